@@ -1,0 +1,36 @@
+"""NGN: learn how many ordered components a network needs, as a differentiable count.
+
+What needs torch is loaded when it is first used, so that the configuration, the records and the tables do not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "CountGate": "ngn.methods.ngn",
+    "FixedCount": "ngn.methods.fixed",
+    "OrderedSum": "ngn.components.base",
+    "MLPBank": "ngn.components.mlp",
+    "ConvBank": "ngn.components.conv",
+    "GCNBank": "ngn.components.gcn",
+    "ParallelModel": "ngn.components.parallel",
+    "CapacityLearner": "ngn.methods.learner",
+    "Trainer": "ngn.engine.trainer",
+    "TrainPlan": "ngn.engine.trainer",
+    "fit": "ngn.engine.fit",
+}
+__all__ = ["__version__", *_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ngn' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

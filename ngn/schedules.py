@@ -1,0 +1,49 @@
+"""Scheduled values over training progress p = step / steps, in [0, 1].
+
+A shape is a number that multiplies an amplitude. The shape is the same for all replicas of a stack and is computed on
+the host; the amplitude may be a tensor with one entry a replica.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from ngn.schema import Shape
+
+T = TypeVar("T")
+
+CONSTANT = Shape(kind="constant")
+POWER_DECAY = Shape(kind="power")
+"""(1 - p)^power; the paper's "decreases with power one"."""
+LINEAR = Shape(kind="linear")
+DELAYED_LINEAR = Shape(kind="delayed_linear", start=0.5)
+"""Zero until half of training, then linear to one at its end: the paper's standard course of alpha."""
+COSINE = Shape(kind="cosine")
+
+
+def shape_at(shape: Shape, progress: float) -> float:
+    """The value of a shape at ``progress``.
+
+    constant: 1. linear: p. power: (1 - p)^power. cosine: (1 + cos(pi p)) / 2.
+    delayed_linear: clip((p - start) / (full - start), 0, 1).
+
+    Raises:
+        ValueError: if ``progress`` is outside [0, 1].
+    """
+    if not 0.0 <= progress <= 1.0:
+        raise ValueError(f"progress must lie in [0, 1], not {progress}")
+    if shape.kind == "constant":
+        return 1.0
+    if shape.kind == "linear":
+        return progress
+    if shape.kind == "power":
+        return float((1.0 - progress) ** shape.power)
+    if shape.kind == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * progress))
+    return min(1.0, max(0.0, (progress - shape.start) / (shape.full - shape.start)))
+
+
+def between(start: T, end: T, shape: Shape, progress: float) -> T:
+    """From ``start`` to ``end`` along ``shape`` (numbers or tensors)."""
+    return start + (end - start) * shape_at(shape, progress)  # type: ignore[operator, no-any-return]

@@ -1,0 +1,280 @@
+"""The typed, closed configuration: every legal key, its type and its range.
+
+Nothing here imports torch, so that a configuration is checked before anything heavy is loaded, and so that the table
+builder can name a run without a deep-learning framework. Symbols are the paper's: lambda0 is the capacity price,
+alpha_max the snapping strength, beta the sharpness of the gates, t the boundary, K the number of candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+PHASES = ("grown", "fixed", "from_high")
+"""The phases of one seed, in the order in which they run."""
+
+GATES_OF_TASK: dict[str, tuple[str, ...]] = {
+    "regression1d": ("mlp",),
+    "mnist": ("mlp", "conv"),
+    "cifar10": ("conv",),
+    "cora": ("gcn",),
+}
+"""The ordered components that fit each task; the first is taken when none is named. One ``conf/setting`` file a pair."""
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot run. The message is written for the person who typed it."""
+
+
+class Closed(BaseModel):
+    """A block of settings that refuses unknown keys, NaN and infinities, and cannot be changed once checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _even_half(value: float) -> float:
+    if abs(value) != 0.5:
+        raise ValueError("must be 0.5 (at least one component is kept) or -0.5 (an empty prefix is allowed)")
+    return value
+
+
+Delta = Annotated[float, AfterValidator(_even_half)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Shape(Closed):
+    """The course of a scheduled value over training progress p in [0, 1]; see :mod:`ngn.schedules`.
+
+    ``start`` and ``full`` are the fractions at which a delayed ramp begins and reaches full strength.
+    """
+
+    kind: Literal["constant", "linear", "power", "delayed_linear", "cosine"]
+    start: Annotated[float, Field(ge=0, le=1)] = 0.0
+    full: Annotated[float, Field(ge=0, le=1)] = 1.0
+    power: Positive = 1.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Shape:
+        if self.start >= self.full:
+            raise ValueError(f"the ramp starts at {self.start:g}, which is not before its end at {self.full:g}")
+        return self
+
+
+class Regression1D(Closed):
+    """y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
+
+    name: Literal["regression1d"]
+    points: Count = 512
+    layout: Literal["uniform", "even"] = "uniform"
+    draw: Annotated[int, Field(ge=0)] = 0
+    """Seed of the one uniform draw of inputs that all model seeds share."""
+
+
+class _Benchmark(Closed):
+    split: Literal["test", "validation"] = "test"
+    """What is evaluated on; ``validation`` is held out of the training data and is for choosing settings."""
+
+
+class Mnist(_Benchmark):
+    """Handwritten digits, 60,000 / 10,000."""
+
+    name: Literal["mnist"]
+
+
+class Cifar10(_Benchmark):
+    """Small colour images of ten classes, 50,000 / 10,000."""
+
+    name: Literal["cifar10"]
+
+
+class Cora(_Benchmark):
+    """Citation graph, 2,708 nodes, the standard Planetoid split."""
+
+    name: Literal["cora"]
+
+
+TaskConfig = Annotated[Union[Regression1D, Mnist, Cifar10, Cora], Field(discriminator="name")]
+
+
+class _Gate(Closed):
+    K: Count
+    """Candidate components."""
+    delta: Delta = 0.5
+    r: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Ordering weights w_k = r^k."""
+    t0: Positive = 1e-4
+    """Initial boundary."""
+
+    @model_validator(mode="after")
+    def _boundary_inside(self) -> _Gate:
+        if self.t0 > self.K:
+            raise ValueError(f"the initial boundary t0 = {self.t0:g} lies beyond the K = {self.K} candidates")
+        return self
+
+
+class MLPGate(_Gate):
+    """tanh MLP blocks; ``features`` is the width of the blocks' output where a shared linear head follows."""
+
+    component: Literal["mlp"]
+    width: Count
+    hidden_layers: Count = 2
+    features: Count | None = None
+
+
+class ConvGate(_Gate):
+    """Convolution branches: a 3x3 convolution, 2x2 max-pooling and ReLU a channel entry, then a linear map to logits."""
+
+    component: Literal["conv"]
+    channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
+
+
+class GCNGate(_Gate):
+    """Two-hop graph convolution branches of the given hidden width."""
+
+    component: Literal["gcn"]
+    width: Count
+
+
+GateConfig = Annotated[Union[MLPGate, ConvGate, GCNGate], Field(discriminator="component")]
+
+
+class NGN(Closed):
+    """The count is learned by the boundary of a sigmoid gate."""
+
+    name: Literal["ngn"]
+
+
+class Fixed(Closed):
+    """A plain model of ``count`` components, without a gate or a capacity penalty."""
+
+    name: Literal["fixed"]
+    count: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _needs_count(self) -> Fixed:
+        if self.count is None:
+            raise ValueError("a fixed model needs its size: add method.count=N")
+        return self
+
+
+MethodConfig = Annotated[Union[NGN, Fixed], Field(discriminator="name")]
+
+
+class Schedule(Closed):
+    """lambda(p) = lambda0 * lambda_shape(p); alpha(p) = alpha_max * alpha_shape(p); beta from start to end by beta_shape."""
+
+    lambda0: NonNegative
+    lambda_shape: Shape
+    alpha_max: NonNegative
+    alpha_shape: Shape
+    beta_start: Positive
+    beta_end: Positive
+    beta_shape: Shape
+
+
+class Train(Closed):
+    """Optimisation. Exactly one of ``steps`` and ``epochs`` is given; ``batch: null`` means full batches."""
+
+    steps: Count | None = None
+    epochs: Count | None = None
+    batch: Count | None = None
+    lr: Positive
+    lr_shape: Shape
+    lr_boundary: Positive
+    clip: Positive | None = None
+    """Largest gradient norm, per model; null for none."""
+    clip_scope: Literal["joint", "separate", "body"] = "joint"
+    """One norm over body and boundary, one norm for each, or the body's alone."""
+    weight_decay: NonNegative = 0.0
+    """L2 on all body parameters (added to their gradients), never on the boundary."""
+    accumulate: Count = 1
+    autocast: Literal["none", "bf16"] = "none"
+
+    @model_validator(mode="after")
+    def _length(self) -> Train:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give the length of training as either train.steps or train.epochs (set the other to null)")
+        if self.epochs is not None and self.batch is None:
+            raise ValueError("epochs count passes over minibatches: set train.batch, or give train.steps")
+        return self
+
+
+class Seed(Closed):
+    """The number from which the data order, the initialisation and the noise of a run are drawn."""
+
+    value: Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Config(Closed):
+    """One run: what it computes (scientific keys) and how it is carried out (the rest; see :mod:`ngn.identity`)."""
+
+    task: TaskConfig
+    gate: GateConfig
+    method: MethodConfig
+    schedule: Schedule
+    train: Train
+    phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]
+    seed: Seed
+    profile: Literal["full", "smoke"] = "full"
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Count | None = None
+    """Threads of one process; null leaves the choice to torch."""
+    results: str | None = None
+    """Where records go; null for ``results/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
+    data_root: str | None = None
+    """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
+    force: bool = False
+    """Run again although a record is present, and replace it."""
+    progress: Literal["auto", "always", "never"] = "auto"
+    checkpoint_seconds: Positive = 60.0
+    allow_many_jobs: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> Config:
+        fitting = GATES_OF_TASK[self.task.name]
+        if self.gate.component not in fitting:
+            raise ValueError(
+                f"gate={self.gate.component} does not fit task={self.task.name}; "
+                f"the gates that fit are: {', '.join(fitting)}"
+            )
+        if list(self.phases) != [p for p in PHASES if p in self.phases]:
+            raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
+        if "grown" not in self.phases and self.method.name != "fixed":
+            raise ValueError("phases must contain 'grown': the other phases start from its result")
+        if isinstance(self.method, Fixed) and (self.method.count or 0) > self.gate.K:
+            raise ValueError(f"method.count={self.method.count} is more than the gate.K={self.gate.K} candidates")
+        if isinstance(self.method, Fixed) and self.method.count == 0 and self.gate.delta > 0:
+            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+        return self
+
+
+MAX_JOBS = 10_000
+"""A multirun of more jobs than this needs ``allow_many_jobs=true``."""
+
+
+def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of every key of a composed configuration, blocks included."""
+    keys: list[str] = []
+    for name, value in config.items():
+        keys.append(prefix + name)
+        if isinstance(value, dict):
+            keys += legal_keys(value, f"{prefix}{name}.")
+    return keys
+
+
+def steps_of(train: Train, samples: int) -> int:
+    """Optimiser steps of a training on ``samples`` training samples; an epoch drops its last, incomplete batch."""
+    if train.steps is not None:
+        return train.steps
+    assert train.epochs is not None and train.batch is not None
+    return train.epochs * max(1, samples // min(train.batch, samples) // train.accumulate)
+
+
+def is_integer(t: float, tolerance: float = 0.01) -> bool:
+    """Whether a boundary ends within ``tolerance`` of an integer, as the paper's "integer" column counts it."""
+    return abs(t - math.floor(t + 0.5)) < tolerance
