@@ -1,0 +1,120 @@
+"""Ordered components: a bank of functions f_0, f_1, ... of one structure, and their gated sum.
+
+Shapes: ``*R`` is nothing (one model) or one leading replica axis; k is the number of leading components in use, at most
+K; N is the number of samples.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.methods.base import Capacity, Mode
+from ngn.streams import generator
+
+Seeds = int | Sequence[int]
+"""One seed for one model, or one for each replica of a stack."""
+
+
+class Bank(nn.Module, ABC):
+    """K ordered components whose parameters are stacked as [*R, K, ...].
+
+    Component k of a replica is drawn from its seed, the bank's name and k alone: neither K nor the other replicas
+    change it. The last map of each component starts at zero, so that every f_k is zero at the start and yet receives
+    gradients.
+    """
+
+    def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
+        super().__init__()
+        self.K = K
+        self.replicas = None if isinstance(seeds, int) else len(seeds)
+        each = [seeds] if isinstance(seeds, int) else list(seeds)
+        drawn = [[self.draw(generator(seed, "init", name, k)) for k in range(K)] for seed in each]
+        template = drawn[0][0] if K else self.draw(generator(each[0], "init", name, 0))
+        for key, like in template.items():
+            if K:
+                stacked = torch.stack([torch.stack([component[key] for component in bank]) for bank in drawn])
+            else:
+                stacked = like.new_zeros((len(each), 0, *like.shape))
+            self.register_parameter(key, nn.Parameter(stacked[0] if isinstance(seeds, int) else stacked))
+
+    @abstractmethod
+    def draw(self, source: torch.Generator) -> dict[str, Tensor]:
+        """The initial parameters of one component, the last map zero."""
+
+    @abstractmethod
+    def forward(self, x: Any, coefficients: Tensor) -> Tensor:
+        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; returns [*R, N, out]."""
+
+    @abstractmethod
+    def components(self, x: Any) -> Tensor:
+        """Every f_k(x), unweighted: [*R, K, N, out]."""
+
+    @abstractmethod
+    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
+        """An ordinary module of the first ``count`` components, with ``weights`` [count] folded into their last maps."""
+
+    def parameter(self, name: str, replica: int | None, count: int) -> Tensor:
+        """A copy of the first ``count`` components' parameter ``name``: [count, ...]."""
+        value: Tensor = getattr(self, name).detach()
+        return (value if replica is None else value[replica])[:count].clone()
+
+
+def uniform(shape: Sequence[int], fan_in: int, source: torch.Generator) -> Tensor:
+    """Uniform on +-1/sqrt(fan_in), torch's default for linear and convolution layers."""
+    return torch.empty(tuple(shape)).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=source)
+
+
+class OrderedSum(nn.Module):
+    """y(x) = sum_k c_k f_k(x), with c_k from a capacity: one learned size over one bank.
+
+    Raises:
+        ValueError: if the bank and the capacity disagree about K or the replica axis.
+    """
+
+    def __init__(self, bank: Bank, capacity: Capacity) -> None:
+        super().__init__()
+        if (bank.K, bank.replicas) != (capacity.K, capacity.replicas):
+            raise ValueError(
+                f"the bank has K={bank.K}, replicas={bank.replicas}; its capacity K={capacity.K}, "
+                f"replicas={capacity.replicas}"
+            )
+        self.bank, self.capacity = bank, capacity
+        self.mode: Mode = "soft"
+
+    def forward(self, x: Any) -> Tensor:
+        """[*R, N, out]"""
+        y: Tensor = self.bank(x, self.capacity.coefficients(self.mode))
+        return y
+
+    def deploy(self, replica: int | None = None) -> nn.Module:
+        """The retained components as an ordinary module."""
+        if (replica is None) != (self.bank.replicas is None):
+            raise ValueError("name the replica to deploy of a stack, and none of a single model")
+        counts, weights = self.capacity.count(), self.capacity.weights()
+        count = int(counts if replica is None else counts[replica])
+        kept = (weights if replica is None else weights[replica])[:count]
+        return self.bank.truncated(count, kept, replica)
+
+
+def deploy(model: nn.Module, replica: int | None = None) -> nn.Module:
+    """A copy of ``model`` in which every part that knows how to deploy is replaced by its truncated, ordinary form.
+
+    The groups' parameters are not copied first, so this needs no more memory than its result. Parts without learned
+    size are copied as they are; those with a replica axis of their own have to offer ``deploy(replica)``.
+    """
+    own = getattr(model, "deploy", None)
+    if callable(own):
+        deployed = own(replica)
+        assert isinstance(deployed, nn.Module)
+        return deployed
+    shell = copy.copy(model)
+    shell._parameters = copy.deepcopy(model._parameters)
+    shell._buffers = copy.deepcopy(model._buffers)
+    shell._modules = {name: None if part is None else deploy(part, replica) for name, part in model._modules.items()}
+    return shell

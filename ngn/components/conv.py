@@ -1,0 +1,119 @@
+"""Convolution branches that end in logits (or any vector): [3x3 convolution, 2x2 max-pooling, ReLU] x depth, linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.components.base import Bank, Seeds, uniform
+
+
+class ConvBank(Bank):
+    """K convolution branches.
+
+    A loop over branches in channels-last is the fastest form on a CPU: grouped convolutions of the same work take up to
+    twice as long (see docs/benchmarks.md). Only the branches in use are computed.
+
+    Args:
+        image: channels, height and width of the input; height and width divisible by 2 at every level.
+        channels: output channels of each convolution.
+        out: length of the output vector.
+
+    Input: [N, C, H, W], or [R, N, C, H, W] where every replica has samples of its own.
+
+    Raises:
+        ValueError: if the image cannot be halved as often as there are convolutions.
+    """
+
+    def __init__(
+        self, image: Sequence[int], channels: Sequence[int], out: int, K: int, seeds: Seeds, name: str | int = 0
+    ) -> None:
+        self.image, self.channels, self.out = tuple(image), tuple(channels), out
+        side = [size >> len(self.channels) for size in self.image[1:]]
+        if min(side) < 1:
+            raise ValueError(f"an image of {self.image[1]}x{self.image[2]} cannot be halved {len(channels)} times")
+        self.flat = self.channels[-1] * side[0] * side[1]
+        super().__init__(K, seeds, name)
+
+    def draw(self, source: torch.Generator) -> dict[str, Tensor]:
+        drawn: dict[str, Tensor] = {}
+        before = self.image[0]
+        for i, after in enumerate(self.channels, 1):
+            drawn[f"W{i}"] = uniform((after, before, 3, 3), before * 9, source)
+            drawn[f"b{i}"] = uniform((after,), before * 9, source)
+            before = after
+        drawn["V"], drawn["v"] = torch.zeros(self.out, self.flat), torch.zeros(self.out)
+        return drawn
+
+    def _branches(self, k: int, replica: int | None) -> list[tuple[Tensor, ...]]:
+        """The parameters of the k leading branches. ``unbind`` gives all gradients back in one stack."""
+        names = [f"{kind}{i}" for i in range(1, len(self.channels) + 1) for kind in "Wb"] + ["V", "v"]
+        columns = []
+        for name in names:
+            value: Tensor = getattr(self, name)
+            columns.append((value if replica is None else value[replica])[:k].unbind(0))
+        return list(zip(*columns, strict=True))
+
+    def _hidden(self, x: Tensor, branch: tuple[Tensor, ...]) -> Tensor:
+        for i in range(len(self.channels)):
+            # Pooling before the ReLU is the same function and leaves a quarter of the work to it.
+            x = F.relu(F.max_pool2d(F.conv2d(x, branch[2 * i], branch[2 * i + 1], padding=1), 2))
+        return x.flatten(1)
+
+    def _sum(self, x: Tensor, coefficients: Tensor, replica: int | None) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)
+        y = x.new_zeros(x.shape[0], self.out)
+        for branch, c in zip(self._branches(coefficients.shape[0], replica), coefficients.unbind(0), strict=True):
+            V, v = branch[-2:]
+            y = y + F.linear(self._hidden(x, branch), V * c, v * c)
+        return y
+
+    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
+        c = coefficients.to(self.V.dtype)
+        if self.replicas is None:
+            return self._sum(x, c, None)
+        own = x.dim() == 5
+        return torch.stack([self._sum(x[s] if own else x, c[s], s) for s in range(self.replicas)])
+
+    def components(self, x: Tensor) -> Tensor:
+        def of(x: Tensor, replica: int | None) -> Tensor:
+            x = x.contiguous(memory_format=torch.channels_last)
+            return torch.stack([F.linear(self._hidden(x, b), b[-2], b[-1]) for b in self._branches(self.K, replica)])
+
+        if self.replicas is None:
+            return of(x, None)
+        return torch.stack([of(x[s] if x.dim() == 5 else x, s) for s in range(self.replicas)])
+
+    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
+        branches = []
+        columns = {name: self.parameter(name, replica, count) for name, _ in self.named_parameters()}
+        for k in range(count):
+            layers: list[nn.Module] = []
+            for i in range(1, len(self.channels) + 1):
+                W = columns[f"W{i}"][k]
+                conv = nn.Conv2d(W.shape[1], W.shape[0], 3, padding=1, dtype=W.dtype, device=W.device)
+                conv.load_state_dict({"weight": W, "bias": columns[f"b{i}"][k]})
+                layers += [conv, nn.MaxPool2d(2), nn.ReLU()]
+            V = columns["V"][k]
+            linear = nn.Linear(self.flat, self.out, dtype=V.dtype, device=V.device)
+            linear.load_state_dict({"weight": V * weights[k].to(V), "bias": columns["v"][k] * weights[k].to(V)})
+            branches.append(nn.Sequential(*layers, nn.Flatten(), linear))
+        return ParallelBranches(branches, self.out)
+
+
+class ParallelBranches(nn.Module):
+    """The sum of ordinary branches over one input; an empty sum is zero."""
+
+    def __init__(self, branches: Sequence[nn.Module], out: int) -> None:
+        super().__init__()
+        self.branches, self.out = nn.ModuleList(branches), out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, ...] → [N, out]"""
+        y = x.new_zeros(x.shape[0], self.out)
+        for branch in self.branches:
+            y = y + branch(x)
+        return y

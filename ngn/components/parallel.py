@@ -1,0 +1,50 @@
+"""y(x) = h(sum_k w_k g_k f_k(x)): one ordered group, and a task head where there is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.components.base import OrderedSum, Seeds, uniform
+from ngn.streams import generator
+
+
+class Head(nn.Module):
+    """A linear map with an optional replica axis: weight [*R, in, out], bias [*R, out]."""
+
+    def __init__(self, inputs: int, out: int, seeds: Seeds) -> None:
+        super().__init__()
+        each = [seeds] if isinstance(seeds, int) else list(seeds)
+        drawn = []
+        for seed in each:
+            source = generator(seed, "init", "head")
+            drawn.append((uniform((inputs, out), inputs, source), uniform((out,), inputs, source)))
+        weight, bias = (torch.stack(part) for part in zip(*drawn, strict=True))
+        self.weight = nn.Parameter(weight[0] if isinstance(seeds, int) else weight)
+        self.bias = nn.Parameter(bias[0] if isinstance(seeds, int) else bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[*R, N, in] → [*R, N, out]"""
+        return x @ self.weight + self.bias.unsqueeze(-2)
+
+    def deploy(self, replica: int | None = None) -> nn.Module:
+        """The same map as a plain ``nn.Linear``."""
+        weight, bias = (p.detach() if replica is None else p.detach()[replica] for p in (self.weight, self.bias))
+        linear = nn.Linear(*weight.shape, dtype=weight.dtype, device=weight.device)
+        linear.load_state_dict({"weight": weight.T, "bias": bias})
+        return linear
+
+
+class ParallelModel(nn.Module):
+    """One ordered group and an optional head."""
+
+    def __init__(self, group: OrderedSum, head: Head | None = None) -> None:
+        super().__init__()
+        self.group, self.head = group, head
+
+    def forward(self, x: Any) -> Tensor:
+        """[*R, N, out]"""
+        y: Tensor = self.group(x)
+        return y if self.head is None else self.head(y)

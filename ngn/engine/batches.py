@@ -1,0 +1,71 @@
+"""What a training step sees. Batches are addressed by step, so resuming needs no state and replicas no common order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ngn.streams import generator
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples on the device: inputs [N, ...] (or one object for all, such as a graph) and targets [N, ...]."""
+
+    inputs: Any
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class Batches(Protocol):
+    """A stream of batches."""
+
+    def at(self, index: int) -> tuple[Any, Tensor]:
+        """Inputs and targets of micro-batch ``index``: [N, ...], or [R, N, ...] where replicas differ."""
+        ...
+
+
+class FullBatches:
+    """The whole training set at every step, shared by all replicas."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def at(self, index: int) -> tuple[Any, Tensor]:
+        return self.split.inputs, self.split.targets
+
+
+class MiniBatches:
+    """Shuffled minibatches without replacement; every replica in the order of its own seed.
+
+    Epoch e of seed s is the permutation of the stream (s, "data", e); its last, incomplete batch is dropped.
+
+    Args:
+        split: the training data.
+        size: samples in a batch; no more than there are.
+        seeds: one seed (batches [N, ...]) or one a replica (batches [R, N, ...]).
+        prepare: turns a batch of stored inputs into what the model takes (uint8 pixels into standardised floats).
+    """
+
+    def __init__(
+        self, split: Split, size: int, seeds: int | Sequence[int], prepare: Callable[[Tensor], Tensor]
+    ) -> None:
+        self.split, self.size, self.seeds, self.prepare = split, min(size, len(split)), seeds, prepare
+        self.per_epoch = len(split) // self.size
+        self._epoch, self._order = -1, torch.empty(0)
+
+    def at(self, index: int) -> tuple[Any, Tensor]:
+        epoch, batch = divmod(index, self.per_epoch)
+        if epoch != self._epoch:
+            each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
+            orders = [torch.randperm(len(self.split), generator=generator(seed, "data", epoch)) for seed in each]
+            order = orders[0] if isinstance(self.seeds, int) else torch.stack(orders)
+            self._epoch, self._order = epoch, order.to(self.split.targets.device)
+        chosen = self._order[..., batch * self.size : (batch + 1) * self.size]
+        return self.prepare(self.split.inputs[chosen]), self.split.targets[chosen]

@@ -1,0 +1,110 @@
+"""Adam over a stack of independent models, and gradient clipping for each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+ClipScope = Literal["joint", "separate", "body"]
+
+
+class ReplicaAdam(torch.optim.Optimizer):
+    """Adam with one learning rate a replica: torch's arithmetic, the step of entry r of the leading axis scaled by lr[r].
+
+    Group options: ``rates`` (float64 [R]), multiplied at each step by the number ``lr``; betas, eps, weight_decay as in
+    :class:`torch.optim.Adam`. Every parameter's leading axis is the replica axis.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ) -> None:
+        super().__init__(groups, {"lr": 1.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step for every replica."""
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                grad = p.grad if group["weight_decay"] == 0 else p.grad.add(p, alpha=group["weight_decay"])
+                state = self.state[p]
+                if not state:
+                    state["step"] = torch.tensor(0.0)
+                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+                state["step"] += 1
+                step = float(state["step"])
+                m, v = state["exp_avg"], state["exp_avg_sq"]
+                m.lerp_(grad, 1 - beta1)
+                v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+                denominator = v.sqrt().div_(math.sqrt(1 - beta2**step)).add_(group["eps"])
+                rates = group["lr"] * group["rates"] / (1 - beta1**step)
+                p.sub_(m / denominator * rates.to(p).view(-1, *[1] * (p.dim() - 1)))
+
+
+def adam(
+    body: Sequence[Tensor],
+    controllers: Sequence[Tensor],
+    lr: Tensor,
+    lr_boundary: Tensor,
+    weight_decay: float,
+    eps: float = 1e-8,
+) -> torch.optim.Optimizer:
+    """Adam with a group for the body and one for what decides the size; the latter is never decayed.
+
+    torch's own fused Adam where all replicas share their rates (``lr`` and ``lr_boundary`` are [R]), else
+    :class:`ReplicaAdam`. Each group's ``rate`` is what its ``lr`` is, times a schedule, at each step.
+    """
+    groups: list[dict[str, Any]] = []
+    shared = all(bool((rates == rates[0]).all()) for rates in (lr, lr_boundary))
+    for params, rates, decay in ((body, lr, weight_decay), (controllers, lr_boundary, 0.0)):
+        if params:
+            base = float(rates[0]) if shared else 1.0
+            groups.append({"params": list(params), "rate": base, "lr": base, "weight_decay": decay, "rates": rates})
+    if not groups:
+        raise ValueError("the model has nothing to train")
+    if shared:
+        return torch.optim.Adam(groups, eps=eps, fused=True)
+    return ReplicaAdam(groups, eps=eps)
+
+
+def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
+    """Squared gradient norm of each replica, float64 [R] ([1] for a single model)."""
+    squares = []
+    for p in parameters:
+        if p.grad is not None:
+            norm = torch.linalg.vector_norm(p.grad.reshape(1 if replicas is None else replicas, -1), dim=1)
+            squares.append(norm.double() ** 2)
+    return torch.stack(squares).sum(0)
+
+
+def _scale(parameters: Sequence[Tensor], factor: Tensor, replicas: int | None) -> None:
+    for p in parameters:
+        if p.grad is not None:
+            axes = [1] * (p.dim() if replicas is None else p.dim() - 1)
+            p.grad.mul_(factor.to(p.grad.dtype).view(*([] if replicas is None else [-1]), *axes))
+
+
+@torch.no_grad()
+def clip_gradients(
+    body: Sequence[Tensor],
+    controllers: Sequence[Tensor],
+    limit: float,
+    scope: ClipScope,
+    replicas: int | None,
+) -> None:
+    """Scale each replica's gradients by min(1, limit / (norm + 1e-6)), as ``torch.nn.utils.clip_grad_norm_`` does.
+
+    joint: one norm over body and controllers; separate: one for each; body: the body's norm, its gradients only.
+    Nothing is read back to the host.
+    """
+    sets = {"joint": [[*body, *controllers]], "separate": [list(body), list(controllers)], "body": [list(body)]}[scope]
+    for parameters in sets:
+        if any(p.grad is not None for p in parameters):
+            norm = _square_norm(parameters, replicas).sqrt()
+            _scale(parameters, (limit / (norm + 1e-6)).clamp(max=1.0), replicas)

@@ -1,0 +1,61 @@
+"""One line of live progress, and silence where nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Literal
+
+Mode = Literal["auto", "always", "never"]
+
+
+class Progress:
+    """A bar with steps, speed and time left. ``auto`` shows it only on a terminal.
+
+    Used as a context manager; :meth:`due` is cheap enough for every step.
+    """
+
+    def __init__(self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto") -> None:
+        self.title, self.total, self.first, self.replicas = title, total, done, replicas
+        self.shown = mode == "always" or (mode == "auto" and sys.stderr.isatty())
+        self.started = time.monotonic()
+        self._next = 0.0
+
+    def __enter__(self) -> Progress:
+        if self.shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[speed]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[state]}"),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._row = self._bar.add_task(self.title, total=self.total, completed=self.first, speed="", state="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.shown:
+            self._bar.stop()
+
+    def due(self) -> bool:
+        """Whether it is time to show something new; always false where nothing is shown."""
+        return self.shown and time.monotonic() >= self._next
+
+    def show(self, step: int, state: str) -> None:
+        """Show the step and a few words such as the current boundary."""
+        now = time.monotonic()
+        self._next = now + 0.2
+        rate = (step - self.first) * self.replicas / max(now - self.started, 1e-9)
+        self._bar.update(self._row, completed=step, speed=f"{rate:,.0f} run-steps/s", state=state)

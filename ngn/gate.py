@@ -1,0 +1,79 @@
+"""The count gate, as close to the equations as code can be.
+
+    t = softplus(tau)                              boundary
+    g_k(t) = sigmoid(beta (t - k + delta))         gate of component k = 0, 1, ...
+    y = sum_k w_k g_k(t) f_k(x)                    soft model
+    lambda t + alpha sin^2(pi t)                   capacity price and snapping
+    floor(t + 1/2) + 1   (delta = +1/2)            retained count; floor(t + 1/2) for delta = -1/2
+
+Shapes: ``*R`` stands for nothing (one model) or one leading replica axis; K is the number of candidates. Everything
+about the boundary is kept in float64: near t_0 = 1e-4 dt/dtau is itself 1e-4.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+GATE_CUTOFF = 1e-15
+"""Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
+identical to the full bank over 25,000 steps, while 1e-13 did not."""
+
+
+def softplus_inverse(t: Tensor | float) -> Tensor:
+    """tau with softplus(tau) = t, for t > 0, as t + log(-expm1(-t)): exact at t = 1e-4 and without overflow at large t.
+
+    Raises:
+        ValueError: if any t is not positive and finite.
+    """
+    t = torch.as_tensor(t, dtype=torch.float64)
+    if not bool(((t > 0) & torch.isfinite(t)).all()):
+        raise ValueError("a boundary must be positive and finite")
+    return t + torch.log(-torch.expm1(-t))
+
+
+def gates(t: Tensor, K: int, beta: Tensor | float, delta: float) -> Tensor:
+    """g_k(t) for k < K. t and beta: [*R]; returns [*R, K]."""
+    k = torch.arange(K, dtype=t.dtype, device=t.device)
+    beta = torch.as_tensor(beta, dtype=t.dtype, device=t.device)
+    return torch.sigmoid(beta.unsqueeze(-1) * (t.unsqueeze(-1) - k + delta))
+
+
+def ordering_weights(r: Tensor | float, K: int) -> Tensor:
+    """w_k = r^k. r: [*R]; returns [*R, K] in float64."""
+    r = torch.as_tensor(r, dtype=torch.float64)
+    return r.unsqueeze(-1) ** torch.arange(K, dtype=torch.float64, device=r.device)
+
+
+def half_up(x: Tensor) -> Tensor:
+    """The nearest integer, halves up, as int64 (``round`` would take halves to the even neighbour)."""
+    return torch.floor(x + 0.5).to(torch.int64)
+
+
+def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
+    """Components that truncation keeps, as int64 [*R]; t may pass the last candidate, so it is clamped to K."""
+    return (half_up(t) + (1 if delta > 0 else 0)).clamp(max=K)
+
+
+def prefix(count: Tensor, K: int) -> Tensor:
+    """1 for k < count, else 0. count: [*R]; returns bool [*R, K]."""
+    return torch.arange(K, device=count.device) < count.unsqueeze(-1)
+
+
+def snapping(t: Tensor) -> Tensor:
+    """sin^2(pi t), with t reduced to [-1/2, 1/2] first so that large t loses no digits. Its derivative is pi sin(2 pi t)."""
+    return torch.sin(math.pi * (t - torch.floor(t + 0.5).detach())) ** 2
+
+
+def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
+    """How many leading components have a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
+
+    Reads the boundary back to the host.
+    """
+    reach = -math.log(GATE_CUTOFF)
+    furthest = float((t + delta + reach / beta).max())
+    if not math.isfinite(furthest):
+        return K
+    return max(1, min(K, math.floor(furthest) + 1))

@@ -1,0 +1,73 @@
+"""The contract of a capacity learner for one group of ordered components.
+
+A :class:`Capacity` turns a learned (or given) size into one coefficient for each component. An
+:class:`~ngn.components.base.OrderedSum` multiplies its components by them; a
+:class:`~ngn.methods.learner.CapacityLearner` collects all groups of a model. A new method is one subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, Union
+
+import torch
+from torch import Tensor, nn
+
+Mode = Literal["soft", "hard", "kept"]
+"""soft: the whole candidate model with its learned gates. hard: the retained prefix with gates of one. kept: the
+retained prefix with its learned gates kept."""
+
+Scalar = Union[float, Sequence[float], Tensor]
+"""A setting: one number, or one for each replica."""
+
+
+def setting(value: Scalar, replicas: int | None) -> Tensor:
+    """A scalar setting as a float64 tensor of shape [*R].
+
+    Raises:
+        ValueError: if there is neither one number nor one a replica.
+    """
+    tensor = torch.as_tensor(value, dtype=torch.float64)
+    shape = () if replicas is None else (replicas,)
+    if tensor.shape not in ((), shape):
+        raise ValueError(f"expected one number, or {replicas} (one for each replica), not shape {tuple(tensor.shape)}")
+    return tensor.expand(shape).clone()
+
+
+class Capacity(nn.Module):
+    """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis."""
+
+    K: int
+    replicas: int | None
+
+    def set_progress(self, progress: float) -> None:
+        """Move every schedule to ``progress`` in [0, 1]."""
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        """What each component is multiplied by: [*R, k] in float64, for the k <= K leading components that matter."""
+        raise NotImplementedError
+
+    def weights(self) -> Tensor:
+        """The ordering weights that a truncated model keeps: [*R, K] in float64."""
+        raise NotImplementedError
+
+    def penalty(self) -> Tensor:
+        """What is added to the task loss: [*R] in float64."""
+        raise NotImplementedError
+
+    def post_step(self) -> None:
+        """Called after every optimiser step: clamping, proximal steps, re-allocation."""
+
+    def count(self) -> Tensor:
+        """Retained components: int64 [*R]."""
+        raise NotImplementedError
+
+    def size(self) -> Tensor:
+        """The continuous size that the method reports, t for a boundary: float64 [*R]."""
+        raise NotImplementedError
+
+
+class CapacityFactory(Protocol):
+    """Makes the capacity of one group."""
+
+    def __call__(self, K: int, replicas: int | None) -> Capacity: ...

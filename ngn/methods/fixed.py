@@ -1,0 +1,41 @@
+"""A plain model of a given size: the control that every learned size is compared with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ngn.gate import ordering_weights
+from ngn.methods.base import Capacity, Mode, Scalar, setting
+
+
+class FixedCount(Capacity):
+    """All ``count`` components are in use, with the ordering weights w_k = r^k and nothing to learn.
+
+    Args:
+        count: number of components; 0 is the empty model.
+        r: ordering weights, one number or one a replica.
+        replicas: None for one model, else the length of the replica axis.
+    """
+
+    def __init__(self, count: int, *, r: Scalar = 0.5, replicas: int | None = None) -> None:
+        super().__init__()
+        self.K, self.replicas = count, replicas
+        self.register_buffer("w", ordering_weights(setting(r, replicas), count), persistent=False)
+        self.w: Tensor
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        return self.w
+
+    def weights(self) -> Tensor:
+        return self.w
+
+    def penalty(self) -> Tensor:
+        return self.w.new_zeros(self.w.shape[:-1])
+
+    def count(self) -> Tensor:
+        return torch.full(self.w.shape[:-1], self.K, dtype=torch.int64, device=self.w.device)
+
+    def size(self) -> Tensor:
+        """Where the boundary of a gate with delta = 1/2 would stand: count - 1."""
+        return self.count().to(torch.float64) - 1.0

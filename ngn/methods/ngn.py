@@ -1,0 +1,98 @@
+"""NGN: the count is a learned boundary."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
+from ngn.methods.base import Capacity, Mode, Scalar, setting
+from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, between, shape_at
+from ngn.schema import Shape
+
+
+class CountGate(Capacity):
+    """The differentiable count of one group of K ordered components.
+
+    Args:
+        K: candidate components.
+        lambda0, alpha_max: largest capacity price and snapping strength.
+        beta: sharpness at the start and at the end of training.
+        r: ordering weights w_k = r^k; or give ``weights``, any positive [*R, K].
+        delta: 1/2 (count >= 1) or -1/2 (count >= 0).
+        t0: initial boundary.
+        lambda_shape, alpha_shape, beta_shape: their courses over training progress.
+        replicas: None for one model, else the length of the replica axis; every number above may then be one a replica.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        *,
+        lambda0: Scalar = 1e-4,
+        alpha_max: Scalar = 1e-4,
+        beta: tuple[Scalar, Scalar] = (4.0, 15.0),
+        r: Scalar = 0.5,
+        weights: Tensor | None = None,
+        delta: float = 0.5,
+        t0: Scalar = 1e-4,
+        lambda_shape: Shape = POWER_DECAY,
+        alpha_shape: Shape = DELAYED_LINEAR,
+        beta_shape: Shape = LINEAR,
+        replicas: int | None = None,
+    ) -> None:
+        super().__init__()
+        if K < 1:
+            raise ValueError(f"K must be at least 1, not {K}")
+        if abs(delta) != 0.5:
+            raise ValueError(f"delta must be 0.5 or -0.5, not {delta}")
+        self.K, self.delta, self.replicas = K, delta, replicas
+        self.shapes = (lambda_shape, alpha_shape, beta_shape)
+        self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas)))
+        for name, value in (("lambda0", lambda0), ("alpha_max", alpha_max), ("beta_start", beta[0]), ("beta_end", beta[1])):
+            self.register_buffer(name, setting(value, replicas), persistent=False)
+        w = ordering_weights(setting(r, replicas), K) if weights is None else weights.to(torch.float64)
+        if w.shape != (*self.tau.shape, K):
+            raise ValueError(f"weights must have shape {(*self.tau.shape, K)}, not {tuple(w.shape)}")
+        self.register_buffer("w", w, persistent=False)
+        self.lambda0: Tensor
+        self.alpha_max: Tensor
+        self.beta_start: Tensor
+        self.beta_end: Tensor
+        self.w: Tensor
+        self.set_progress(0.0)
+
+    def set_progress(self, progress: float) -> None:
+        lambda_shape, alpha_shape, beta_shape = self.shapes
+        self.price = self.lambda0 * shape_at(lambda_shape, progress)
+        self.alpha = self.alpha_max * shape_at(alpha_shape, progress)
+        self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
+
+    def t(self) -> Tensor:
+        """The boundary softplus(tau), [*R]."""
+        return F.softplus(self.tau, threshold=700.0)
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        """w_k g_k(t), w_k on the retained prefix, or w_k g_k(t) on the retained prefix."""
+        t = self.t()
+        if mode == "hard":
+            return self.w * prefix(self.count(), self.K)
+        # On CUDA reading t back would stall the device, so all K are computed there.
+        k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
+        soft = self.w[..., :k] * gates(t, k, self.beta, self.delta)
+        return soft if mode == "soft" else soft * prefix(self.count(), k)
+
+    def weights(self) -> Tensor:
+        return self.w
+
+    def penalty(self) -> Tensor:
+        """lambda t + alpha sin^2(pi t)."""
+        t = self.t()
+        return self.price * t + self.alpha * snapping(t)
+
+    def count(self) -> Tensor:
+        return retained_count(self.t().detach(), self.K, self.delta)
+
+    def size(self) -> Tensor:
+        return self.t().detach()
