@@ -12,6 +12,10 @@ _RANGE = re.compile(r"^range\((-?\d+)(?:,(-?\d+))?(?:,(-?\d+))?\)$")
 _FORMS = "write one seed (3), an inclusive range (0..9), a list (0,2,5..7), range(0,10), or a named set"
 
 
+class TooManySeeds(ConfigError):
+    """More seeds than the limit; raised before they are written out."""
+
+
 def parse_seeds(text: str, limit: int = 10_000_000) -> list[int]:
     """The seeds that ``text`` stands for, in the order written.
 
@@ -36,7 +40,7 @@ def parse_seeds(text: str, limit: int = 10_000_000) -> list[int]:
                 if last < first:
                     raise ConfigError(f"seed={text}: the range {part} is reversed; write {last}..{first}")
                 if last - first >= limit:
-                    raise ConfigError(f"seed={text}: the range {part} has more than {limit:,} seeds")
+                    raise TooManySeeds(f"seed={text}: the range {part} has more than {limit:,} seeds")
                 seeds += range(first, last + 1)
             elif re.fullmatch(r"-?\d+", part):
                 seeds.append(int(part))

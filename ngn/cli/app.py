@@ -1,0 +1,194 @@
+"""From a command line to runs: rewrite, check everything, then let Hydra start the jobs.
+
+Exit status: 0 all runs are complete or were present; 1 a run failed; 2 the command was refused and nothing was started;
+3 a run diverged; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from ngn import compose
+from ngn.cli import arguments, rewrite
+from ngn.cli.expand import Job, expand, first_job, is_sweep, needs_cuda
+from ngn.records import RecordError
+from ngn.schema import Config, ConfigError
+
+ROOT = compose.CONF.parent
+
+
+class RunFailed(RuntimeError):
+    """A run that failed in another process than the one that reports (a cluster job)."""
+
+
+@dataclass
+class Session:
+    """What the jobs of this command did, for the summary and the exit status."""
+
+    process: int = 0
+    jobs: int = 1
+    failed: list[str] = field(default_factory=list)
+    diverged: list[str] = field(default_factory=list)
+
+    def status(self) -> int:
+        """The exit status of the command."""
+        return 1 if self.failed else 3 if self.diverged else 0
+
+
+_session = Session()
+
+
+def _execute(config: Config) -> Iterable[Any]:
+    """Run one configuration; torch is first imported here."""
+    from ngn.engine.runs import execute
+
+    return execute([config])
+
+
+def _full_error() -> bool:
+    return os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+
+def _foreseen(error: Exception) -> bool:
+    """Whether an error is written for the reader, so that its message is enough."""
+    if isinstance(error, (ConfigError, RecordError)):
+        return True
+    from ngn.data.source import DataError  # not earlier: only a run that got this far needs the readers
+
+    return isinstance(error, DataError)
+
+
+def _anchored(config: Config) -> Config:
+    """Relative folders made absolute, from the folder the command was given in."""
+    folders = {
+        name: str(Path(value).expanduser().resolve())
+        for name in ("results", "data_root")
+        if (value := getattr(config, name)) is not None
+    }
+    return config.model_copy(update=folders)
+
+
+def _run_one(
+    settings: DictConfig, number: int, overrides: str, session: Session, runner: Callable[[Config], Iterable[Any]]
+) -> None:
+    """One job: check, run, print one line an outcome, and note what went wrong.
+
+    In a multirun the jobs after a failed one still run. Errors written for the reader show their message alone.
+    """
+    several = session.jobs > 1
+    prefix = f"[{number}/{session.jobs}] " if several else ""
+    which = f"[{number}/{session.jobs} {overrides}] " if several else ""
+    try:
+        nested = OmegaConf.to_container(settings, resolve=True)
+        assert isinstance(nested, dict)
+        outcomes = runner(_anchored(compose.check({str(key): value for key, value in nested.items()})))
+        for outcome in outcomes:
+            print(f"{prefix}{outcome.message}", flush=True)
+            if outcome.status == "diverged":
+                session.diverged.append(f"{which}{outcome.run_id}")
+    except Exception as error:
+        elsewhere = os.getpid() != session.process
+        foreseen = _foreseen(error)
+        if elsewhere and foreseen:
+            raise RunFailed(str(error)) from None
+        if elsewhere or (not several and (not foreseen or _full_error())):
+            raise
+        if not foreseen or _full_error():
+            traceback.print_exc()
+        else:
+            print(f"{prefix}{error}", file=sys.stderr, flush=True)
+        reason = str(error).splitlines()[0] if str(error) else "no message"
+        session.failed.append(f"{which}{reason if foreseen else f'{type(error).__name__}: {reason}'}")
+
+
+@hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
+def job(settings: DictConfig) -> None:
+    """What Hydra calls for every job of a command."""
+    chosen = HydraConfig.get()
+    # in a single run the number is missing
+    number = 1 if OmegaConf.is_missing(chosen.job, "num") else int(chosen.job.num) + 1
+    _run_one(settings, number, " ".join(map(str, chosen.overrides.task)), _session, _execute)
+
+
+def _check_device(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
+    if needs_cuda(jobs, tokens):
+        import torch  # only asked for by device=cuda
+
+        if not torch.cuda.is_available():
+            raise ConfigError(
+                "device=cuda: torch finds no CUDA device on this machine; leave device out, or device=cpu"
+            )
+
+
+def prepare(argv: Sequence[str]) -> tuple[list[str], int]:
+    """The arguments that Hydra gets for a command line, and the number of jobs; everything has been checked.
+
+    Raises:
+        ConfigError: if anything in the command cannot run; nothing has been written.
+    """
+    given = arguments.split(argv)
+    if given.mode == "complete":
+        if "COMP_LINE" in os.environ:
+            os.environ["COMP_LINE"] = rewrite.completion_line(os.environ["COMP_LINE"])
+        return list(argv), 0
+    for token in given.overrides:
+        arguments.refuse_code(token)
+    if given.mode == "help":
+        return [*given.flags, *(token for token in given.overrides if arguments.is_hydra(token))], 0
+
+    tokens = rewrite.rewrite(given.overrides)
+    if given.mode == "show":
+        shown = first_job(tokens)
+        expand(shown, checked=False)
+        if shown != tokens:
+            own = " ".join(token for token in shown if token not in tokens)
+            print(f"several jobs; this is the first one's configuration ({own})", file=sys.stderr)
+        return [*given.flags, *shown], 0
+
+    jobs = expand(tokens)
+    _check_device(jobs, tokens)
+    if given.mode == "multirun" or is_sweep(tokens):
+        if "--run" in given.flags:
+            raise ConfigError(f"--run: the command stands for {len(jobs):,} jobs; leave --run out")
+        return ["--multirun", *tokens], len(jobs)
+    return [*given.flags, *tokens], 1
+
+
+def _summary(session: Session) -> None:
+    for what, names in (("failed", session.failed), ("diverged", session.diverged)):
+        if names and session.jobs > 1:
+            lines = "\n".join(f"  {name}" for name in names)
+            print(f"{len(names)} of {session.jobs} runs {what}:\n{lines}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line (without the program's name); the exit status."""
+    global _session
+    try:
+        rewritten, jobs = prepare(sys.argv[1:] if argv is None else argv)
+    except ConfigError as error:
+        if _full_error():
+            traceback.print_exc()
+        print(f"refused: {error}", file=sys.stderr)
+        return 2
+    _session = Session(process=os.getpid(), jobs=jobs)
+    os.environ["NGN_ROOT"] = str(ROOT)
+    sys.argv = [sys.argv[0], *rewritten]
+    try:
+        job()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        _summary(_session)
+    return _session.status()

@@ -1,0 +1,8 @@
+"""Train: ``python run.py task=cifar10 gate=conv seed=0..9``; ``python run.py --help`` says more."""
+
+import sys
+
+from ngn.cli.app import main
+
+if __name__ == "__main__":
+    sys.exit(main())
