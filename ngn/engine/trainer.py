@@ -125,7 +125,7 @@ class Trainer:
                 if plan.clip is not None:
                     clip_gradients(body, controllers, plan.clip, plan.clip_scope, replicas)
                 if step in kept:
-                    self._points.append((step, objective, task.reshape(count), learner.size().reshape(count, -1)))
+                    self._points.append((step, *(v.double() for v in (objective, task.reshape(count), learner.size().reshape(count, -1)))))  # type: ignore[arg-type]
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 learner.post_step()

@@ -1,0 +1,79 @@
+"""Which runs can be trained as one stack: those that differ in nothing but their seed and a few scalars."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ngn.identity import flatten, run_id, scientific
+from ngn.schema import Config
+
+SCALARS = (
+    "seed.value",
+    "gate.r",
+    "gate.t0",
+    "schedule.lambda0",
+    "schedule.alpha_max",
+    "schedule.beta_start",
+    "schedule.beta_end",
+    "train.lr",
+    "train.lr_boundary",
+)
+"""What may differ between the replicas of a stack."""
+
+STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
+"""Where stacking seeds is faster on a CPU; convolutions gain nothing from it (docs/benchmarks.md)."""
+
+
+def stackable(config: Config) -> bool:
+    """Whether runs of this task and component are trained as stacks."""
+    return config.gate.component in STACKED.get(config.task.name, ())
+
+
+def pack_key(config: Config) -> str:
+    """Equal for runs that can be one stack."""
+    return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in SCALARS}, sort_keys=True)
+
+
+def pack_id(configs: Sequence[Config]) -> str:
+    """A name for a stack, the same whenever the same runs form it."""
+    ids = [run_id(config) for config in configs]
+    if len(ids) == 1:
+        return ids[0]
+    return f"pack{len(ids)}-{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+
+
+def make_packs(configs: Sequence[Config], largest: int) -> list[list[Config]]:
+    """Runs in stacks of at most ``largest``, in the order given; runs that cannot be stacked stand alone."""
+    packs: list[list[Config]] = []
+    open_packs: dict[str, list[Config]] = {}
+    for config in configs:
+        key = pack_key(config)
+        pack = open_packs.get(key)
+        if pack is None or len(pack) >= largest or not stackable(config):
+            pack = []
+            packs.append(pack)
+            open_packs[key] = pack
+        pack.append(config)
+    return packs
+
+
+def values(configs: Sequence[Config], key: str) -> list[float]:
+    """One scalar setting of each run of a pack, by its dotted name."""
+    found: list[float] = []
+    for config in configs:
+        value: Any = config
+        for part in key.split("."):
+            value = getattr(value, part)
+        found.append(float(value))
+    return found
+
+
+def scalar(configs: Sequence[Config], key: str) -> float | torch.Tensor:
+    """A scalar setting as the engine takes it: a number for a single run, float64 [R] for a stack."""
+    found = values(configs, key)
+    return found[0] if len(found) == 1 else torch.tensor(found, dtype=torch.float64)

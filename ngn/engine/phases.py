@@ -1,0 +1,208 @@
+"""The phases of a seed: grown from low, retrained at the learned size, started from high."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ngn.engine.packs import scalar
+from ngn.engine.trainer import Course, TrainPlan, Trainer, evaluate
+from ngn.methods.base import Capacity
+from ngn.methods.fixed import FixedCount
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schema import Config, Fixed, is_integer, steps_of
+from ngn.tasks.base import Task
+
+Fit = Callable[[Trainer], Course]
+
+
+@dataclasses.dataclass
+class Trained:
+    """One phase of a pack: what is recorded of each run, and its curves."""
+
+    results: list[dict[str, Any]]
+    curves: list[dict[str, np.ndarray]]
+    resumed: int
+
+
+def seeds_of(pack: Sequence[Config]) -> int | list[int]:
+    """One seed, or one a replica."""
+    return pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
+
+
+def ngn_capacity(pack: Sequence[Config], t0: float | None) -> Callable[[int, int | None], Capacity]:
+    """The count gate of a pack; ``t0`` replaces the configured start."""
+    first = pack[0]
+
+    def make(K: int, replicas: int | None) -> Capacity:
+        return CountGate(
+            K,
+            lambda0=scalar(pack, "schedule.lambda0"),
+            alpha_max=scalar(pack, "schedule.alpha_max"),
+            beta=(scalar(pack, "schedule.beta_start"), scalar(pack, "schedule.beta_end")),
+            r=scalar(pack, "gate.r"),
+            delta=first.gate.delta,
+            t0=scalar(pack, "gate.t0") if t0 is None else t0,
+            lambda_shape=first.schedule.lambda_shape,
+            alpha_shape=first.schedule.alpha_shape,
+            beta_shape=first.schedule.beta_shape,
+            replicas=replicas,
+        )
+
+    return make
+
+
+def learner_of(pack: Sequence[Config], task: Task, count: int | None = None, t0: float | None = None) -> CapacityLearner:
+    """The learner of a pack: NGN, or a fixed model of ``count`` components."""
+    first = pack[0]
+    if count is not None:
+        def capacity(K: int, replicas: int | None) -> Capacity:
+            return FixedCount(K, r=scalar(pack, "gate.r"), replicas=replicas)
+
+        return CapacityLearner(task.model(first, count, seeds_of(pack), capacity))
+    return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), ngn_capacity(pack, t0)))
+
+
+def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
+    """The training plan of a pack."""
+    train = pack[0].train
+    return TrainPlan(
+        steps=steps_of(train, samples),
+        lr=scalar(pack, "train.lr"),
+        lr_boundary=scalar(pack, "train.lr_boundary"),
+        lr_shape=train.lr_shape,
+        clip=train.clip,
+        clip_scope=train.clip_scope,
+        weight_decay=train.weight_decay,
+        accumulate=train.accumulate,
+        autocast=train.autocast,
+    )
+
+
+def train_phase(
+    pack: Sequence[Config],
+    task: Task,
+    phase: str,
+    device: torch.device,
+    folder: Path | None,
+    title: str,
+    count: int | None = None,
+    norms: bool = False,
+) -> Trained:
+    """Train one phase of a pack and measure it.
+
+    Args:
+        pack: runs that differ in seed and scalars only.
+        phase: "grown", "fixed" or "from_high".
+        count: size of the fixed model; None for a learned one.
+        norms: also measure the norm of every f_k over the training inputs.
+    """
+    first = pack[0]
+    t0 = float(first.gate.K - 1) if phase == "from_high" else None
+    learner = learner_of(pack, task, count, max(t0, 1e-4) if t0 is not None else None).to(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    plan = plan_of(pack, len(task.train))
+    course = Trainer(
+        learner,
+        task.batches(first.train, seeds_of(pack)),
+        task.loss,
+        plan,
+        folder=folder,
+        checkpoint_seconds=first.checkpoint_seconds,
+        title=title,
+        progress=first.progress,
+    ).fit()
+    results = _measure(learner, task, plan, course, count is not None, device)
+    if norms:
+        with torch.no_grad():
+            x, _ = task.batches(first.train, seeds_of(pack)).at(0)
+            f = learner.groups[0].bank.components(x).double()
+        each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(pack), -1).tolist()
+        for result, row in zip(results, each, strict=True):
+            if all(np.isfinite(row)):
+                result["norms"] = [float(f"{value:.6g}") for value in row]
+    curves = [
+        {
+            "step": course.curves["step"],
+            "loss": course.curves["loss"][:, r].astype(np.float32),
+            "task": course.curves["task"][:, r].astype(np.float32),
+            **({} if count is not None else {"t": course.curves["t"][:, r].astype(np.float32)}),
+        }
+        for r in range(len(pack))
+    ]
+    return Trained(results, curves, course.resumed)
+
+
+def _measure(
+    learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
+) -> list[dict[str, Any]]:
+    parts = task.held_parts()
+    modes: dict[str, Callable[[Any], Tensor]] = {"truncated": learner.hard_forward}
+    if not fixed:
+        modes |= {"soft": learner.soft_forward, "gates_kept": learner.kept_forward}
+    scores = {mode: evaluate(forward, parts, task.metrics) for mode, forward in modes.items()}
+    runs = learner.replicas or 1
+    t, counts = learner.size().reshape(runs, -1).tolist(), learner.count().reshape(runs, -1).tolist()
+    candidate = sum(p.numel() for p in learner.model.parameters()) // runs
+    results = []
+    for r in range(runs):
+        at = int(course.diverged_at[r])
+        measured = {
+            mode: {name: float(value.reshape(runs)[r]) for name, value in by_name.items()}
+            for mode, by_name in scores.items()
+        }
+        numbers = [v for s in measured.values() for v in s.values()] + t[r]
+        result: dict[str, Any] = {"status": "complete", "count": counts[r]}
+        if at >= 0 or not all(np.isfinite(numbers)):
+            # What a diverged model would score is not a result; only that it diverged, and when.
+            result |= {"status": "diverged", "diverged_at": at if at >= 0 else plan.steps, "count": []}
+            deployed = 0
+        else:
+            if not fixed:
+                result |= {"t": t[r], "integer": [is_integer(value) for value in t[r]]}
+            result |= measured
+            small = learner.deploy(None if learner.replicas is None else r)
+            deployed = sum(p.numel() for p in small.parameters())
+        result |= {
+            "parameters": {"candidate": candidate, "deployed": deployed},
+            "steps": plan.steps,
+            "seconds": round(course.seconds, 3),
+            "run_steps_per_second": round(plan.steps * runs / max(course.seconds, 1e-9), 1),
+            "peak_memory_mib": round(peak_memory(device), 1),
+        }
+        results.append(result)
+    return results
+
+
+def peak_memory(device: torch.device) -> float:
+    """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> dict[str, Any]:
+    """The paper's verdict on a run started at high capacity.
+
+    yes: every rounded count is within one block of the grown one. partial: not so, but every boundary t ended more than
+    one block below its start. no: the rest.
+    """
+    returned = all(abs(a - b) <= 1 for a, b in zip(grown["count"], high["count"], strict=True))
+    moved = all(t < start - 1 for t in high["t"])
+    return {"outcome": "yes" if returned else "partial" if moved else "no", "returned": returned, "moved": moved}
+
+
+def fixed_configuration(config: Config, count: int) -> Config:
+    """The run that the ``fixed`` phase of ``config`` would be on its own: ``method=fixed method.count=count``."""
+    return config.model_copy(update={"method": Fixed(name="fixed", count=count)})

@@ -1,0 +1,219 @@
+"""From configurations to records."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ngn.data.source import DataInfo
+from ngn.engine import checkpoint
+from ngn.engine.packs import make_packs, pack_id, stackable
+from ngn.engine.phases import Trained, fixed_configuration, prunes_back, train_phase
+from ngn.identity import run_id, scientific
+from ngn.numerics import numerics
+from ngn.provenance import ROOT, code, code_block, machine, packages
+from ngn.records import SCHEMA_VERSION, Store, publish
+from ngn.schema import Config, ConfigError, Fixed
+from ngn.tasks import make_task
+from ngn.tasks.base import Task
+
+SCRATCH = ROOT / "scratch"
+LARGEST_PACK = 10
+"""Replicas in one stack: four to ten suit a CPU's caches, more spill them (docs/benchmarks.md)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: ``complete``, ``diverged``, or ``present`` when its record was there already."""
+
+    run_id: str
+    status: str
+    path: Path
+    message: str
+
+
+def results_root(config: Config) -> Path:
+    """Where the record of a run goes: as configured; else ``results/`` for a full run of a clean tree, else scratch."""
+    if config.results is not None:
+        return Path(config.results).expanduser()
+    real = config.profile == "full" and code().clean
+    return ROOT / "results" if real else SCRATCH / "results"
+
+
+def device_of(config: Config) -> torch.device:
+    """The device of a run.
+
+    Raises:
+        ConfigError: if ``device=cuda`` is asked for where there is none.
+    """
+    present = torch.cuda.is_available()
+    if config.device == "cuda" and not present:
+        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
+    return torch.device("cuda" if present and config.device != "cpu" else "cpu")
+
+
+def execute(configs: Sequence[Config]) -> list[Outcome]:
+    """Train what has no record yet, stacked where that is faster; one record and one outcome a run, in order.
+
+    Raises:
+        ngn.data.source.DataError, ngn.records.RecordError, ConfigError: with a message for the reader.
+    """
+    outcomes: dict[str, Outcome] = {}
+    missing: list[Config] = []
+    for config in configs:
+        store = Store(results_root(config))
+        present = None if config.force else store.get(run_id(config))
+        if present is None:
+            missing.append(config)
+        else:
+            path = store.path(run_id(config))
+            outcomes[run_id(config)] = Outcome(
+                run_id(config), "present", path, f"{run_id(config)}: already in {path}; force=true runs it again"
+            )
+    for pack in make_packs(missing, LARGEST_PACK):
+        for outcome in train_pack(pack):
+            outcomes[outcome.run_id] = outcome
+    return [outcomes[run_id(config)] for config in configs]
+
+
+def train_pack(pack: Sequence[Config]) -> list[Outcome]:
+    """Train the phases of a pack and write its records."""
+    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+    code()  # what the tree is now, before training, is what produces the numbers
+    first = pack[0]
+    if first.threads is not None:
+        torch.set_num_threads(first.threads)
+    device = device_of(first)
+    task = make_task(first, device)
+    scratch = SCRATCH / "checkpoints" / pack_id(pack)
+    phases: dict[str, Trained] = {}
+    if isinstance(first.method, Fixed):
+        phases["fixed"] = _phase(pack, task, "fixed", device, scratch / "fixed", count=first.method.count)
+    else:
+        for name in first.phases:
+            if name == "fixed":
+                phases[name] = _fixed_phase(pack, task, phases["grown"], device, scratch)
+            else:
+                phases[name] = _phase(pack, task, name, device, scratch / name)
+        if "from_high" in phases:
+            start = float(first.gate.K - 1)
+            for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
+                if grown["status"] == high["status"] == "complete":
+                    high["prunes_back"] = prunes_back(grown, high, start)
+    seconds = (time.monotonic() - clock) / len(pack)
+    outcomes = [_write(pack, r, phases, task.info, device, started, seconds) for r in range(len(pack))]
+    checkpoint.remove(scratch)
+    return outcomes
+
+
+def _phase(
+    pack: Sequence[Config], task: Task, name: str, device: torch.device, folder: Path, count: int | None = None
+) -> Trained:
+    """A phase, or what was kept of it when it had finished before an interruption."""
+    kept = folder / "finished.json"
+    if kept.exists():
+        stored = json.loads(kept.read_text())
+        curves = [{k: np.asarray(v, dtype=np.float32) for k, v in c.items()} for c in stored["curves"]]
+        return Trained(stored["results"], curves, stored["resumed"])
+    who = run_id(pack[0]) if len(pack) == 1 else f"{run_id(pack[0]).rsplit('-', 2)[0]} x {len(pack)}"
+    norms = pack[0].task.name == "regression1d" and name == "grown"
+    trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms)
+    plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
+    content = {"results": trained.results, "curves": plain, "resumed": trained.resumed}
+    publish(kept, json.dumps(content).encode(), replace=True)
+    return trained
+
+
+def _fixed_phase(
+    pack: Sequence[Config], task: Task, grown: Trained, device: torch.device, scratch: Path
+) -> Trained:
+    """Retrain every seed at its learned size: from a ``method=fixed`` record where there is one, else here."""
+    results: list[dict[str, Any]] = [{} for _ in pack]
+    curves: list[dict[str, np.ndarray]] = [{} for _ in pack]
+    by_count: dict[int, list[int]] = defaultdict(list)
+    resumed = 0
+    for r, result in enumerate(grown.results):
+        if result["status"] != "complete":
+            results[r] = {**result, "status": "diverged"}
+            continue
+        (count,) = result["count"]
+        alone = fixed_configuration(pack[r], count)
+        record = Store(results_root(pack[r])).get(run_id(alone))
+        usable = record is not None and record["code"]["numerics"] == numerics(alone.task.name, "fixed")
+        if record is not None and usable:
+            results[r] = {**record["phases"]["fixed"], "taken_from": record["run_id"]}
+        else:
+            by_count[count].append(r)
+    for count, members in sorted(by_count.items()):
+        groups = [members] if stackable(pack[0]) else [[r] for r in members]
+        for group in groups:
+            folder = scratch / f"fixed{count}-{group[0]}"
+            trained = _phase([pack[r] for r in group], task, "fixed", device, folder, count=count)
+            resumed += trained.resumed
+            for r, result, curve in zip(group, trained.results, trained.curves, strict=True):
+                results[r], curves[r] = result, curve
+    return Trained(results, curves, resumed)
+
+
+def _write(
+    pack: Sequence[Config],
+    r: int,
+    phases: dict[str, Trained],
+    info: DataInfo,
+    device: torch.device,
+    started: datetime.datetime,
+    seconds: float,
+) -> Outcome:
+    config, own = pack[r], {name: trained.results[r] for name, trained in phases.items()}
+    status = "complete" if all(p["status"] == "complete" for p in own.values()) else "diverged"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    record = {
+        "schema": SCHEMA_VERSION,
+        "run_id": run_id(config),
+        "status": status,
+        "config": scientific(config),
+        "phases": own,
+        "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
+        "execution": {
+            "device": name,
+            "engine": "torch",
+            "replicas": len(pack),
+            "threads": torch.get_num_threads(),
+            "resumed": sum(trained.resumed for trained in phases.values()),
+        },
+        "hardware": machine(),
+        "packages": packages(),
+        "data": {"name": info.name, "sha256": info.sha256, "provenance": info.provenance},
+        "code": code_block(numerics(config.task.name, config.method.name)),
+    }
+    curves = {f"{n}.{key}": v for n, trained in phases.items() for key, v in trained.curves[r].items()}
+    store = Store(results_root(config))
+    path = store.path(run_id(config))
+    new = store.write(record, curves, replace=config.force)
+    note = "" if new else " (another process had written it first)"
+    return Outcome(run_id(config), status, path, f"{run_id(config)}: {summary(record)} -> {path}{note}")
+
+
+def summary(record: dict[str, Any]) -> str:
+    """One line on what a run found."""
+    parts = []
+    for name, phase in record["phases"].items():
+        if phase["status"] != "complete":
+            parts.append(f"{name} diverged" + (f" at step {phase['diverged_at']}" if "diverged_at" in phase else ""))
+            continue
+        score = "accuracy" if "accuracy" in phase["truncated"] else "mse"
+        form = "{:.2f}" if score == "accuracy" else "{:.2e}"
+        size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
+        each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
+        back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
+        parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
+    return "; ".join(parts) + f" ({record['time']['seconds']:.1f} s)"
