@@ -1,0 +1,132 @@
+"""From a selection to its usable records, and to everything that was wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.selection import Selection, configurations
+from ngn.identity import flatten, identity_keys
+from ngn.numerics import numerics
+from ngn.records import RecordError, Store
+from ngn.schema import Config
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a number is not printed.
+
+    ``kind`` is one of missing, damaged, foreign, dirty, numerics, diverged, unmeasured, no study; ``where`` names the
+    run, or the row that has none.
+    """
+
+    kind: str
+    where: str
+    text: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether a record is there that must not be used."""
+        return self.kind in ("damaged", "foreign", "dirty", "numerics", "unmeasured")
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One usable record, and the records that belong to it."""
+
+    seed: int
+    run_id: str
+    record: Mapping[str, Any]
+    companions: Mapping[str, Run] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The usable runs of a selection in the order of its seeds, and the problems of the others.
+
+    ``companion_problems`` concern only the numbers that need that companion.
+    """
+
+    wanted: int
+    runs: tuple[Run, ...]
+    problems: tuple[Problem, ...]
+    companion_problems: Mapping[str, tuple[Problem, ...]]
+
+
+def fault_of(record: Mapping[str, Any], config: Config, where: str, allow_dirty: bool = False) -> Problem | None:
+    """Why a legal record does not count as the run of ``config``, or None if it does."""
+    stored = flatten(record["config"])
+    for key, value in identity_keys(config).items():
+        if key not in stored or stored[key] != value:
+            return Problem("foreign", where, f"holds another configuration than its name says ({key})")
+    wanted = numerics(config.task.name, config.method.name)
+    if record["code"]["numerics"] != wanted:
+        stale = f"numerics {record['code']['numerics']}, this code has {wanted}; run it again with force=true"
+        return Problem("numerics", where, stale)
+    if not record["code"]["clean"] and not allow_dirty:
+        return Problem("dirty", where, "was made by uncommitted code; commit, and run it again with force=true")
+    return None
+
+
+class Reader:
+    """Reads each record of a store at most once.
+
+    Args:
+        allow_dirty: also take records of uncommitted code (for a look at one's own runs, never for the paper's file).
+    """
+
+    def __init__(self, store: Store, allow_dirty: bool = False) -> None:
+        self.store = store
+        self.allow_dirty = allow_dirty
+        self._runs: dict[str, Run | Problem] = {}
+        self._collected: dict[Selection, Collected] = {}
+
+    def _run(self, seed: int, config: Config, run_id: str) -> Run | Problem:
+        if run_id not in self._runs:
+            self._runs[run_id] = self._read(seed, config, run_id)
+        return self._runs[run_id]
+
+    def _read(self, seed: int, config: Config, run_id: str) -> Run | Problem:
+        try:
+            record = self.store.get(run_id)
+        except RecordError as error:
+            where = self.store.path(run_id)
+            return Problem("damaged", run_id, str(error).removeprefix(f"{where}: "))
+        if record is None:
+            return Problem("missing", run_id, "not run")
+        return fault_of(record, config, run_id, self.allow_dirty) or Run(seed, run_id, record)
+
+    def collect(self, selection: Selection) -> Collected:
+        """The records of a selection. Their absence or damage is reported, never raised."""
+        if selection not in self._collected:
+            self._collected[selection] = self._collect(selection)
+        return self._collected[selection]
+
+    def _collect(self, selection: Selection) -> Collected:
+        runs: list[Run] = []
+        problems: list[Problem] = []
+        beside: dict[str, list[Problem]] = {name: [] for name, _ in selection.companions}
+        for seed, config, run_id in configurations(selection):
+            found = self._run(seed, config, run_id)
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            companions: dict[str, Run] = {}
+            for name, find in selection.companions:
+                if found.record["status"] != "complete":
+                    beside[name].append(Problem("diverged", run_id, "training diverged, so nothing follows from it"))
+                    continue
+                ((other_seed, other_config, other_id),) = configurations(find(selection, seed, found.record))
+                other = self._run(other_seed, other_config, other_id)
+                if isinstance(other, Problem):
+                    beside[name].append(other)
+                else:
+                    companions[name] = other
+            runs.append(Run(seed, run_id, found.record, companions))
+        return Collected(
+            len(selection.seeds), tuple(runs), tuple(problems), {name: tuple(found) for name, found in beside.items()}
+        )

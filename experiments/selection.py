@@ -1,0 +1,78 @@
+"""Which runs stand behind a row: an exact configuration and its seeds. Nothing is scanned, nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from ngn.compose import compose
+from ngn.identity import run_id
+from ngn.schema import Config
+
+Items = tuple[tuple[str, Any], ...]
+Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
+"""(the selection, a seed, that seed's record) → the selection of the one run that belongs to it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Runs that differ in their seed alone.
+
+    ``companions`` name, for each seed, one more run that is found through the seed's record, such as the fixed model of
+    the size that this seed learned.
+    """
+
+    choices: Items
+    overrides: Items
+    seeds: tuple[int, ...]
+    companions: tuple[tuple[str, Companion], ...] = ()
+
+    @staticmethod
+    def of(
+        choices: Mapping[str, str],
+        overrides: Mapping[str, Any] | None = None,
+        seeds: Iterable[int] = range(10),
+        companions: Mapping[str, Companion] | None = None,
+    ) -> Selection:
+        """Name runs as :func:`ngn.compose.compose` does; ``overrides`` are dotted key → value."""
+        return Selection(
+            tuple(sorted(choices.items())),
+            tuple(sorted((overrides or {}).items())),
+            tuple(seeds),
+            tuple(sorted((companions or {}).items())),
+        )
+
+    def config(self, seed: int) -> Config:
+        """The checked configuration of one seed.
+
+        Raises:
+            ngn.schema.ConfigError: if the selection is no legal configuration.
+        """
+        return compose(dict(self.choices), {**dict(self.overrides), "seed.value": seed})
+
+    def with_seeds(self, seeds: Iterable[int]) -> Selection:
+        """The same configuration with other seeds."""
+        return replace(self, seeds=tuple(seeds))
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> Selection:
+        """The same runs with some keys changed."""
+        return replace(self, overrides=tuple(sorted({**dict(self.overrides), **overrides}.items())))
+
+
+@cache
+def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
+    """(seed, configuration, run id) of every run of a selection, in the order of its seeds."""
+    found = []
+    for seed in selection.seeds:
+        config = selection.config(seed)
+        found.append((seed, config, run_id(config)))
+    return tuple(found)
+
+
+def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+    """The ``method=fixed`` run of the size that this seed of a one-gate study retained, with the same seed."""
+    (count,) = record["phases"]["grown"]["count"]
+    choices = {**dict(selection.choices), "method": "fixed"}
+    return Selection.of(choices, {**dict(selection.overrides), "method.count": count}, (seed,))

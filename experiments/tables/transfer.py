@@ -1,0 +1,120 @@
+r"""Other structures and tasks: tables 8 (accuracies, bits a character), and depth (tables 9 and 10, printed as one)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.selection import Selection
+from experiments.tables.model import MEAN_T, PM, Row, StandIn, Table, column, mean_sd, row
+
+_T = r"\texttt{[<median:.2f*, >]}"
+_WORD = "<aggregate:word>"
+_BITS = "<value:.4f>"
+_ONE_RUN = {
+    "t": (r"\texttt{[<value:.2f*, >]}",),
+    "soft": (_BITS,),
+    "truncated": (_BITS,),
+    "fixed": (_BITS,),
+}
+"""A single run in bits a character, where the other rows are medians in percent."""
+
+
+def _ten(key: str, task: str, gate: str, *labels: str, **rest: Any) -> Row:
+    runs = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}, seeds=range(10))
+    return row(key, *labels, seeds=10, runs=runs, **rest)
+
+
+def _story(key: str, label: str) -> Row:
+    return row(key, "TinyStories", label, seeds=1, formats=_ONE_RUN)
+
+
+_TEN_SEEDS = (
+    _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features"),
+    _ten("mnist-conv", "mnist", "conv", "MNIST", "conv branches"),
+    _ten(
+        "cifar10-conv",
+        "cifar10",
+        "conv",
+        "CIFAR-10",
+        "conv branches",
+        stand_ins=(StandIn("3 epochs", {"train.epochs": 3}),),
+    ),
+    _ten("cora-gcn", "cora", "gcn", "Cora", "2-hop GCN branches"),
+)
+
+EIGHT = Table(
+    "dataeightbody",
+    "table 8: other structures and tasks, medians",
+    (
+        column("t", "learned t", "grown.t", _T),
+        column("integer", "integer", "integer", r"<rate:.0f>\%"),
+        column("soft", "soft", "grown.soft.accuracy", "<median:.2f>"),
+        column("truncated", "trunc", "grown.truncated.accuracy", "<median:.2f>"),
+        column("fixed", "fixed", "fixed.truncated.accuracy", "<median:.2f>"),
+        column("prunes_back", "prunes back?", "prunes_back", _WORD),
+    ),
+    (
+        *_TEN_SEEDS,
+        _story("stories-heads", r"attention heads ($\times 2$ layers)"),
+        _story("stories-ffn", r"FFN blocks ($\times 2$ layers)"),
+        _story("stories-joint", r"heads + FFN blocks ($\times 2$ layers)"),
+        _story("stories-mamba", r"Mamba state dim. $N$ ($\times 2$ layers)"),
+    ),
+)
+
+_ACCURACY = mean_sd(".2f", ".2f")
+_FROM_HIGH = rf"\texttt{{[<from_high.t.mean:.2f>{PM}<from_high.t.sd:.2f>]}}"
+EIGHT_FULL = Table(
+    "dataeightfullbody",
+    "table 8, mean ± sd",
+    (
+        column("t", "learned t", "grown.t", rf"\texttt{{[{MEAN_T}]}}"),
+        column("soft", "soft acc.", "grown.soft.accuracy", _ACCURACY),
+        column("truncated", "trunc. acc.", "grown.truncated.accuracy", _ACCURACY),
+        column("fixed", "fixed acc.", "fixed.truncated.accuracy", _ACCURACY),
+        column(
+            "prunes_back",
+            "prunes back?",
+            "prunes_back",
+            rf"<aggregate:word> ({_FROM_HIGH}; Y/P/N=<yes:d>/<partial:d>/<no:d>)",
+        ),
+    ),
+    _TEN_SEEDS,
+)
+
+
+def _layers(key: str, label: str) -> Row:
+    return row(key, f"per-layer: {label}", seeds=1)
+
+
+_MSE = "<value:.2e>"
+NINE = Table(
+    "dataninebody",
+    "table 9: depth, a boundary a layer",
+    (
+        column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"),
+        column("depth", "depth", "depth", "<value:d>"),
+        column("soft", "soft MSE", "grown.soft.mse", _MSE),
+        column("truncated", "trunc. MSE", "grown.truncated.mse", _MSE),
+        column("fixed", "fixed MSE", "fixed.truncated.mse", _MSE),
+    ),
+    (
+        _layers("const-const", r"const-$\lambda$, const-$r$"),
+        _layers("const-inc", r"const-$\lambda$, inc-$r$"),
+        _layers("dec-const", r"dec-$\lambda$, const-$r$"),
+        _layers("dec-inc", r"dec-$\lambda$, inc-$r$"),
+    ),
+)
+
+TEN = Table(
+    "datatenbody",
+    "table 9: depth, one boundary over a chain",
+    (
+        column("t", "learned t", "grown.t", "<value:.2f>"),
+        column("depth", "depth", "depth", "<value:d>"),
+        column("soft", "soft MSE", "grown.soft.mse", _MSE),
+        column("truncated", "trunc. MSE", "grown.truncated.mse", _MSE),
+        column("fixed", "fixed MSE", "fixed.truncated.mse", _MSE),
+    ),
+    (row("recursive", "recursive", seeds=1),),
+)

@@ -1,0 +1,32 @@
+r"""The intrinsic dimension of nonlinear manifolds (tables 15): medians over ten seeds, and mean ± population sd."""
+
+from __future__ import annotations
+
+from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
+
+_EXACT = column("exact", "exact rate", "exact", r"<rate:.0f>\%")
+_ROWS = tuple(row(str(dimension), str(dimension), seeds=10) for dimension in (1, 2, 4, 6, 8))
+
+FIFTEEN = Table(
+    "datafifteenbody",
+    "table 15: intrinsic dimension, medians",
+    (
+        column("learned", "learned D", "grown.count", "<median:.2f>"),
+        _EXACT,
+        column("soft", "soft NMSE", "grown.soft.nmse", MEDIAN_MSE),
+        column("truncated", "trunc. NMSE", "grown.truncated.nmse", MEDIAN_MSE),
+    ),
+    _ROWS,
+)
+
+FIFTEEN_FULL = Table(
+    "datafifteenfullbody",
+    "table 15, mean ± sd",
+    (
+        column("learned", "learned D", "grown.count", MEAN_T),
+        _EXACT,
+        column("soft", "soft NMSE", "grown.soft.nmse", MEAN_MSE),
+        column("truncated", "trunc. NMSE", "grown.truncated.nmse", MEAN_MSE),
+    ),
+    _ROWS,
+)

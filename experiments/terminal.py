@@ -1,0 +1,135 @@
+"""Tables for the terminal: ours, the published value, the interval and the verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from experiments import published
+from experiments.collect import Problem, Reader
+from experiments.compare import Comparison, compare_cell, words
+from experiments.formats import print_number
+from experiments.selection import Selection
+from experiments.tables.one_d import FOUR
+from experiments.verdict import CALIBRATED, DIFFERS, REPRODUCED, Verdict, by_chance
+from ngn.records import Store
+
+_STYLES = {REPRODUCED: "green", DIFFERS: "red"}
+_SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "times": "×"}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\\,\$\\pm\$\\,", " ± "),
+    (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
+    (r"\\texttt\{(.*?)\}", r"\1"),
+    (r"\\(lambda|alpha|beta|times)", lambda found: _SIGNS[found[1]]),
+    (r"\\%", "%"),
+    (r"\$", ""),
+)
+
+
+def plain(text: str) -> str:
+    r"""A cell's or label's TeX as a terminal shows it: ``6.10\,$\pm$\,1.45`` → ``6.10 ± 1.45``."""
+    for pattern, replacement in _PLAIN:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def interval_text(item: Comparison) -> str:
+    """The intervals of a comparison's numbers, at the printed precision of the published ones."""
+    if item.published is None:
+        return ""
+    specs = {slot.name: slot.spec for slot in item.published[0].slots}
+    texts = []
+    for part in item.verdict.parts:
+        spec = specs[part.name.split("[")[0]]
+        span = f"[{print_number(part.low, spec)}, {print_number(part.high, spec)}]"
+        texts.append(span if len(item.verdict.parts) == 1 else f"{part.name} {span}")
+    return "\n".join(texts)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The word; for a calibrated cell also on which side the value lies, which is no test."""
+    if verdict.word == CALIBRATED and verdict.inside is not None:
+        return f"{CALIBRATED} ({'inside' if verdict.inside else 'outside'})"
+    return verdict.word
+
+
+def rich_table(items: Sequence[Comparison], title: str) -> RichTable:
+    """One line a cell."""
+    table = RichTable(title=title, title_justify="left", padding=(0, 1), box=SIMPLE)
+    some = any(item.stand_in for item in items)
+    for name in ("row", "column", "ours", "n", *(["stand-in"] if some else []), "published", "central 95 %", "verdict"):
+        right = name in ("ours", "n", "published")
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name in ("n", "column"))
+    before: tuple[str, str] | None = None
+    for item in items:
+        label = plain(", ".join(item.row.labels)) or item.table.title
+        here = (label, item.stand_in)
+        if before is not None and here != before:
+            table.add_section()
+        style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
+        cells = (
+            label if here != before else "",
+            item.column.title,
+            plain(item.cell.text),
+            f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
+            *([item.stand_in] if some else []),
+            plain(item.published_text),
+            interval_text(item),
+            verdict_text(item.verdict),
+        )
+        table.add_row(*(escape(cell) for cell in cells), style=style)
+        before = here
+    return table
+
+
+def summary(items: Sequence[Comparison]) -> str:
+    """Counts by verdict, and what chance alone would do."""
+    counts = ", ".join(f"{word} {number}" for word, number in sorted(words(items).items()))
+    chance = by_chance(item.verdict for item in items if not item.stand_in)
+    if not chance.numbers:
+        return counts
+    return (
+        f"{counts}\nof {chance.numbers} tested numbers {chance.numbers_differ} lie outside; by chance alone "
+        f"{chance.expected:.1f} would, or {chance.expected_with_our_sampling:.1f} as our runs are a sample too"
+    )
+
+
+def print_problems(problems: Iterable[Problem], console: Console) -> None:
+    """One line a problem."""
+    for problem in problems:
+        console.print(escape(f"{problem.kind}: {problem}"), highlight=False, soft_wrap=True)
+
+
+def show(
+    store: Store,
+    choices: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    seeds: Iterable[int] = range(10),
+    console: Console | None = None,
+    title: str = "1D regression, baseline (table 4)",
+) -> list[Comparison]:
+    """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return what it printed.
+
+    Records of uncommitted code are shown as well: this is for a look at one's own runs. Runs that are not the row's
+    own, such as shorter ones, are named by what they override, in the column of stand-ins.
+
+    Args:
+        choices, overrides, seeds: the runs, as :func:`ngn.compose.compose` names them.
+    """
+    console = console or Console()
+    reader = Reader(store, allow_dirty=True)
+    row = FOUR.row("baseline")
+    selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
+    name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
+    values = published.load()
+    items = [compare_cell(reader, values, FOUR, row, column, selection, name) for column in FOUR.columns]
+    console.print(rich_table(items, title))
+    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
+    return items

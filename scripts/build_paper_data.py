@@ -1,0 +1,100 @@
+r"""Write ``paper/data_generated.tex`` from the records of the runs: all 22 macros of the paper, without torch.
+
+    python scripts/build_paper_data.py                              # a number where a row is complete, else --
+    python scripts/build_paper_data.py --strict                     # status 1 and a list while anything is missing
+    python scripts/build_paper_data.py --explain datafourbody.baseline.t
+    python scripts/build_paper_data.py --table cora                 # beside the published values, in the terminal
+    python scripts/build_paper_data.py --table datafourbody         # the same for one macro; --table all for everything
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments.build import from_cells, problems_of, reduce_all
+from experiments.collect import Reader
+from experiments.reduce import Cell
+from experiments.tables import MACROS, macro
+from ngn.records import Store, publish
+from ngn.schema import GATES_OF_TASK
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--output", type=Path, default=ROOT / "paper" / "data_generated.tex", help="file to write")
+    parser.add_argument("--strict", action="store_true", help="write nothing and fail unless every number is there")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--explain", metavar="MACRO[.row[.column]]", help="print records and arithmetic; write nothing")
+    what.add_argument("--table", metavar="TASK|MACRO|all", help="print a comparison; write nothing")
+    return parser
+
+
+def _explain(reader: Reader, name: str) -> int:
+    from experiments.explain import explain, find
+
+    print("\n\n".join(explain(reader, *cell) for cell in find(name)))
+    return 0
+
+
+def _table(reader: Reader, name: str) -> int:
+    from rich.console import Console
+
+    from experiments import published
+    from experiments.compare import compare_all
+    from experiments.terminal import print_problems, rich_table, summary
+
+    task = name if name in GATES_OF_TASK else None
+    macros = MACROS if task or name == "all" else (macro(name.lstrip("\\")),)
+    items = compare_all(reader, published.load(), macros, task)
+    console = Console()
+    for table in macros:
+        shown = [item for item in items if item.table is table]
+        if shown:
+            console.print(rich_table(shown, f"{table.title} (\\{table.name})"))
+    console.print(summary(items), highlight=False)
+    refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
+    print_problems(refused, console)
+    return 0
+
+
+def _report(cells: dict[str, Cell], strict: bool) -> None:
+    for problem, names in problems_of(cells):
+        if strict or problem.refused:
+            concerned = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            head = "" if strict else "warning: skipped: "
+            tail = "" if problem.kind == "no study" else f" [{concerned}]"
+            print(f"{head}{problem.kind}: {problem}{tail}", file=sys.stderr)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; the exit status: 1 if ``--strict`` finds something missing or refused, 2 for a wrong name."""
+    arguments = _parser().parse_args(argv)
+    reader = Reader(Store(arguments.results))
+    try:
+        if arguments.explain:
+            return _explain(reader, arguments.explain)
+        if arguments.table:
+            return _table(reader, arguments.table)
+    except KeyError as error:
+        print(error.args[0], file=sys.stderr)
+        return 2
+    cells = reduce_all(reader, MACROS)
+    printed = sum(cell.complete for cell in cells.values())
+    _report(cells, arguments.strict)
+    if arguments.strict and printed < len(cells):
+        print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
+        return 1
+    publish(arguments.output, from_cells(MACROS, cells).encode(), replace=True)
+    print(f"{arguments.output}: {printed} of {len(cells)} numbers, -- for the others")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
