@@ -51,7 +51,7 @@ def read(path: Path) -> Manifest | None:
     """
     try:
         content = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as fault:
         raise ManifestError(f"{path}: unreadable ({fault})") from None

@@ -1,0 +1,194 @@
+"""The Planetoid reader, against torch-geometric's own processing, and the restricted unpickler."""
+
+from __future__ import annotations
+
+import collections
+import os
+import pickle
+from pathlib import Path
+
+import data_samples as samples
+import numpy as np
+import pytest
+
+from ngn.data import DataError, GraphData, MissingData, cora, unpickle
+from ngn.data.source import Folder
+
+REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
+
+
+def read(root: Path, official: dict[str, str]) -> GraphData:
+    return cora.read(Folder(root, "cora", official), samples.CORA_SIZES, samples.CORA_SPLIT)
+
+
+def load(content: bytes):
+    return unpickle.load(np.frombuffer(content, dtype=np.uint8), "sample")
+
+
+@pytest.mark.parametrize("place", ["cora", "cora/raw", "Cora/raw"])
+def test_cora_is_processed_as_the_standard_says(tmp_path, place):
+    files, truth = samples.cora(symmetric=False)
+    samples.put(tmp_path / place, files)
+    data = read(tmp_path, samples.official(files))
+    sums = np.maximum(truth["features"].sum(axis=1, keepdims=True), 1)
+    np.testing.assert_array_equal(data.features, truth["features"] / sums)
+    assert not data.features[7].any()
+    np.testing.assert_array_equal(data.labels, truth["labels"])
+    np.testing.assert_array_equal(data.train, np.arange(20))
+    np.testing.assert_array_equal(data.validation, np.arange(20, 520))
+    np.testing.assert_array_equal(data.test, np.arange(600, 700))
+    drawn = {(a, b) for a, b in truth["edges"].T.tolist() if a != b}
+    wanted = sorted({(b, a) for a, b in drawn} | drawn, key=lambda edge: edge[::-1])
+    assert data.edge_index.T.tolist() == [list(edge) for edge in wanted]
+    assert data.features.dtype == np.float32
+    assert {a.dtype for a in (data.edge_index, data.labels, data.train, data.test)} == {np.dtype(np.int64)}
+    assert data.info.name == "cora"
+
+
+def test_a_flipped_byte_is_noticed_before_anything_is_unpickled(tmp_path, monkeypatch):
+    files, _ = samples.cora()
+    samples.put(tmp_path / "cora", files)
+    damaged = bytearray(files["ind.cora.x"])
+    damaged[100] ^= 1
+    (tmp_path / "cora" / "ind.cora.x").write_bytes(damaged)
+    monkeypatch.setattr(unpickle, "load", lambda *_: pytest.fail("a foreign file was unpickled"))
+    with pytest.raises(DataError, match=r"ind\.cora\.x: not the expected file"):
+        read(tmp_path, samples.official(files))
+
+
+def test_the_structure_is_checked(tmp_path):
+    files, _ = samples.cora()
+    lines = files["ind.cora.test.index"].split()
+    wrong = {
+        "ind.cora.tx": (samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
+        "ind.cora.ty": (pickle.dumps(np.zeros((100, 3), dtype=np.int32), 2), "exactly one class"),
+        "ind.cora.x": (samples.csr_pickle(np.ones((20, 30), dtype=np.float32)), "not the first 20 rows"),
+        "ind.cora.graph": (pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
+        "ind.cora.ally": (pickle.dumps([1, 2], 2), "not None"),
+        "ind.cora.test.index": (b"\n".join(lines[:-1] + lines[:1]), "each once"),
+    }
+    for name, (content, fault) in wrong.items():
+        changed = files | {name: content}
+        samples.put(tmp_path / name / "cora", changed)
+        with pytest.raises(DataError, match=rf"{name}: .*{fault}"):
+            read(tmp_path / name, samples.official(changed))
+    changed = files | {"ind.cora.test.index": b"one\n"}
+    samples.put(tmp_path / "text" / "cora", changed)
+    with pytest.raises(DataError, match="one node number a line"):
+        read(tmp_path / "text", samples.official(changed))
+    changed = files | {"ind.cora.graph": pickle.dumps([1], 2)}
+    samples.put(tmp_path / "list" / "cora", changed)
+    with pytest.raises(DataError, match="no dictionary of lists"):
+        read(tmp_path / "list", samples.official(changed))
+
+
+class _Runs:
+    """Unrestricted unpickling would create the file."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def test_a_pickle_that_runs_a_command_is_refused_by_name(tmp_path):
+    mark = tmp_path / "ran"
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(DataError, match=r"sample: refused as a pickle: it names \w+\.system"):
+            load(pickle.dumps(_Runs(f"touch {mark}"), protocol))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(eval, 2),
+        pickle.dumps(collections.OrderedDict(), 2),
+        pickle.dumps(np.random.default_rng, 2),
+        pickle.dumps(np.array([{}, []], dtype=object), 2),
+        pickle.dumps(np.zeros(2, dtype=[("a", "i4")]), 2),
+        pickle.dumps(np.array(["text"]), 2),
+        b"cnumpy.core.multiarray\n_reconstruct\n(c__builtin__\nlist\n(I0\ntS'b'\ntR.",
+        b"cnumpy\nndarray\n(I3\ntR.",
+        b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
+        b"\x80\x04\x8c\x05numpy\x8c\x11core.multiarray.os\x93.",
+        b"\x80\x02X\x01\x00\x00\x00aQ.",  # a persistent id
+        samples.csr_pickle(np.eye(3, dtype=np.float32)).replace(b"indptr", b"INDPTR"),
+        b"not a pickle",
+        b"",
+        pickle.dumps(np.arange(5), 2)[:-10],
+    ],
+)
+def test_everything_beyond_plain_arrays_is_refused(content):
+    with pytest.raises(DataError, match="sample: refused as a pickle"):
+        load(content)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i4", ">i8", "|u1", "|b1"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_plain_arrays_come_back_equal_writable_and_in_native_order(dtype, order, protocol):
+    array = np.asarray(np.arange(6).reshape(2, 3) % 2, dtype=dtype, order=order)
+    back = load(pickle.dumps(array, protocol))
+    np.testing.assert_array_equal(back, array)
+    assert back.dtype == array.dtype.newbyteorder("=")
+    assert back.flags.writeable
+
+
+def test_a_sparse_matrix_with_entries_outside_its_shape_is_refused():
+    good = np.zeros((3, 4), dtype=np.float32)
+    good[1, 3] = 2
+    np.testing.assert_array_equal(load(samples.csr_pickle(good)), good)
+    for name, bad in (("indices", np.array([4])), ("indptr", np.array([0, 1, 0, 1])), ("indptr", np.array([0, 1]))):
+        state = {
+            "_shape": (3, 4),
+            "data": np.ones(1, dtype=np.float32),
+            "indices": np.array([3]),
+            "indptr": np.array([0, 0, 1, 1]),
+        } | {name: bad}
+        content = b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81" + pickle.dumps(state, 2)[2:-1] + b"b."
+        with pytest.raises(DataError, match="sparse matrix"):
+            load(content)
+
+
+def geometric(folder: Path) -> dict[str, np.ndarray]:
+    """What torch-geometric makes of the files, features normalised by its own transform."""
+    torch_geometric = pytest.importorskip("torch_geometric")
+    pytest.importorskip("scipy")
+    from torch_geometric.io import read_planetoid_data
+
+    data = torch_geometric.transforms.NormalizeFeatures()(read_planetoid_data(str(folder), "cora"))
+    names = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
+    return {name: getattr(data, name).numpy() for name in names}
+
+
+def assert_same(data: GraphData, theirs: dict[str, np.ndarray]) -> None:
+    np.testing.assert_array_equal(data.features, theirs["x"])
+    np.testing.assert_array_equal(data.edge_index, theirs["edge_index"])
+    np.testing.assert_array_equal(data.labels, theirs["y"])
+    for ours, mask in (("train", "train_mask"), ("validation", "val_mask"), ("test", "test_mask")):
+        np.testing.assert_array_equal(getattr(data, ours), np.flatnonzero(theirs[mask]))
+
+
+@pytest.mark.filterwarnings("ignore")  # old module names in the pickles, and torch-geometric's own imports
+def test_a_small_graph_equals_torch_geometrics_processing(tmp_path):
+    files, _ = samples.cora()
+    samples.put(tmp_path / "cora", files)
+    assert_same(read(tmp_path, samples.official(files)), geometric(tmp_path / "cora"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(REAL is None, reason="needs the real data in $NGN_DATA")
+def test_the_real_cora_equals_torch_geometrics_processing():
+    assert REAL is not None
+    try:
+        data = cora.load(REAL)
+    except MissingData as absent:
+        pytest.skip(str(absent))
+    assert data.features.shape == (2708, 1433)
+    assert data.edge_index.shape == (2, 10556)
+    assert (len(data.train), len(data.validation), len(data.test)) == (140, 500, 1000)
+    assert np.bincount(data.labels).tolist() == [351, 217, 418, 818, 426, 298, 180]
+    folders = [REAL / "cora", REAL / "cora" / "raw", REAL / "Cora" / "raw"]
+    assert_same(data, geometric(next(folder for folder in folders if (folder / "ind.cora.x").exists())))
