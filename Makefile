@@ -1,0 +1,85 @@
+# Every target installs what it needs into .venv; `make help` lists them.
+# PYTHON=... selects the interpreter the environment is made from (3.11 or newer).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two pips in one environment at a time would damage it.
+.NOTPARALLEL:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# A stamp is made only after its install has succeeded, so that an interrupted one is done again.
+STAMPS := $(VENV)/stamps
+INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
+# On small tensors threads get into each other's way.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.PHONY: help demo test fast-test data paper lint bench env clean distclean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMPS)/paper ## Ten seeds of the 1D study, trained here, as a table beside the published values
+	$(PY) scripts/demo.py
+
+test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## All tests (those for a GPU or Slurm are skipped where there is none)
+	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
+
+fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take seconds
+	$(ONE_THREAD) $(PY) -m pytest -m "not slow" $(ARGS)
+
+data: $(STAMPS)/base ## Fetch and check the data sets
+	$(PY) scripts/fetch_data.py $(ARGS)
+
+paper: $(STAMPS)/paper ## Tables and figures from the records
+	$(PY) scripts/build_paper_data.py
+	$(PY) scripts/build_figures.py
+
+lint: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench: $(STAMPS)/graph ## Speed of training on this machine
+	$(PY) benchmarks/bench.py $(ARGS)
+
+env: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The environment alone, with what the tests need
+
+clean: ## Remove caches and build products; records, scratch and the environment stay
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove the environment and everything in scratch/
+	rm -rf $(VENV) scratch
+
+# The first interpreter that is new enough, unless PYTHON names one. A half-made environment has no stamp: made anew.
+$(STAMPS)/python:
+	@new='import sys, venv; sys.exit(sys.version_info < (3, 11))'; \
+	chosen='$(PYTHON)'; \
+	if [ -z "$$chosen" ]; then \
+	  for name in python3 python3.12 python3.11 python3.13 python; do \
+	    if command -v "$$name" >/dev/null && "$$name" -c "$$new" 2>/dev/null; then chosen="$$name"; break; fi; \
+	  done; \
+	  if [ -z "$$chosen" ]; then \
+	    echo 'NGN needs Python 3.11 or newer and found none. Install one, or name it: make PYTHON=/path/to/python3.11 ...' >&2; \
+	    exit 1; \
+	  fi; \
+	fi; \
+	if ! "$$chosen" -c "$$new" 2>/dev/null; then \
+	  echo "NGN needs Python 3.11 or newer with its venv module; PYTHON=$$chosen is" \
+	    "$$("$$chosen" --version 2>&1 || echo 'not an interpreter')." >&2; \
+	  exit 1; \
+	fi; \
+	echo "making $(VENV) with $$("$$chosen" --version) ($$chosen)"; \
+	"$$chosen" -m venv --clear $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
+	$(INSTALL) -e .
+	@touch $@
+
+$(STAMPS)/%: $(STAMPS)/base
+	$(INSTALL) -e '.[$*]'
+	@touch $@

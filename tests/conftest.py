@@ -1,0 +1,30 @@
+"""One thread everywhere, and tests that need what this machine lacks are skipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+# Before torch or numpy is imported: on small tensors threads get into each other's way, and results depend on them.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import pytest
+
+
+def _has_cuda() -> bool:
+    import torch  # only once a test asks for a GPU
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip ``gpu`` tests without CUDA and ``slurm`` tests without a Slurm installation."""
+    needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if needing_gpu and not _has_cuda():
+        for item in needing_gpu:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    needing_slurm = [item for item in items if item.get_closest_marker("slurm")]
+    if needing_slurm and shutil.which("sinfo") is None:
+        for item in needing_slurm:
+            item.add_marker(pytest.mark.skip(reason="needs Slurm"))

@@ -1,0 +1,104 @@
+"""Hydra's composition and ngn.compose are the same; seeds are read as they are written."""
+
+from __future__ import annotations
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from ngn import compose
+from ngn.cli.rewrite import seed_token, seeds_of
+from ngn.schema import GATES_OF_TASK, Config, ConfigError
+from ngn.seeds import named_sets
+
+PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
+
+
+@pytest.mark.parametrize(("task", "gate"), PAIRS)
+def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str) -> None:
+    with initialize_config_dir(str(compose.CONF), version_base="1.3"):
+        for schedule in compose.options("schedule"):
+            for method in compose.options("method"):
+                for profile in compose.options("profile"):
+                    choices = dict(task=task, gate=gate, schedule=schedule, method=method, profile=profile)
+                    hydras = hydra_compose("config", overrides=[f"{group}={name}" for group, name in choices.items()])
+                    assert OmegaConf.to_container(hydras, resolve=True) == compose.selection(choices), choices
+
+
+def test_the_two_compositions_are_equal_under_overrides() -> None:
+    overrides = ["task=mnist", "gate=conv", "train.lr_shape={kind:linear}", "gate.channels=[4,4]", "train.clip=0.1"]
+    changes = {"train.lr_shape": {"kind": "linear"}, "gate.channels": [4, 4], "train.clip": 0.1}
+    with initialize_config_dir(str(compose.CONF), version_base="1.3"):
+        hydras = OmegaConf.to_container(hydra_compose("config", overrides=overrides))
+    assert isinstance(hydras, dict)
+    ours = compose.compose({"task": "mnist", "gate": "conv"}, changes)
+    assert compose.check({str(key): value for key, value in hydras.items()}) == ours
+    assert ours.gate.channels == [4, 4]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("group", [group for group in compose.GROUPS if group != "setting"])
+def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
+    for choice in compose.options(group):
+        task = next((task for task, gates in GATES_OF_TASK.items() if group == "gate" and choice in gates), None)
+        extra = {"method.count": 2} if choice == "fixed" else {}
+        choices = {group: choice} | ({"task": task} if task else {})
+        assert isinstance(compose.compose(choices, extra), Config)
+
+
+def test_there_is_a_setting_for_every_fitting_pair_and_for_no_other() -> None:
+    assert compose.options("setting") == sorted(f"{task}-{gate}" for task, gate in PAIRS)
+
+
+@given(first=st.integers(0, 500), length=st.integers(1, 50))
+def test_spans_include_both_ends(first: int, length: int) -> None:
+    last = first + length - 1
+    assert seeds_of(f"{first}..{last}") == list(range(first, last + 1))
+    assert seeds_of(f"range({first},{last + 1})") == seeds_of(f"{first}..{last}")
+
+
+@given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=30, unique=True))
+def test_lists_keep_their_order_and_tokens_read_back(seeds: list[int]) -> None:
+    from ngn.cli.expand import values_of
+
+    assert seeds_of(",".join(map(str, seeds))) == seeds
+    assert values_of(seed_token(seeds)) == seeds
+
+
+@given(first=st.integers(0, 500), back=st.integers(1, 500))
+def test_reversed_spans_are_refused(first: int, back: int) -> None:
+    with pytest.raises(ConfigError, match="reversed"):
+        seeds_of(f"{first + back}..{first}")
+
+
+@given(seeds=st.lists(st.integers(0, 5), min_size=7, max_size=12))
+def test_a_seed_named_twice_is_refused(seeds: list[int]) -> None:
+    with pytest.raises(ConfigError, match="named twice"):
+        seeds_of(",".join(map(str, seeds)))
+
+
+def test_named_sets_and_mixtures() -> None:
+    assert seeds_of("one") == [0]
+    assert seeds_of("ten") == list(range(10))
+    assert seeds_of("fifty") == list(range(50))
+    assert seeds_of("0,2,5..7") == [0, 2, 5, 6, 7]
+    assert seeds_of("ten,20..22") == [*range(10), 20, 21, 22]
+    assert set(named_sets(compose.CONF)) == set(compose.options("seed"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.5", "-1", "3..", "..3", "range(5,5)", "range(3,0)", "range(0,4,0)", "tne"]
+)
+def test_what_is_no_seed_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="seed="):
+        seeds_of(text)
+
+
+def test_ten_thousand_seeds_need_no_leave_and_one_more_does() -> None:
+    assert len(seeds_of("0..9999")) == 10_000
+    for text in ("0..10000", "0..999999999999", "range(0,1000000000000)", "0..5000,6000..11000"):
+        with pytest.raises(ConfigError, match="allow_many_jobs=true"):
+            seeds_of(text)
+    assert len(seeds_of("0..10000", allow_many=True)) == 10_001

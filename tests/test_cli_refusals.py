@@ -1,0 +1,218 @@
+"""Everything that cannot run is refused before anything starts, with a message that says what was meant."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ngn.cli import app
+
+REFUSED = {
+    # misspelt keys and choices: the nearest legal name
+    "task=mnsit": "no such task. Did you mean 'mnist'?",
+    "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
+    "task=mnist gate=con": "Did you mean 'conv'?",
+    "schedule={a:1}": "takes the name of one choice",
+    "method=fixd": "Did you mean 'fixed'?",
+    "schedule=papr": "Did you mean 'paper'?",
+    "profile=smok": "Did you mean 'smoke'?",
+    "seed=tne": "Did you mean 'ten'?",
+    "schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
+    "seed.vale=3": "Did you mean 'seed.value'?",
+    "++schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
+    "+schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
+    "~train.clp": "Did you mean 'train.clip'?",
+    "+train.clip=1": "drop the '+'",
+    "~train.clip": "cannot be removed",
+    "device=gpu": "'auto', 'cpu' or 'cuda'",
+    "train.lr_shape={kind:foo}": "'cosine'",
+    "seed.value={a:1}": "seed.value: Input should be a valid integer",
+    "task=[a,b]": "no such task",
+    "task=null": "no such task",
+    "foo": "key=value",
+    "train.lr=[": "not understood",
+    # pairs
+    "task=mnist gate=gcn": "the gates that fit are: mlp, conv",
+    "gate=conv": "the gates that fit are: mlp",
+    "task=mnist,cora": "no gate fits all of these tasks",
+    "task=mnist,cifar10 gate=mlp,conv": "gate=mlp does not fit task=cifar10",
+    "setting=cora-gcn": "follows from task= and gate=",
+    "task@model=mnist": "'@' is not available",
+    # seeds
+    "seed=9..0": "reversed; write 0..9",
+    "seed=range(5,5)": "empty",
+    "seed.value=range(5,5)": "empty",
+    "seed=-1": "seeds start at 0",
+    "seed.value=-1": "seed.value: Input should be greater than or equal to 0",
+    "seed=": "is no seed",
+    "seed": "seed=0..9",
+    "+seed=3": "without a prefix",
+    "seed=0..9 seed.value=3": "given twice",
+    "seed.set=0..9": "seed=0..9",
+    # the same run twice
+    "schedule.lambda0=1e-4,0.0001": "duplicate jobs: 'schedule.lambda0=0.0001' and 'schedule.lambda0=0.0001'",
+    "device=cpu,auto": "duplicate jobs: 'device=cpu' and 'device=auto'",
+    "method=fixed method.count=3 gate.K=8,9": "duplicate jobs: 'gate.K=8' and 'gate.K=9'",
+    "train.lr=1 train.lr=2": "train.lr is given twice",
+    # numbers
+    "schedule.lambda0=nan": "schedule.lambda0: Input should be a finite number",
+    "schedule.lambda0=inf": "schedule.lambda0: Input should be a finite number",
+    "schedule.lambda0=-1e-4": "schedule.lambda0: Input should be greater than or equal to 0",
+    "schedule.lambda0=1e-4,-1e-4": "(in the job with schedule.lambda0=-0.0001)",
+    "schedule.alpha_max=-1": "schedule.alpha_max: Input should be greater than or equal to 0",
+    "schedule.beta_start=0": "schedule.beta_start: Input should be greater than 0",
+    "schedule.beta_end=-2": "schedule.beta_end: Input should be greater than 0",
+    "schedule.alpha_shape.start=0.9 schedule.alpha_shape.full=0.2": "starts at 0.9, which is not before its end at 0.2",
+    "gate.K=0": "gate.K: Input should be greater than or equal to 1",
+    "gate.t0=40": "beyond the K = 32 candidates",
+    "train.steps=many": "train.steps: Input should be a valid integer",
+    "train.lr=range(0,inf)": "finite",
+    "train.lr=range(0,1,0)": "step of 0",
+    "train.lr=interval(0,1)": "interval",
+    "schedule=glob(z*)": "matches none of the choices",
+    "method=fixed": "method.count=N",
+    # too many, told without writing them out
+    "seed=0..999999999": "allow_many_jobs=true",
+    "seed.value=range(0,10001)": "these are 10,001 jobs",
+    "seed=0..99 train.lr=range(1,102)": "these are 10,100 jobs",
+    "seed.value=range(0,1000000000000) allow_many_jobs=true": "more than any study needs",
+    # nothing may name code
+    "train._target_=os.system": "'_target_' is refused",
+    "hydra.launcher._target_=os.system": "'_target_' is refused",
+    "hydra.launcher={_target_:os.system}": "'_target_' is refused",
+    "+x={a:[{_target_:os.system}]}": "'_target_' is refused",
+    "hydra.callbacks.x=1": "callbacks are refused",
+    "+hydra/callbacks=x": "callbacks are refused",
+    "hydra.job_logging.handlers.console.class=os.system": "can name code to run",
+    "hydra={run:{dir:x}}": "can name code to run",
+    "hydra.searchpath=[pkg://os]": "can name code to run",
+    "hydra.launcher.setup=[ls]": "can name code to run",
+    "hydra.launcher.x=${oc.create:{}}": "can name code to run",
+    "hydra/sweeper=optuna": "a multirun is checked before it starts",
+    "hydra.sweeper.params={train.lr:1}": "a multirun is checked before it starts",
+    "hydra.job.chdir=true": "relative to where you call from",
+    "hydra.mode=MULTIRUN": "write -m",
+    "hydra.verbose=true,false": "cannot be swept",
+    "results=${oc.env:HOME}": "references to other keys",
+    "train.lr_shape={kind:${oc.env:HOME}}": "references to other keys",
+    "--config-dir /": "not available",
+    "--config-name=other": "not available",
+    "--experimental-rerun x.pickle": "not available",
+    "--run seed=0..3": "leave --run out",
+    "--cfg job task=mnsit": "Did you mean 'mnist'?",
+    "--cfg job --info": "together",
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_refused_with_one_message(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setattr(app, "job", lambda: pytest.fail("Hydra was started"))
+    assert app.main(command.split(" ")) == 2
+    shown = capsys.readouterr()
+    assert REFUSED[command] in shown.err
+    assert shown.err.startswith("refused: ")
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_is_refused_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert app.main(["device=cuda"]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+    # what a cluster launcher starts runs elsewhere
+    assert app.prepare(["device=cuda", "hydra/launcher=submitit_slurm"])[1] == 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert app.prepare(["device=cuda"]) == (["device=cuda"], 1)
+
+
+def test_the_traceback_is_there_for_who_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    assert app.main(["task=mnsit"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_unknown_flags_end_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app.main(["--no-such-flag"])
+    assert ended.value.code == 2
+    assert "--no-such-flag" in capsys.readouterr().err
+
+
+ACCEPTED = {
+    "": ([], 1),
+    "task=cifar10 gate=conv seed=0..9": (
+        ["--multirun", "task=cifar10", "gate=conv", "seed.value=range(0,10)"],
+        10,
+    ),
+    "seed=3": (["seed.value=3"], 1),
+    "seed=0..0": (["seed.value=0"], 1),
+    "seed=0,2,5..7": (["--multirun", "seed.value=0,2,5,6,7"], 5),
+    "seed=range(0,10)": (["--multirun", "seed.value=range(0,10)"], 10),
+    "seed=ten": (["--multirun", "seed.value=range(0,10)"], 10),
+    "seed.value=4": (["seed.value=4"], 1),
+    "seed.value=1,2 -m": (["--multirun", "seed.value=1,2"], 2),
+    "task=cora": (["task=cora", "gate=gcn"], 1),
+    "task=mnist,cifar10": (["--multirun", "task=mnist,cifar10", "gate=conv"], 2),
+    "task=mnist gate=mlp,conv seed=0..1": (["--multirun", "task=mnist", "gate=mlp,conv", "seed.value=range(0,2)"], 4),
+    "task=mnist -m seed=1": (["--multirun", "task=mnist", "seed.value=1", "gate=mlp"], 1),
+    "schedule.lambda0=1e-5,1e-4 -m": (["--multirun", "schedule.lambda0=1e-5,1e-4"], 2),
+    "schedule.lambda0=choice(1e-5,1e-4)": (["--multirun", "schedule.lambda0=choice(1e-5,1e-4)"], 2),
+    "schedule.lambda0=range(0,1,0.25)": (["--multirun", "schedule.lambda0=range(0,1,0.25)"], 4),
+    "schedule=glob(beta*)": (["--multirun", "schedule=glob(beta*)"], 2),
+    "task=cifar10 gate.channels=[8,8],[4]": (["--multirun", "task=cifar10", "gate.channels=[8,8],[4]", "gate=conv"], 2),
+    "++train.lr=0.1": (["++train.lr=0.1"], 1),
+    "hydra.run.dir=x hydra.launcher.n_jobs=2": (["hydra.run.dir=x", "hydra.launcher.n_jobs=2"], 1),
+    "--cfg job seed=0..9": (["--cfg", "job", "seed.value=0"], 0),
+    "-m --cfg job task=mnist gate=conv,mlp": (["--cfg", "job", "task=mnist", "gate=conv"], 0),
+    "--cfg job method=fixed --resolve": (["--cfg", "job", "--resolve", "method=fixed"], 0),
+    "--info defaults task=cora": (["--info", "defaults", "task=cora", "gate=gcn"], 0),
+    "--help seed=3": (["--help"], 0),
+    "--hydra-help": (["--hydra-help"], 0),
+    "-sc install=bash": (["-sc", "install=bash"], 0),
+}
+
+
+@pytest.mark.parametrize("command", ACCEPTED)
+def test_what_hydra_is_given(command: str) -> None:
+    assert app.prepare(command.split()) == ACCEPTED[command]
+
+
+def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    app.prepare(["--cfg", "job", "seed=4..9"])
+    assert "first one's configuration (seed.value=4)" in capsys.readouterr().err
+    app.prepare(["--cfg", "job", "seed=4"])
+    assert capsys.readouterr().err == ""
+
+
+def test_many_jobs_are_checked_with_leave() -> None:
+    assert app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1] == 10_001
+
+
+def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_LINE", "python run.py task=cifar10 seed=0..9 ga")
+    app.prepare(["-sc", "query=bash"])
+    assert os.environ["COMP_LINE"] == "python run.py task=cifar10 gate=conv ga"
+
+
+def test_checking_imports_no_torch() -> None:
+    code = (
+        "import sys; from ngn.cli.app import prepare; prepare(['task=cora', 'seed=0..9']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=app.ROOT, check=False)
+    assert done.returncode == 0

@@ -1,0 +1,260 @@
+"""Jobs: what runs, what is printed, how failures end. The engine is replaced; the command line is the real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ngn.cli import app
+from ngn.identity import run_id
+from ngn.records import RecordError
+from ngn.schema import Config, ConfigError
+
+Engine = Callable[[Config], list[Any]]
+
+
+def _outcome(config: Config, status: str = "complete") -> list[Any]:
+    name = run_id(config)
+    return [SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=f"{status} {name}")]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Config]]]:
+    """Runs a command line in this process with the given engine; Hydra's own output goes to a temporary folder."""
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setenv("NGN_ROOT", "")  # main sets it; undone after the test
+    monkeypatch.setattr(app, "ROOT", tmp_path / "project")
+    monkeypatch.chdir(tmp_path)
+
+    def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
+        ran: list[Config] = []
+
+        def execute(config: Config) -> list[Any]:
+            ran.append(config)
+            return engine(config)
+
+        monkeypatch.setattr(app, "_execute", execute)
+        monkeypatch.setattr(sys, "argv", ["run.py"])
+        return app.main(line.split()), ran
+
+    return run
+
+
+def test_one_run_prints_its_message(command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, ran = command("task=cora seed=3")
+    assert status == 0
+    assert [(config.task.name, config.gate.component, config.seed.value) for config in ran] == [("cora", "gcn", 3)]
+    assert capsys.readouterr().out == f"complete {run_id(ran[0])}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]
+    assert [path.name for path in (tmp_path / "project" / "scratch").iterdir()] == ["runs"]
+
+
+def test_the_literal_form_is_ten_runs_with_a_line_each(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    status, ran = command("task=cifar10 gate=conv seed=0..9")
+    assert status == 0
+    assert [config.seed.value for config in ran] == list(range(10))
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [f"[{i + 1}/10] complete {run_id(config)}" for i, config in enumerate(ran)]
+    assert shown.err == ""
+
+
+def test_what_ran_is_what_was_checked(command: Any) -> None:
+    line = "task=mnist gate=mlp,conv schedule.lambda0=1e-5,1e-4 seed=4,7 train.clip=0.5"
+    jobs = app.expand(app.rewrite.rewrite(line.split()))
+    _, ran = command(line)
+    assert ran == [job.config for job in jobs]
+    assert [job.run_id for job in jobs] == [run_id(config) for config in ran]
+
+
+def test_relative_folders_belong_to_the_caller(command: Any, tmp_path: Path) -> None:
+    _, ran = command("results=out/r data_root=/data")
+    assert (ran[0].results, ran[0].data_root) == (str(tmp_path / "out" / "r"), "/data")
+    _, ran = command("")
+    assert (ran[0].results, ran[0].data_root) == (None, None)
+
+
+def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("", lambda config: _outcome(config, "present"))[0] == 0
+    assert command("", lambda config: _outcome(config, "diverged"))[0] == 3
+    capsys.readouterr()
+    status, _ = command("seed=0..2", lambda config: _outcome(config, "complete" if config.seed.value else "diverged"))
+    assert status == 3
+    shown = capsys.readouterr()
+    assert "1 of 3 runs diverged" in shown.err
+    assert "seed.value=0" in shown.err
+    assert len(shown.out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("error", [ConfigError("no such thing"), RecordError("r.json: unreadable")])
+def test_a_foreseen_error_is_its_message_and_status_1(
+    command: Any, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def engine(config: Config) -> list[Any]:
+        raise error
+
+    assert command("", engine)[0] == 1
+    shown = capsys.readouterr()
+    assert shown.err == f"{error}\n"
+
+
+def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from ngn.data.source import DataError
+
+    def engine(config: Config) -> list[Any]:
+        raise DataError("train.gz is not there: make data")
+
+    assert command("", engine)[0] == 1
+    assert capsys.readouterr().err == "train.gz is not there: make data\n"
+
+
+def test_an_unforeseen_error_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def engine(config: Config) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(SystemExit) as ended:  # Hydra's own ending
+        command("", engine)
+    assert ended.value.code == 1
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "ZeroDivisionError: a bug" in shown
+
+
+def test_hydra_full_error_shows_the_traceback_of_a_foreseen_error(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def engine(config: Config) -> list[Any]:
+        raise ConfigError("no such thing")
+
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ConfigError, match="no such thing"):
+        command("", engine)
+
+
+def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def engine(config: Config) -> list[Any]:
+        if config.seed.value == 1:
+            raise RecordError("one.json: unreadable")
+        if config.seed.value == 2:
+            raise ZeroDivisionError("a bug")
+        return _outcome(config)
+
+    status, ran = command("seed=0..3", engine)
+    assert status == 1
+    assert len(ran) == 4
+    shown = capsys.readouterr()
+    assert [line.split("]")[0] for line in shown.out.splitlines()] == ["[1/4", "[4/4"]
+    summary = shown.err[shown.err.index("2 of 4 runs failed:") :].splitlines()
+    assert summary[1] == "  [2/4 seed.value=1] one.json: unreadable"
+    assert summary[2] == "  [3/4 seed.value=2] ZeroDivisionError: a bug"
+    assert shown.err.count("Traceback") == 1
+
+
+def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
+    def engine(config: Config) -> list[Any]:
+        raise RecordError("one.json: unreadable")
+
+    from omegaconf import OmegaConf
+
+    from ngn.compose import selection
+
+    session = app.Session(process=os.getpid() + 1)
+    with pytest.raises(app.RunFailed, match="unreadable"):
+        app._run_one(OmegaConf.create(selection({})), 1, "", session, engine)
+
+
+def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def engine(config: Config) -> list[Any]:
+        raise KeyboardInterrupt
+
+    status, ran = command("seed=0..3", engine)
+    assert (status, len(ran)) == (130, 1)
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+# The real program, as it is typed. Each start costs a second, so these are few.
+
+
+def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_ROOT")}
+    return subprocess.run(
+        [sys.executable, str(script), *arguments],
+        cwd=cwd,
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+SCRIPT = app.compose.CONF.parent / "run.py"
+
+
+def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
+    done = _run(["--help"], tmp_path, SCRIPT)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in ("task: cifar10, cora, mnist, regression1d", "seed=0..9", "gate=conv", "Exit status"):
+        assert part in done.stdout
+
+
+def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
+    done = _run(["task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed"], tmp_path, SCRIPT)
+    assert done.returncode == 0
+    assert "value: 5" in done.stdout
+    assert "seed.value=5" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_info_and_hydra_help_are_hydras_own(tmp_path: Path) -> None:
+    done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
+    assert done.returncode == 0
+    assert "setting/cora-gcn" in done.stdout
+    assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
+
+
+def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
+    def offered(line: str) -> list[str]:
+        return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
+
+    assert offered("python run.py task=") == [f"task={name}" for name in app.compose.options("task")]
+    # a seed and a task without its gate stand before the word, which Hydra alone cannot compose
+    assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
+
+
+def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
+    scratch = app.compose.CONF.parent / "scratch"
+    before = sorted(scratch.rglob("*")) if scratch.exists() else None
+    done = _run(["task=mnist", "gate=gcn", "seed=0..9"], tmp_path, SCRIPT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "refused: gate=gcn does not fit task=mnist; the gates that fit are: mlp, conv\n"
+    assert list(tmp_path.iterdir()) == []
+    assert (sorted(scratch.rglob("*")) if scratch.exists() else None) == before
+
+
+@pytest.mark.slow
+def test_real_runs_from_another_folder_in_a_path_with_blanks(tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "a project", tmp_path / "some where"
+    elsewhere.mkdir()
+    for name in ("ngn", "conf"):
+        shutil.copytree(app.compose.CONF.parent / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SCRIPT, project)
+    line = ["profile=smoke", "seed=0,1", "results=my records", "device=cpu"]
+
+    done = _run(line, elsewhere, project / "run.py")
+    assert done.returncode == 0, done.stderr
+    assert [text.split("]")[0] for text in done.stdout.splitlines()] == ["[1/2", "[2/2"]
+    found = sorted(path.name for path in (elsewhere / "my records" / "regression1d").glob("*.json"))
+    assert found == [f"{job.run_id}.json" for job in app.expand(app.rewrite.rewrite(line))]
+    assert [path.name for path in elsewhere.iterdir()] == ["my records"]
+    assert (project / "scratch" / "sweeps").is_dir()
+
+    again = _run(line, elsewhere, project / "run.py")
+    assert again.returncode == 0
+    assert again.stdout.count("force=true") == 2
