@@ -9,7 +9,7 @@ import shutil
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
-import pytest
+import pytest  # noqa: E402
 
 
 def _has_cuda() -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from ngn import compose
+from ngn.cli.app import prepare
+from ngn.cli.expand import values_of
 from ngn.cli.rewrite import seed_token, seeds_of
 from ngn.schema import GATES_OF_TASK, Config, ConfigError
 from ngn.seeds import named_sets
@@ -23,7 +28,7 @@ def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str
         for schedule in compose.options("schedule"):
             for method in compose.options("method"):
                 for profile in compose.options("profile"):
-                    choices = dict(task=task, gate=gate, schedule=schedule, method=method, profile=profile)
+                    choices = {"task": task, "gate": gate, "schedule": schedule, "method": method, "profile": profile}
                     hydras = hydra_compose("config", overrides=[f"{group}={name}" for group, name in choices.items()])
                     assert OmegaConf.to_container(hydras, resolve=True) == compose.selection(choices), choices
 
@@ -61,8 +66,6 @@ def test_spans_include_both_ends(first: int, length: int) -> None:
 
 @given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=30, unique=True))
 def test_lists_keep_their_order_and_tokens_read_back(seeds: list[int]) -> None:
-    from ngn.cli.expand import values_of
-
     assert seeds_of(",".join(map(str, seeds))) == seeds
     assert values_of(seed_token(seeds)) == seeds
 
@@ -102,3 +105,22 @@ def test_ten_thousand_seeds_need_no_leave_and_one_more_does() -> None:
         with pytest.raises(ConfigError, match="allow_many_jobs=true"):
             seeds_of(text)
     assert len(seeds_of("0..10000", allow_many=True)) == 10_001
+
+
+def _commands() -> list[str]:
+    """Every command that a file in conf/ names as the one that uses it, and every one of docs/cli.md and the help."""
+    found = []
+    for path in sorted(compose.CONF.rglob("*.yaml")):
+        header = path.read_text().splitlines()[:2]
+        named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
+        assert len(named) == 1, f"{path} does not name its command in its first two lines"
+        found += named
+    for path in (compose.CONF.parent / "docs" / "cli.md", compose.CONF / "hydra" / "help" / "ngn.yaml"):
+        found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_the_commands_that_we_name_are_accepted(command: str) -> None:
+    rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
+    assert jobs >= 1 or "--cfg" in rewritten or "--help" in rewritten
