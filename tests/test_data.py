@@ -14,8 +14,7 @@ import data_samples as samples
 import numpy as np
 import pytest
 
-from ngn.data import DataError, GraphData, ImageData, MissingData, cifar10, cora, data_root, manifest, mnist, sets
-from ngn.data import synthetic as made
+from ngn.data import DataError, ImageData, MissingData, cifar10, cora, data_root, manifest, mnist, sets
 from ngn.data.source import Folder
 
 REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
@@ -256,44 +255,6 @@ def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(t
     assert (len(data.train_images), len(data.test_images)) == (60_000, 10_000)
     assert data.info.provenance == "noise"
     assert set(json.loads((tmp_path / "mnist" / "manifest.json").read_text())["files"]) == set(full)
-
-
-def test_synthetic_images_are_reproducible_balanced_and_learnable():
-    first, again = made.images((3, 32, 32)), made.images((3, 32, 32))
-    assert first.info == again.info
-    np.testing.assert_array_equal(first.train_images, again.train_images)
-    assert first.train_images.shape == (256, 3, 32, 32)
-    assert first.test_images.shape == (128, 3, 32, 32)
-    assert first.train_images.dtype == np.uint8
-    assert first.train_labels.dtype == np.int64
-    assert np.ptp(np.bincount(first.train_labels, minlength=10)) <= 1
-    assert made.images((1, 28, 28)).info != first.info
-    # The nearest class mean tells the classes apart; chance is 0.1.
-    means = np.stack([first.train_images[first.train_labels == c].mean(axis=0) for c in range(10)])
-    distances = ((first.test_images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
-    assert (distances.argmin(axis=1) == first.test_labels).mean() > 0.9
-    with pytest.raises(ValueError, match="at least 1"):
-        made.images((1, 28, 0))
-
-
-def test_synthetic_graph_is_a_legal_and_learnable_graph():
-    graph: GraphData = made.graph()
-    assert graph.info == made.graph().info
-    source, target = graph.edge_index
-    assert graph.edge_index.dtype == graph.labels.dtype == graph.train.dtype == np.int64
-    assert graph.features.dtype == np.float32
-    pairs = set(zip(source.tolist(), target.tolist(), strict=True))
-    assert len(pairs) == len(source)
-    assert all(a != b and (b, a) in pairs for a, b in pairs)
-    np.testing.assert_array_equal(np.sort(np.concatenate([graph.train, graph.validation, graph.test])), np.arange(120))
-    sums = graph.features.sum(axis=1)
-    np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-5)
-    # The most common class among the neighbours is mostly a node's own; chance is 0.25.
-    votes = np.zeros((120, 4))
-    np.add.at(votes, (target, graph.labels[source]), 1)
-    assert (votes.argmax(axis=1) == graph.labels).mean() > 0.8
-    with pytest.raises(ValueError, match="six nodes"):
-        made.graph(nodes=10)
 
 
 def test_no_torch_is_imported_by_the_readers():

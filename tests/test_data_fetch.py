@@ -2,98 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
 import multiprocessing
-import re
-import runpy
 import socket
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import data_samples as samples
 import filelock
 import pytest
+from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
 
-from ngn.data import DataError, DataInfo, MissingData, cifar10, mnist, sets
-from ngn.data.fetch import WORKING, Origin, Remote, fetch, move
-from ngn.data.source import Folder
-
-SCRIPT = Path(__file__).parent.parent / "scripts" / "fetch_data.py"
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files`` by path with ranges; ``cuts`` are numbers of bytes after which the next connections end."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.cuts: list[int] = []
-        self.ranges = True
-        self.requests: list[tuple[str, str | None]] = []
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.requests.append((self.path, asked))
-        content = self.server.files.get(self.path.lstrip("/"))
-        if content is None:
-            self.send_error(404)
-            return
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.server.ranges else 0
-        if asked and self.server.ranges and start >= len(content):
-            self.send_error(416)
-            return
-        self.send_response(206 if asked and self.server.ranges else 200)
-        if asked and self.server.ranges:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        stop = start + self.server.cuts.pop(0) if self.server.cuts else len(content)
-        self.wfile.write(content[start:stop])
-
-    def log_message(self, *_: object) -> None:
-        """Nothing: the requests are counted instead."""
+from ngn.data import DataError, DataInfo, MissingData
+from ngn.data.fetch import WORKING, Origin, fetch, move
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    running = Server()
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
-
-
-CONTENT = bytes(range(256)) * 4000
-
-
-def verify_one(digest: str, root: Path) -> DataInfo:
-    """The set of the tests: one file, ``one.bin``."""
-    folder = Folder(root, "tiny", {"one.bin": digest})
-    folder.read(folder.choose([[(folder.path / "one.bin",)]])[0])
-    return folder.info()
-
-
-def origin_of(*urls: str, content: bytes = CONTENT) -> Origin:
-    digest = f"sha256:{samples.sha256(content)}"
-    return Origin((Remote("one.bin", digest, urls),), partial(verify_one, digest), move)
-
-
-def silent(name: str, have: int, total: int | None) -> None:
-    """No progress is shown."""
+    with serving() as running:
+        yield running
 
 
 def test_a_file_is_fetched_once_and_then_left_alone(server, tmp_path):
@@ -247,124 +174,3 @@ def test_who_waits_for_the_lock_uses_what_the_other_fetched(server, tmp_path):
     waiting.join()
     assert answers == [False]
     assert server.requests == []
-
-
-def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
-    files, _ = samples.mnist()
-    server.files = samples.gzipped(files)
-    remotes = tuple(
-        Remote(name, f"md5:{hashlib.md5(content).hexdigest()}", (server.url(name),))
-        for name, content in server.files.items()
-    )
-
-    def verify(root: Path) -> DataInfo:
-        return mnist.read(Folder(root, "mnist", samples.official(files)), *samples.MNIST_COUNTS).info
-
-    fetch("mnist", tmp_path, Origin(remotes, verify, sets.install_mnist), silent)
-    assert {p.name for p in (tmp_path / "mnist").iterdir()} == set(files) | {f"{WORKING}.lock"}
-    assert fetch("mnist", tmp_path, Origin(remotes, verify, sets.install_mnist), silent)[1] is False
-
-
-def cifar_origin(server: Server) -> Origin:
-    packed = samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])
-    server.files = {cifar10.BINARY_ARCHIVE: packed}
-
-    def verify(root: Path) -> DataInfo:
-        return cifar10.read(Folder(root, "cifar10", {}), samples.CIFAR_BATCH).info
-
-    remote = Remote(
-        cifar10.BINARY_ARCHIVE, f"md5:{hashlib.md5(packed).hexdigest()}", (server.url(cifar10.BINARY_ARCHIVE),)
-    )
-    return Origin((remote,), verify, sets.install_cifar10)
-
-
-def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):
-    origin = cifar_origin(server)
-    info, fetched = fetch("cifar10", tmp_path, origin, silent)
-    assert fetched
-    assert (
-        info.provenance == "official files, unpacked from cifar-10-binary.tar.gz (md5:c32a1d4ab5d03f1284b67883e8d87530)"
-    )
-    binary = samples.cifar()[0]
-    for name, content in binary.items():
-        assert (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).read_bytes() == content
-    assert fetch("cifar10", tmp_path, origin, silent) == (info, False)
-    # Stopped between the manifest and the files: the next call completes it.
-    for name in binary:
-        (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).unlink()
-    (tmp_path / "cifar10" / "cifar-10-batches-bin").rmdir()
-    assert fetch("cifar10", tmp_path, origin, silent) == (info, True)
-
-
-def test_cifar10_does_not_replace_what_is_in_the_way(server, tmp_path):
-    origin = cifar_origin(server)
-    samples.put(tmp_path / "cifar10", {"manifest.json": b'{"provenance": "mine", "files": {}}'})
-    with pytest.raises(DataError, match=r"manifest\.json: is in the way"):
-        fetch("cifar10", tmp_path, origin, silent)
-    (tmp_path / "cifar10" / "manifest.json").unlink()
-    samples.put(tmp_path / "cifar10" / "cifar-10-batches-bin", {"data_batch_1.bin": b"mine"})
-    with pytest.raises(DataError, match="cifar-10-batches-bin: is in the way"):
-        fetch("cifar10", tmp_path, origin, silent)
-    assert (tmp_path / "cifar10" / "cifar-10-batches-bin" / "data_batch_1.bin").read_bytes() == b"mine"
-
-
-def test_every_data_set_has_secure_addresses_and_digests():
-    assert set(sets.ORIGINS) == set(sets.NAMES)
-    for origin in sets.ORIGINS.values():
-        for remote in origin.remotes:
-            assert remote.urls
-            assert all(url.startswith("https://") and url.endswith(f"/{remote.file}") for url in remote.urls)
-            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.digest)
-
-
-@pytest.fixture
-def main():
-    return runpy.run_path(str(SCRIPT), run_name="fetch_data")["main"]
-
-
-def test_the_script_fetches_reports_and_fails_with_a_status(main, server, tmp_path, capsys, monkeypatch):
-    server.files["one.bin"] = CONTENT
-    monkeypatch.setattr(sets, "NAMES", ("tiny", "gone"))
-    monkeypatch.setattr(
-        sets, "ORIGINS", {"tiny": origin_of(server.url("one.bin")), "gone": origin_of(server.url("nowhere"))}
-    )
-    assert main(["tiny", "--data-root", str(tmp_path)]) == 0
-    shown = capsys.readouterr()
-    assert shown.out == f"tiny: fetched in {tmp_path} (official files, digests checked)\n"
-    assert "one.bin: 100 % of 1.0 MB" in shown.err
-    monkeypatch.setenv("NGN_DATA", str(tmp_path))
-    # One that fails does not keep the others from being fetched.
-    (tmp_path / "tiny" / "one.bin").unlink()
-    monkeypatch.setattr(sets, "NAMES", ("gone", "tiny"))
-    (tmp_path / "other").mkdir()
-    assert main(["--data-root", str(tmp_path / "other")]) == 1
-    shown = capsys.readouterr()
-    assert "HTTP 404" in shown.err
-    assert "tiny: fetched" in shown.out
-
-
-def test_the_script_adopts_and_refuses(main, tmp_path, capsys):
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 1
-    assert "train-images-idx3-ubyte is not in" in capsys.readouterr().err
-    files, _ = samples.mnist((60_000, 10_000))
-    samples.put(tmp_path / "mnist", files)
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 0
-    capsys.readouterr()
-    assert main(["mnist", "--data-root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"mnist: present in {tmp_path} (mine)\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
-        (["mnits"], "no data set 'mnits'; there are: mnist, cifar10, cora"),
-        (["--adopt", "mnist"], "belong together"),
-        (["--provenance", "x"], "belong together"),
-        (["cora", "--adopt", "mnist", "--provenance", "x"], "leave the other names out"),
-    ],
-)
-def test_a_wrong_command_line_ends_with_status_2(main, capsys, arguments, fault):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert fault in capsys.readouterr().err

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import filelock
@@ -60,7 +61,7 @@ class _Broken(Exception):
 def file_digest(path: Path, kind: str) -> str:
     """``kind:hexadecimal digest`` of a file."""
     with open(path, "rb") as stream:
-        return f"{kind}:{hashlib.file_digest(stream, kind).hexdigest()}"
+        return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, kind, usedforsecurity=False)).hexdigest()}"
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:

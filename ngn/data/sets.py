@@ -112,7 +112,9 @@ ORIGINS: dict[str, Origin] = {
     ),
     "cifar10": Origin(
         _remotes(
-            {cifar10.BINARY_ARCHIVE: cifar10.OFFICIAL[cifar10.BINARY_ARCHIVE]}, "https://www.cs.toronto.edu/~kriz/"
+            {cifar10.BINARY_ARCHIVE: cifar10.OFFICIAL[cifar10.BINARY_ARCHIVE]},
+            "https://www.cs.toronto.edu/~kriz/",
+            "https://cave.cs.toronto.edu/kriz/",
         ),
         partial(verify, "cifar10"),
         install_cifar10,

@@ -161,7 +161,11 @@ class Folder:
         official = self.official.get(name)
         if official is not None:
             md5 = official.startswith("md5:")
-            found = f"md5:{hashlib.md5(content.data).hexdigest()}" if md5 else f"sha256:{self._contents[name]}"
+            found = (
+                f"md5:{hashlib.md5(content.data, usedforsecurity=False).hexdigest()}"
+                if md5
+                else f"sha256:{self._contents[name]}"
+            )
             if found == official:
                 return
             expected.append(f"official {official}, found {found}")

@@ -1,0 +1,91 @@
+"""A server of files on this machine, with ranges and broken connections, and a data set of one file."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import data_samples as samples
+
+from ngn.data import DataInfo
+from ngn.data.fetch import Origin, Remote, move
+from ngn.data.source import Folder
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves ``files`` by path with ranges; ``cuts`` are numbers of bytes after which the next connections end."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.cuts: list[int] = []
+        self.ranges = True
+        self.requests: list[tuple[str, str | None]] = []
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        self.server.requests.append((self.path, asked))
+        content = self.server.files.get(self.path.lstrip("/"))
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.server.ranges else 0
+        if asked and self.server.ranges and start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if asked and self.server.ranges else 200)
+        if asked and self.server.ranges:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        stop = start + self.server.cuts.pop(0) if self.server.cuts else len(content)
+        self.wfile.write(content[start:stop])
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the requests are counted instead."""
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    """A running server."""
+    running = Server()
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+CONTENT = bytes(range(256)) * 4000
+
+
+def verify_one(digest: str, root: Path) -> DataInfo:
+    """The set of the tests: one file, ``one.bin``."""
+    folder = Folder(root, "tiny", {"one.bin": digest})
+    folder.read(folder.choose([[(folder.path / "one.bin",)]])[0])
+    return folder.info()
+
+
+def origin_of(*urls: str, content: bytes = CONTENT) -> Origin:
+    digest = f"sha256:{samples.sha256(content)}"
+    return Origin((Remote("one.bin", digest, urls),), partial(verify_one, digest), move)
+
+
+def silent(name: str, have: int, total: int | None) -> None:
+    """No progress is shown."""
