@@ -86,8 +86,8 @@ def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
 def _scale(parameters: Sequence[Tensor], factor: Tensor, replicas: int | None) -> None:
     for p in parameters:
         if p.grad is not None:
-            axes = [1] * (p.dim() if replicas is None else p.dim() - 1)
-            p.grad.mul_(factor.to(p.grad.dtype).view(*([] if replicas is None else [-1]), *axes))
+            shape = [1] * p.dim() if replicas is None else [-1, *[1] * (p.dim() - 1)]
+            p.grad.mul_(factor.to(p.grad.dtype).view(shape))
 
 
 @torch.no_grad()

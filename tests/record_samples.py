@@ -1,0 +1,111 @@
+"""Made-up records for the tests of tables, verdicts and figures. No training, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.selection import Selection, fixed_of_learned_count
+from experiments.tables import MACROS
+from ngn.identity import run_id, scientific
+from ngn.numerics import numerics
+from ngn.records import Store
+from ngn.schema import Config, is_integer
+
+SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
+
+
+def grown(t: Sequence[float], soft: float, truncated: float, score: str = "mse") -> dict[str, Any]:
+    """A complete phase with boundaries ``t``."""
+    return {
+        "status": "complete",
+        "t": list(t),
+        "count": [int(value + 0.5) + 1 for value in t],
+        "integer": [is_integer(value) for value in t],
+        "soft": {score: soft},
+        "truncated": {score: truncated},
+        **SIZE,
+    }
+
+
+def fixed(count: int, truncated: float, score: str = "mse") -> dict[str, Any]:
+    """A complete phase of a plain model."""
+    return {"status": "complete", "count": [count], "truncated": {score: truncated}, **SIZE}
+
+
+def diverged(step: int = 3) -> dict[str, Any]:
+    """A phase that ended in a non-finite loss."""
+    return {"status": "diverged", "diverged_at": step, "count": [], **SIZE}
+
+
+def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
+    """A phase that started at high capacity."""
+    back = {"outcome": outcome, "returned": outcome == "yes", "moved": outcome != "no"}
+    return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
+
+
+def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **changes: Any) -> dict[str, Any]:
+    """A legal record of a run; ``changes`` replace whole blocks."""
+    status = "complete" if all(phase["status"] == "complete" for phase in phases.values()) else "diverged"
+    code = {"commit": "0" * 40, "clean": clean, "source": "git"}
+    return {
+        "schema": 1,
+        "run_id": run_id(config),
+        "status": status,
+        "config": scientific(config),
+        "phases": dict(phases),
+        "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1.0},
+        "execution": {"device": "cpu", "engine": "torch", "replicas": 1, "threads": 1},
+        "hardware": {},
+        "packages": {},
+        "data": {"name": "sample", "sha256": "0" * 64, "provenance": "made by the tests"},
+        "code": {**code, "numerics": numerics(config.task.name, config.method.name)},
+        **changes,
+    }
+
+
+def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any], **changes: Any) -> str:
+    """Write the record of one seed, replacing an older one; its run id."""
+    curves = changes.pop("curves", None)
+    made = record(selection.config(seed), phases, **changes)
+    store.write(made, curves, replace=True)
+    return str(made["run_id"])
+
+
+def curves(points: int = 20) -> dict[str, np.ndarray]:
+    """Courses of a short training."""
+    step = np.arange(points)
+    return {
+        "grown.step": step,
+        "grown.loss": np.geomspace(1.0, 1e-4, points),
+        "grown.task": np.geomspace(0.9, 1e-5, points),
+        "grown.t": np.linspace(0.0, 6.0, points)[:, None],
+    }
+
+
+def values(seed: int) -> tuple[float, float]:
+    """(t, mse) of a seed of the made-up 1D study."""
+    return float(4 + seed % 5), (1 + seed) * 1e-5
+
+
+def fill(store: Store) -> None:
+    """A complete record for every run that any row names today, and the fixed models that belong to them."""
+    for selection in {row.runs for table in MACROS for row in table.rows if row.runs is not None}:
+        for seed in selection.seeds:
+            if dict(selection.choices)["task"] == "regression1d":
+                t, mse = values(seed)
+                phases = {"grown": {**grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
+                made = record(selection.config(seed), phases)
+                store.write(made)
+                if selection.companions:
+                    put(store, fixed_of_learned_count(selection, seed, made), seed, {"fixed": fixed(int(t) + 1, 3 * mse)})
+            else:
+                outcome = ("yes", "partial", "no")[seed % 3]
+                phases = {
+                    "grown": grown([4.0], 70 + seed, 71 + seed, "accuracy"),
+                    "fixed": fixed(5, 72.0 + seed, "accuracy"),
+                    "from_high": from_high(5.0 + seed % 2, outcome),
+                }
+                put(store, selection, seed, phases)

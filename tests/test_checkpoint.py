@@ -1,0 +1,84 @@
+"""Checkpoints: whole or absent, checked, the one before kept."""
+
+import json
+
+import pytest
+import torch
+
+from ngn.engine import checkpoint
+from ngn.records import publish
+
+
+def write(folder, *steps):
+    for step in steps:
+        checkpoint.save(folder, step, {"x": torch.full((3,), float(step))}, {"seconds": 1.0})
+
+
+def test_newest_of_the_last_two_is_found(tmp_path):
+    assert checkpoint.latest(tmp_path) is None
+    write(tmp_path, 10, 20, 30)
+    step, tensors, meta = checkpoint.latest(tmp_path)
+    assert (step, tensors["x"].tolist(), meta) == (30, [30.0] * 3, {"seconds": 1.0})
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f"step-{s:010d}.{e}" for s in (20, 30) for e in ("json", "safetensors")
+    ]
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog):
+    write(tmp_path, 1, 2)
+    newest = tmp_path / "step-0000000002.safetensors"
+    content = newest.read_bytes()
+    if harm == "truncate":
+        newest.write_bytes(content[: len(content) // 2])
+    elif harm == "flip":
+        newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif harm == "remove":
+        newest.unlink()
+    else:
+        newest.with_suffix(".json").write_text("{")
+    step, tensors, _ = checkpoint.latest(tmp_path)
+    assert (step, float(tensors["x"][0])) == (1, 1.0)
+    assert "cannot be used" in caplog.text
+
+
+def test_no_sound_checkpoint_is_an_error(tmp_path):
+    write(tmp_path, 1)
+    (tmp_path / "step-0000000001.safetensors").write_bytes(b"junk")
+    with pytest.raises(checkpoint.CheckpointError, match="remove the folder"):
+        checkpoint.latest(tmp_path)
+
+
+def test_tensors_without_their_description_do_not_count(tmp_path):
+    write(tmp_path, 1, 2)
+    (tmp_path / "step-0000000002.json").unlink()
+    assert checkpoint.latest(tmp_path)[0] == 1
+
+
+def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def fail(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path, 2)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_publish_is_once_or_replace(tmp_path):
+    target = tmp_path / "deep" / "x"
+    assert publish(target, b"1")
+    assert not publish(target, b"2")
+    assert target.read_bytes() == b"1"
+    assert publish(target, b"3", replace=True)
+    assert target.read_bytes() == b"3"
+    assert [p.name for p in target.parent.iterdir()] == ["x"]
+
+
+def test_descriptions_are_plain_json(tmp_path):
+    write(tmp_path, 5)
+    facts = json.loads((tmp_path / "step-0000000005.json").read_text())
+    assert set(facts) == {"step", "sha256", "meta"}

@@ -1,0 +1,126 @@
+"""Ordered components against plain torch and torch-geometric modules."""
+
+import pytest
+import torch
+from structures import EDGES, STRUCTURES, awake
+from torch import nn
+
+from ngn.components.conv import ConvBank
+from ngn.components.gcn import GCNBank, GraphInput
+from ngn.components.mlp import MLPBank
+
+ids = [s.name for s in STRUCTURES]
+
+
+def reference(bank, k):
+    """Component k as a plain module, or for graphs a function of the input, from the bank's parameters."""
+    p = {name: value.detach()[k] for name, value in bank.named_parameters()}
+    if isinstance(bank, MLPBank):
+        n = len(bank.sizes) - 1
+
+        def mlp(x):
+            for i in range(1, n + 1):
+                x = nn.functional.linear(x, p[f"W{i}"].T, p[f"b{i}"])
+                x = torch.tanh(x) if i < n else x
+            return x
+
+        return mlp
+    if isinstance(bank, ConvBank):
+
+        def conv(x):
+            for i in range(1, len(bank.channels) + 1):
+                x = nn.functional.max_pool2d(torch.relu(nn.functional.conv2d(x, p[f"W{i}"], p[f"b{i}"], padding=1)), 2)
+            return nn.functional.linear(x.flatten(1), p["V"], p["v"])
+
+        return conv
+    from torch_geometric.nn import GCNConv
+
+    first, second = GCNConv(bank.features, bank.width).double(), GCNConv(bank.width, bank.out).double()
+    first.load_state_dict({"lin.weight": p["W1"].T, "bias": p["b1"]})
+    second.load_state_dict({"lin.weight": p["W2"].T, "bias": p["b2"]})
+    return lambda g: second(torch.relu(first(g.features, g.edge_index)), g.edge_index)[g.targets]
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+def test_each_component_is_the_plain_module(structure):
+    bank = awake(structure.bank(3, 1).double())
+    x = structure.x(torch.float64)
+    stacked = bank.components(x)
+    for k in range(3):
+        assert torch.allclose(stacked[k], reference(bank, k)(x), atol=1e-12)
+    c = torch.tensor([0.7, 0.2, -1.3], dtype=torch.float64)
+    assert torch.allclose(bank(x, c), sum(c[k] * stacked[k] for k in range(3)), atol=1e-12)
+    assert torch.allclose(bank(x, c[:2]), sum(c[k] * stacked[k] for k in range(2)), atol=1e-12)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+def test_components_start_at_zero_with_live_gradients(structure):
+    bank = structure.bank(3, 0)
+    y = bank(structure.x(torch.float32), torch.ones(3, dtype=torch.float64))
+    assert torch.count_nonzero(y) == 0
+    (y - 1).square().sum().backward()
+    last = [p for name, p in bank.named_parameters() if name in ("V", "W2" if isinstance(bank, GCNBank) else "W3")]
+    assert len(last) == 1
+    assert all(torch.count_nonzero(last[0].grad[k]) > 0 for k in range(3))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+def test_initialisation_depends_on_seed_and_index_alone(structure):
+    small, large, stack = structure.bank(2, 4), structure.bank(5, 4), structure.bank(3, [9, 4])
+    for name, p in small.named_parameters():
+        assert torch.equal(p, getattr(large, name)[:2])
+        assert torch.equal(p, getattr(stack, name)[1, :2])
+    first = next(iter(small.parameters()))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, next(iter(structure.bank(2, 5).parameters())))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_replica_of_a_stack_computes_what_the_plain_bank_does(structure, dtype):
+    stack = structure.bank(3, [5, 6]).to(dtype)
+    stack = awake(stack)
+    x = structure.x(dtype)
+    c = torch.tensor([[1.0, 0.5, 0.1], [0.3, 0.9, -0.4]], dtype=torch.float64)
+    y = stack(x, c)
+    (y.square().sum()).backward()
+    for r, seed in enumerate((5, 6)):
+        plain = structure.bank(3, seed).to(dtype)
+        with torch.no_grad():
+            for name, p in plain.named_parameters():
+                p.copy_(getattr(stack, name)[r])
+        alone = plain(x, c[r])
+        alone.square().sum().backward()
+        tight = {torch.float64: 1e-12, torch.float32: 1e-5}[dtype]
+        assert torch.allclose(y[r], alone, atol=tight * float(alone.detach().abs().max()))
+        for name, p in plain.named_parameters():
+            assert torch.allclose(getattr(stack, name).grad[r], p.grad, atol=10 * tight * float(p.grad.abs().max()))
+
+
+def test_replicas_may_have_samples_of_their_own():
+    for structure in STRUCTURES[:3]:
+        bank = awake(structure.bank(2, [0, 1]).double())
+        x = structure.x(torch.float64)
+        both = torch.stack([x, 2 * x])
+        c = torch.ones(2, 2, dtype=torch.float64)
+        got = bank(both, c)
+        assert torch.allclose(got[0], bank(x, c)[0], atol=1e-12)
+        assert torch.allclose(got[1], bank(2 * x, c)[1], atol=1e-12)
+
+
+def test_the_propagated_neighbourhood_is_exact():
+    """Leaving out nodes that the targets do not reach changes nothing."""
+    x = torch.randn(9, 6, dtype=torch.float64)
+    bank = awake(GCNBank(6, 4, 3, 2, 0).double())
+    c = torch.ones(2, dtype=torch.float64)
+    everything = bank(GraphInput.of(x, EDGES, torch.arange(9)), c)
+    some = GraphInput.of(x, EDGES, torch.tensor([7, 1]))
+    assert some.propagated.shape[0] < 9
+    assert torch.allclose(bank(some, c), everything[[7, 1]], atol=1e-12)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="cannot be halved"):
+        ConvBank((1, 4, 4), (2, 2, 2), 3, 1, 0)
+    with pytest.raises(ValueError, match="input and an output"):
+        MLPBank([3], 1, 0)

@@ -1,0 +1,135 @@
+"""One contract: every capacity learner on every ordered component."""
+
+import copy
+
+import pytest
+import torch
+from structures import STRUCTURES, awake, model_of
+
+from ngn.components.base import OrderedSum
+from ngn.components.parallel import ParallelModel
+from ngn.methods.fixed import FixedCount
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+
+K = 4
+LEARNERS = {
+    "ngn": lambda replicas: CountGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
+    "ngn-shifted": lambda replicas: CountGate(K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas),
+    "ngn-beyond": lambda replicas: CountGate(K, t0=K + 0.3, replicas=replicas),
+    "fixed": lambda replicas: FixedCount(K, replicas=replicas),
+}
+
+
+@pytest.fixture(params=[(s, m, r, h) for s in STRUCTURES for m in LEARNERS for r in (None, 2) for h in (False, True)],
+                ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}{'-head' if p[3] else ''}")
+def case(request):
+    structure, method, replicas, head = request.param
+    seeds = 3 if replicas is None else [3, 8]
+    bank = awake(structure.bank(K, seeds))
+    learner = CapacityLearner(model_of(bank, LEARNERS[method](replicas), head, seeds))
+    return structure, replicas, learner
+
+
+def test_shapes_and_gradients(case):
+    structure, replicas, learner = case
+    lead = () if replicas is None else (replicas,)
+    y = learner.soft_forward(structure.x(torch.float32))
+    assert y.shape[: len(lead)] == lead
+    penalty = learner.penalty()
+    assert penalty.shape == lead
+    assert learner.count().shape == (*lead, 1)
+    assert learner.size().shape == (*lead, 1)
+    assert learner.count().dtype == torch.int64
+    (y.square().sum() + penalty.sum()).backward()
+    for p in learner.body_parameters() + learner.controller_parameters():
+        assert p.grad is not None
+        assert bool(torch.isfinite(p.grad).all())
+    assert not {id(p) for p in learner.body_parameters()} & {id(p) for p in learner.controller_parameters()}
+    learner.post_step()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
+    structure, replicas, learner = case
+    learner = copy.deepcopy(learner)
+    learner.model.to(dtype)
+    for group in learner.groups:
+        group.capacity.double()
+    x = structure.x(dtype)
+    with torch.no_grad():
+        hard = learner.hard_forward(x)
+        counts = learner.count()
+        for r in [None] if replicas is None else range(replicas):
+            small = learner.deploy(r)
+            want = hard if r is None else hard[r]
+            assert float((small(x) - want).abs().max()) <= tolerance * max(1.0, float(want.abs().max()))
+            assert not any(isinstance(m, OrderedSum) for m in small.modules())
+            per = sum(p.numel() for p in learner.groups[0].bank.parameters()) // (replicas or 1) // K
+            left = sum(p.numel() for p in small.parameters())
+            kept = int(counts[0] if r is None else counts[r, 0])
+            head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (replicas or 1)
+            # The last bias of parallel MLPs is summed, so a deployed block may be a few numbers smaller still.
+            assert left <= kept * per + head + structure.out
+            assert (left < sum(p.numel() for p in learner.model.parameters())) or kept == K
+
+
+def test_modes_agree_where_they_must(case):
+    structure, _, learner = case
+    x = structure.x(torch.float32)
+    with torch.no_grad():
+        soft, again = learner.soft_forward(x), learner.soft_forward(x)
+        assert torch.equal(soft, again)
+        learner.hard_forward(x)
+        assert torch.equal(soft, learner.soft_forward(x)), "a hard forward must leave the learner soft"
+        kept, hard = learner.kept_forward(x), learner.hard_forward(x)
+    assert kept.shape == hard.shape == soft.shape
+
+
+def test_saturated_gates_are_the_hard_prefix():
+    """At an integer boundary and infinite sharpness the soft model is the truncated one."""
+    for structure in STRUCTURES:
+        bank = awake(structure.bank(K, 0).double())
+        learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))
+        x = structure.x(torch.float64)
+        with torch.no_grad():
+            assert torch.allclose(learner.soft_forward(x), learner.hard_forward(x), atol=1e-12)
+            assert torch.allclose(learner.kept_forward(x), learner.hard_forward(x), atol=1e-12)
+
+
+def test_empty_prefix_deploys_to_zero():
+    for structure in STRUCTURES:
+        learner = CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
+        assert learner.count().tolist() == [0]
+        assert torch.count_nonzero(learner.deploy()(structure.x(torch.float32))) == 0
+
+
+def test_many_gates_in_one_model():
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = OrderedSum(awake(STRUCTURES[0].bank(3, 0)), CountGate(3, t0=0.3, lambda0=1e-2))
+            self.between = torch.nn.Linear(3, 2)
+            self.b = OrderedSum(awake(STRUCTURES[0].bank(5, 1)), CountGate(5, t0=3.4, lambda0=1e-3))
+
+        def forward(self, x):
+            return self.b(self.between(self.a(x)))
+
+    model = Two()
+    learner = CapacityLearner(model)
+    x = STRUCTURES[0].x(torch.float32)
+    assert learner.count().tolist() == [1, 4]
+    parts = model.a.capacity.penalty() + model.b.capacity.penalty()
+    assert torch.allclose(learner.penalty(), parts)
+    with torch.no_grad():
+        assert torch.allclose(learner.deploy()(x), learner.hard_forward(x), atol=1e-5)
+
+
+def test_misuse_is_refused():
+    bank = STRUCTURES[0].bank(3, 0)
+    with pytest.raises(ValueError, match="K=3"):
+        OrderedSum(bank, CountGate(4))
+    with pytest.raises(ValueError, match="no OrderedSum"):
+        CapacityLearner(torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="replica"):
+        CapacityLearner(OrderedSum(bank, CountGate(3))).deploy(0)

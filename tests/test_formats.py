@@ -1,0 +1,79 @@
+"""Printed numbers and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.formats import half_unit, parse_format, print_number, read, render
+from experiments.terminal import plain
+from experiments.tex import escape
+
+
+@pytest.mark.parametrize(
+    ("spec", "number", "text"),
+    [
+        (".2f", 5.449999999999999, "5.45"),
+        (".0f", 34.4, "34"),
+        (".2e", 1.3054e-5, "1.31e-05"),
+        (".1e", 2.34e-3, "2.3e-03"),
+        ("d", 19, "19"),
+        ("short", 639.4, "639"),
+        ("short", 999.7, "1.0e3"),
+        ("short", 69_900.0, "7.0e4"),
+        ("word", 1, "partial"),
+    ],
+)
+def test_numbers_print_as_the_paper_does(spec: str, number: float, text: str) -> None:
+    assert print_number(number, spec) == text
+
+
+@pytest.mark.parametrize(("number", "spec"), [(float("nan"), ".2f"), (float("inf"), ".2e"), (1.5, "d")])
+def test_what_is_no_number_of_the_format_is_refused(number: float, spec: str) -> None:
+    with pytest.raises(ValueError, match="no number|no integer"):
+        print_number(number, spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "value"),
+    [
+        (r"<mean:.2e>\,$\pm$\,<sd:.1e>", r"9.32e-04\,$\pm$\,2.3e-03", {"mean": 9.32e-4, "sd": 2.3e-3}),
+        (r"\texttt{[<median:.2f*, >]}", r"\texttt{[2.11, 3.03]}", {"median": [2.11, 3.03]}),
+        ("<size.value:d> (<a.value:d>/<b.value:d>)", "19 (2/17)", {"size.value": 19, "a.value": 2, "b.value": 17}),
+        ("<soft.value:.1f> / <hard.value:.1f>", "78.2 / 78.6", {"soft.value": 78.2, "hard.value": 78.6}),
+    ],
+)
+def test_composite_cells_read_back(source: str, text: str, value: dict[str, object]) -> None:
+    form = parse_format(source)
+    assert form.parse(text) == value
+    assert form.render(value) == text
+
+
+def test_a_text_of_another_format_is_not_read() -> None:
+    assert parse_format("<value:.2f>").parse("1.234") is None
+    assert read(("<mean:.2e>", "<value:.2f>"), "7.00")[1] == {"value": 7.0}
+    assert read(("<mean:.2e>",), "7.00") is None
+
+
+def test_a_value_needs_the_slots_of_a_format() -> None:
+    with pytest.raises(ValueError, match="no format"):
+        render(("<mean:.2f>",), {"median": 1.0})
+    with pytest.raises(ValueError, match="takes one number"):
+        parse_format("<median:.2f>").render({"median": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="different names"):
+        parse_format("<mean:.2f> <mean:.2f>")
+
+
+@pytest.mark.parametrize(
+    ("number", "spec", "half"), [(6.0, ".2f", 0.005), (1.31e-5, ".2e", 0.5e-7), (7e4, "short", 500.0), (3, "d", 0.0)]
+)
+def test_half_a_unit_of_the_last_digit(number: float, spec: str, half: float) -> None:
+    assert half_unit(number, spec) == pytest.approx(half)
+
+
+def test_text_is_escaped_for_tex() -> None:
+    assert escape("50%_{x}\n\\input") == r"50\%\_\{x\} \textbackslash{}input"
+
+
+def test_labels_are_plain_in_the_terminal() -> None:
+    assert plain(r"$\alpha=10^{-4}$ const") == "α=10⁻⁴ const"
+    assert plain(r"yes (\texttt{[8.20\,$\pm$\,0.40]}; Y/P/N=10/0/0)") == "yes ([8.20 ± 0.40]; Y/P/N=10/0/0)"

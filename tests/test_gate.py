@@ -1,0 +1,131 @@
+"""The gate against the paper's equations, in float64."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngn.gate import (
+    GATE_CUTOFF,
+    active_components,
+    gates,
+    half_up,
+    ordering_weights,
+    prefix,
+    retained_count,
+    snapping,
+    softplus_inverse,
+)
+from ngn.methods.ngn import CountGate
+
+F64 = torch.float64
+
+
+@given(st.floats(1e-12, 1e4))
+def test_softplus_inverse_round_trips(t):
+    tau = softplus_inverse(t)
+    assert math.isclose(float(torch.nn.functional.softplus(tau, threshold=700.0)), t, rel_tol=1e-9)
+
+
+def test_nominal_zero_start():
+    assert float(softplus_inverse(1e-4)) == pytest.approx(math.log(math.expm1(1e-4)), abs=1e-9)
+    assert float(CountGate(4).size()) == pytest.approx(1e-4, rel=1e-12)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_no_boundary_outside_its_range(bad):
+    with pytest.raises(ValueError, match="positive and finite"):
+        softplus_inverse(bad)
+
+
+@given(st.floats(1e-3, 40), st.floats(0.5, 20), st.sampled_from([0.5, -0.5]))
+def test_gates_are_the_sigmoid_of_the_distance(t, beta, delta):
+    got = gates(torch.tensor(t, dtype=F64), 12, beta, delta)
+    for k, g in enumerate(got.tolist()):
+        assert g == pytest.approx(1 / (1 + math.exp(min(700.0, -beta * (t - k + delta)))), abs=1e-12)
+
+
+@given(st.lists(st.floats(-3, 3), min_size=6, max_size=6), st.floats(0.05, 7), st.sampled_from([0.5, -0.5]))
+def test_gradients_are_the_papers(values, t0, delta):
+    """dy/dt = sum_k w_k beta g_k (1 - g_k) f_k, and dJ/dt = <dL/dy, dy/dt> + lambda + alpha pi sin(2 pi t)."""
+    gate = CountGate(6, lambda0=3e-2, alpha_max=7e-2, beta=(2.0, 9.0), r=0.7, delta=delta, t0=t0)
+    gate.set_progress(0.8)
+    f = torch.tensor(values, dtype=F64)
+    c = gate.coefficients("soft")
+    y = (c * f[: len(c)]).sum()
+    loss = (y - 1.5) ** 2
+    (loss + gate.penalty()).backward()
+
+    t, beta = float(gate.size()), 2.0 + 0.8 * 7.0
+    g = [1 / (1 + math.exp(-beta * (t - k + delta))) for k in range(6)]
+    dydt = sum(0.7**k * beta * g[k] * (1 - g[k]) * values[k] for k in range(6))
+    lam, alpha = 3e-2 * 0.2, 7e-2 * 0.6
+    djdt = 2 * (float(y.detach()) - 1.5) * dydt + lam + alpha * math.pi * math.sin(2 * math.pi * t)
+    dtdtau = 1 / (1 + math.exp(-float(gate.tau.detach())))
+    assert float(gate.tau.grad) == pytest.approx(djdt * dtdtau, rel=1e-8, abs=1e-12)
+
+
+@given(st.integers(0, 10**6))
+def test_halves_go_up(n):
+    assert int(half_up(torch.tensor(n + 0.5, dtype=F64))) == n + 1
+    assert int(half_up(torch.tensor(n + 0.49999, dtype=F64))) == n
+
+
+@pytest.mark.parametrize(
+    ("t", "delta", "count"),
+    [(1e-4, 0.5, 1), (0.5, 0.5, 2), (2.5, 0.5, 4), (6.99, 0.5, 8), (9.7, 0.5, 8), (1e-4, -0.5, 0), (0.5, -0.5, 1), (3.2, -0.5, 3)],
+)
+def test_count(t, delta, count):
+    assert int(retained_count(torch.tensor(t, dtype=F64), 8, delta)) == count
+    assert int(CountGate(8, t0=t, delta=delta).count()) == count
+
+
+@given(st.floats(0, 1000))
+def test_snapping_is_the_squared_sine_with_its_derivative(t):
+    x = torch.tensor(t, dtype=F64, requires_grad=True)
+    value = snapping(x)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(math.sin(math.pi * t) ** 2, abs=1e-9)
+    assert float(x.grad) == pytest.approx(math.pi * math.sin(2 * math.pi * t), abs=1e-8)
+
+
+def test_snapping_keeps_its_digits_in_float32():
+    assert float(snapping(torch.tensor(1000.25))) == pytest.approx(0.5, abs=1e-6)
+
+
+@given(st.floats(0.001, 60), st.floats(0.5, 30), st.sampled_from([0.5, -0.5]))
+def test_left_out_gates_are_below_the_cutoff_and_kept_ones_reach_it(t, beta, delta):
+    x, b = torch.tensor(t, dtype=F64), torch.tensor(beta, dtype=F64)
+    k = active_components(x, 64, b, delta)
+    g = gates(x, 64, b, delta)
+    assert bool((g[k:] < GATE_CUTOFF * 1.01).all())
+    assert k == 1 or float(g[k - 1]) > GATE_CUTOFF * 0.99
+
+
+def test_many_replicas_have_their_own_settings():
+    gate = CountGate(4, lambda0=[1e-3, 1e-2], t0=[0.5, 2.0], beta=([2.0, 4.0], [8.0, 12.0]), r=[0.5, 1.0], replicas=2)
+    alone = [CountGate(4, lambda0=l, t0=t, beta=b, r=r) for l, t, b, r in ((1e-3, 0.5, (2, 8), 0.5), (1e-2, 2.0, (4, 12), 1.0))]
+    for p in (0.0, 0.3, 1.0):
+        gate.set_progress(p)
+        for r, one in enumerate(alone):
+            one.set_progress(p)
+            k = one.coefficients("soft").shape[-1]
+            assert torch.equal(gate.coefficients("soft")[r, :k], one.coefficients("soft"))
+            assert torch.equal(gate.penalty()[r], one.penalty())
+
+
+def test_any_ordering():
+    w = torch.tensor([1.0, 0.2, 3.0], dtype=F64)
+    assert torch.equal(CountGate(3, weights=w, t0=2.0).coefficients("hard"), w)
+    assert ordering_weights(0.5, 3).tolist() == [1.0, 0.5, 0.25]
+    assert prefix(torch.tensor([0, 2]), 3).tolist() == [[False] * 3, [True, True, False]]
+    with pytest.raises(ValueError, match="weights must have shape"):
+        CountGate(3, weights=w[:2])
+
+
+@pytest.mark.parametrize("arguments", [{"K": 0}, {"K": 3, "delta": 0.25}, {"K": 3, "t0": [1.0, 2.0]}])
+def test_impossible_gates_are_refused(arguments):
+    with pytest.raises(ValueError):
+        CountGate(**arguments)

@@ -1,0 +1,68 @@
+"""Run identifiers: stable, shared where runs are shared, and indifferent to how a run is carried out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ngn import identity
+from ngn.compose import compose
+from ngn.engine.phases import fixed_configuration
+from ngn.identity import run_id
+from ngn.schema import GATES_OF_TASK
+
+FROZEN = Path(__file__).parent / "frozen_ids.json"
+
+
+def selections():
+    for task, gates in GATES_OF_TASK.items():
+        for gate in gates:
+            yield {"task": task, "gate": gate}, {}
+            yield {"task": task, "gate": gate, "method": "fixed"}, {"method.count": 2}
+            yield {"task": task, "gate": gate, "profile": "smoke"}, {"seed.value": 7}
+    for schedule in ("lambda_const", "alpha_const", "no_alpha", "beta4", "beta15"):
+        yield {"schedule": schedule}, {}
+
+
+def test_frozen_ids_never_change():
+    """The file is only ever appended to: a changed line would orphan every record of that run."""
+    frozen = json.loads(FROZEN.read_text())
+    for choices, overrides in selections():
+        key = json.dumps([choices, overrides], sort_keys=True)
+        assert frozen[key] == run_id(compose(choices, overrides)), key
+
+
+@pytest.mark.parametrize(
+    "override",
+    [{"device": "cpu"}, {"threads": 3}, {"results": "x"}, {"data_root": "y"}, {"force": True}, {"progress": "never"},
+     {"checkpoint_seconds": 5.0}, {"allow_many_jobs": True}],
+)
+def test_how_a_run_is_carried_out_is_no_part_of_it(override):
+    assert run_id(compose({}, override)) == run_id(compose())
+
+
+@pytest.mark.parametrize(
+    "override", [{"seed.value": 1}, {"gate.K": 31}, {"schedule.lambda0": 2e-4}, {"train.steps": 24999}, {"task.draw": 1}]
+)
+def test_what_a_run_computes_is(override):
+    assert run_id(compose({}, override)) != run_id(compose())
+
+
+def test_equal_numbers_are_equal_runs():
+    assert run_id(compose({}, {"schedule.lambda0": 0.0001, "gate.t0": 1})) == run_id(
+        compose({}, {"schedule.lambda0": 1e-4, "gate.t0": 1.0})
+    )
+
+
+def test_a_key_added_later_counts_only_off_its_default(monkeypatch):
+    """With task.draw as if it had been added after the first records were written."""
+    before = {k: v for k, v in identity.identity_keys(compose()).items() if k != "task.draw"}
+    monkeypatch.setattr(identity, "ADDED_LATER", {"task.draw": 0})
+    assert identity.identity_keys(compose()) == before
+    assert identity.identity_keys(compose({}, {"task.draw": 2})) == {**before, "task.draw": 2}
+
+
+def test_the_fixed_retraining_is_the_run_of_its_own():
+    alone = compose({"task": "cora", "method": "fixed"}, {"method.count": 3, "seed.value": 4})
+    grown = compose({"task": "cora"}, {"seed.value": 4, "schedule.lambda0": 0.5, "gate.t0": 2.0})
+    assert run_id(fixed_configuration(grown, 3)) == run_id(alone)

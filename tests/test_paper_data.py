@@ -1,0 +1,364 @@
+"""From records to ``data_generated.tex``: what is printed, what is a dash, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import record_samples as samples
+from experiments import published
+from experiments.build import from_cells, reduce_all
+from experiments.collect import Reader
+from experiments.explain import explain, find
+from experiments.reduce import Cell, reduce_cell
+from experiments.selection import fixed_of_learned_count
+from experiments.tables import MACROS, macro
+from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
+from experiments.tables.transfer import EIGHT, EIGHT_FULL
+from ngn.identity import run_id
+from ngn.records import Store
+from ngn.schema import Fixed
+from scripts.build_paper_data import main
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "scripts" / "build_paper_data.py"
+COMPLETE = tuple(macro(name) for name in ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "dataeightfullbody"))
+"""Macros of which every row has runs."""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of every run that a row names today."""
+    made = tmp_path_factory.mktemp("filled") / "results"
+    samples.fill(Store(made))
+    return made
+
+
+@pytest.fixture
+def store(filled: Path, tmp_path: Path) -> Store:
+    """A copy of them, to be changed."""
+    return Store(shutil.copytree(filled, tmp_path / "results"))
+
+
+def cell(store: Store, name: str) -> Cell:
+    ((table, row, column),) = find(name)
+    return reduce_cell(Reader(store), table, row, column)
+
+
+def baseline_id(seed: int) -> str:
+    return run_id(BASELINE.config(seed))
+
+
+def processor_seconds() -> float:
+    """What all child processes so far have used; unlike wall time it does not depend on what else runs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def build(store: Store, *options: str) -> tuple[int, str]:
+    output = store.root.parent / "out.tex"
+    status = main(["--results", str(store.root), "--output", str(output), *options])
+    return status, output.read_text() if output.exists() else ""
+
+
+# what is printed
+
+
+def test_statistics_of_each_macro(store: Store) -> None:
+    t, mse = np.array([samples.values(seed) for seed in range(10)]).T
+    assert cell(store, "datafourbody.baseline.t").printed == "6.00"
+    assert cell(store, "datafourbody.baseline.integer").printed == r"100\%"
+    assert cell(store, "datafourbody.baseline.soft").printed == f"{np.median(mse):.2e}"
+    assert cell(store, "datafourfullbody.beta4.t").printed == rf"{t.mean():.2f}\,$\pm$\,{t.std():.2f}"
+    assert cell(store, "datafourfullbody.beta4.soft").printed == rf"{mse.mean():.2e}\,$\pm$\,{mse.std():.1e}"
+    fifty = np.array([samples.values(seed) for seed in range(50)])[:, 1]
+    assert cell(store, "datasevenbody.ngn.truncated").printed == f"{2 * fifty.mean():.2e}"
+    assert cell(store, "stdT.number.value").printed == "4.00"
+    assert cell(store, "stdHardMSE.number.value").printed == "2.00e-05"
+    assert cell(store, "decayablationbody.standard.r").printed == "0.50"
+    expected = rf"{3 * mse.mean():.2e}\,$\pm$\,{3 * mse.std():.1e}"
+    assert cell(store, "decayablationbody.standard.fixed").printed == expected
+
+
+def test_an_even_number_of_seeds_has_a_median_between_two(store: Store) -> None:
+    for seed, t in enumerate([4.95] * 5 + [5.95] * 5):
+        samples.put(store, macro("datafourbody").row("lambda_const").runs, seed, {"grown": samples.grown([t], 1.0, 1.0)})
+    assert cell(store, "datafourbody.lambda_const.t").printed == "5.45"
+    assert cell(store, "datafourbody.lambda_const.integer").printed == r"0\%"
+
+
+def test_table_8_prints_medians_and_its_full_form_the_outcomes(store: Store) -> None:
+    assert cell(store, "dataeightbody.cora-gcn.t").printed == r"\texttt{[4.00]}"
+    assert cell(store, "dataeightbody.cora-gcn.soft").printed == "74.50"
+    assert cell(store, "dataeightbody.cora-gcn.fixed").printed == "76.50"
+    assert cell(store, "dataeightbody.cora-gcn.prunes_back").printed == "partial"
+    full = r"partial (\texttt{[5.50\,$\pm$\,0.50]}; Y/P/N=4/3/3)"
+    assert cell(store, "dataeightfullbody.cora-gcn.prunes_back").printed == full
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "word", "counts"),
+    [
+        (["yes"] * 10, "yes", "10/0/0"),
+        (["no"] * 10, "no", "0/0/10"),
+        (["partial"] * 10, "partial", "0/10/0"),
+        (["yes"] * 9 + ["no"], "partial", "9/0/1"),
+    ],
+)
+def test_the_row_has_an_outcome_only_if_every_seed_has_it(
+    tmp_path: Path, outcomes: list[str], word: str, counts: str
+) -> None:
+    store, row = Store(tmp_path), EIGHT.row("mnist-mlp")
+    for seed, outcome in enumerate(outcomes):
+        phases = {"grown": samples.grown([8.0], 97, 97, "accuracy"), "from_high": samples.from_high(8.0, outcome)}
+        samples.put(store, row.runs, seed, phases)
+    assert reduce_cell(Reader(store), EIGHT, row, "prunes_back").printed == word
+    assert f"Y/P/N={counts})" in reduce_cell(Reader(store), EIGHT_FULL, row, "prunes_back").printed
+
+
+def test_every_row_that_has_runs_is_printed(store: Store) -> None:
+    printed = {name for name, one in reduce_all(Reader(store), MACROS).items() if one.complete}
+    sourced = [(t, r, c) for t in MACROS for r in t.rows if r.runs for c in t.columns if c.key not in r.dashes]
+    assert printed == {f"{t.name}.{r.key}.{c.key}" for t, r, c in sourced}
+
+
+def test_our_file_reads_as_the_published_one_does(store: Store) -> None:
+    cells = reduce_all(Reader(store), COMPLETE)
+    read = published.parse(from_cells(COMPLETE, cells), COMPLETE)
+    assert published.count(read, COMPLETE) == (len(cells) - 3, 3)
+    for name, one in cells.items():
+        table, row, column = name.split(".")
+        assert read[table][row][column]["text"] == one.printed
+        assert set(read[table][row][column]["value"]) == set(one.value or {})
+
+
+# what is a dash
+
+
+def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path: Path) -> None:
+    status, text = build(Store(tmp_path / "nowhere"))
+    assert status == 0
+    assert text.count(r"\newcommand") == 22
+    assert r"\newcommand{\stdT}{--}" in text
+    for table in MACROS:
+        for row in table.rows:
+            if not table.inline:
+                assert " & ".join([*row.labels, *["--"] * len(table.columns)]) + r" \\" in text
+
+
+def test_no_published_value_reaches_our_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from scripts.build_paper_data import main; "
+        f"main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'x.tex')!r}]); "
+        "assert 'experiments.published' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_a_missing_seed_makes_the_whole_row_dashes(store: Store) -> None:
+    store.path(baseline_id(7)).unlink()
+    assert cell(store, "datafourbody.baseline.t").printed == "--"
+    assert cell(store, "datafourbody.baseline.t").n == 9
+    assert cell(store, "datafourbody.beta4.t").complete
+    assert cell(store, "stdT.number.value").complete, "the standard run is seed 0 alone"
+
+
+def test_a_stand_in_never_enters_the_file(tmp_path: Path) -> None:
+    store, row = Store(tmp_path / "results"), EIGHT.row("cifar10-conv")
+    (stand_in,) = row.stand_ins
+    shorter = row.runs.with_overrides(stand_in.overrides)
+    assert shorter.config(0).train.epochs == 3
+    for seed in range(10):
+        samples.put(store, shorter, seed, {"grown": samples.grown([7.0], 70.0, 70.0, "accuracy")})
+    assert reduce_cell(Reader(store), EIGHT, row, "t", shorter).complete
+    assert r"CIFAR-10 & conv branches & -- & -- & -- & -- & -- & -- \\" in build(store)[1]
+
+
+def test_a_diverged_seed_makes_the_cell_a_dash(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.diverged(17)})
+    found = cell(store, "datafourbody.baseline.soft")
+    assert found.printed == "--"
+    assert [p.kind for p in found.problems] == ["diverged"]
+    assert "step 17" in str(found.problems[0])
+
+
+def test_a_diverged_phase_concerns_only_its_own_cells(store: Store) -> None:
+    row = EIGHT.row("cora-gcn")
+    phases = {
+        "grown": samples.grown([4.0], 70, 71, "accuracy"),
+        "fixed": samples.diverged(),
+        "from_high": samples.from_high(5.0, "yes"),
+    }
+    samples.put(store, row.runs, 2, phases)
+    assert cell(store, "dataeightbody.cora-gcn.fixed").printed == "--"
+    assert cell(store, "dataeightbody.cora-gcn.soft").complete
+    samples.put(store, row.runs, 2, {"grown": samples.diverged(), "from_high": samples.grown([5.0], 1, 1, "accuracy")})
+    assert [p.kind for p in cell(store, "dataeightbody.cora-gcn.prunes_back").problems] == ["diverged"]
+
+
+def test_a_missing_fixed_model_concerns_only_its_own_column(store: Store) -> None:
+    other = fixed_of_learned_count(TEN_WITH_FIXED, 4, store.get(baseline_id(4)) or {})
+    store.path(run_id(other.config(4))).unlink()
+    found = cell(store, "decayablationbody.standard.fixed")
+    assert found.printed == "--"
+    assert found.problems[0].where == run_id(other.config(4))
+    assert cell(store, "decayablationbody.standard.t").complete
+
+
+def test_the_fixed_model_is_the_one_that_the_trainer_would_train(store: Store) -> None:
+    config = BASELINE.config(4)
+    alone = config.model_copy(update={"method": Fixed(name="fixed", count=9)})
+    other = fixed_of_learned_count(TEN_WITH_FIXED, 4, store.get(run_id(config)) or {})
+    assert run_id(other.config(4)) == run_id(alone)
+
+
+# what is refused
+
+
+def _dirty(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, clean=False)
+
+
+def _stale(store: Store) -> None:
+    code = {"commit": None, "clean": True, "source": "git", "numerics": {"task": 1, "method": 0}}
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, code=code)
+
+
+def _text(store: Store, change: Any) -> None:
+    path = store.path(baseline_id(3))
+    path.write_text(change(path.read_text()))
+
+
+def _edited(store: Store, **changes: Any) -> None:
+    _text(store, lambda text: json.dumps({**json.loads(text), **changes}))
+
+
+def _other_configuration(store: Store) -> None:
+    config = json.loads(store.path(baseline_id(3)).read_text())["config"]
+    config["schedule"]["lambda0"] = 0.5
+    _edited(store, config=config)
+
+
+def _not_finite(store: Store) -> None:
+    _text(store, lambda text: re.sub(r'"mse": [\d.e-]+', '"mse": NaN', text))
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind", "message"),
+    [
+        (_dirty, "dirty", "uncommitted code"),
+        (_stale, "numerics", "this code has"),
+        (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
+        (lambda store: _text(store, lambda text: "[1, 2]"), "damaged", "not a record"),
+        (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
+        (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "named after"),
+        (_other_configuration, "foreign", "schedule.lambda0"),
+        (_not_finite, "damaged", "not a finite number"),
+    ],
+)
+def test_a_bad_record_is_named_and_not_averaged(
+    store: Store, capsys: pytest.CaptureFixture[str], harm: Any, kind: str, message: str
+) -> None:
+    harm(store)
+    status, text = build(store)
+    warning = capsys.readouterr().err
+    assert status == 0
+    assert f"warning: skipped: {kind}: {baseline_id(3)}: " in warning and message in warning
+    assert "datafourbody.baseline" in warning
+    line = re.search(r"^baseline & .*$", text, re.MULTILINE)
+    assert line is not None and "--" in line[0] and "e-0" not in line[0]
+
+    status, _ = build(store, "--strict")
+    assert status == 1
+    assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
+
+
+def test_records_of_dirty_code_can_be_looked_at(store: Store) -> None:
+    _dirty(store)
+    assert len(Reader(store, allow_dirty=True).collect(BASELINE).runs) == 10
+    assert len(Reader(store).collect(BASELINE).runs) == 9
+
+
+# the script
+
+
+def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.path(baseline_id(7)).unlink()
+    status, text = build(store, "--strict")
+    assert (status, text) == (1, "")
+    listed = capsys.readouterr().err
+    assert f"missing: {baseline_id(7)}: not run [" in listed
+    assert "no study: datatenbody.recursive: no study of this row exists yet" in listed
+    assert f"missing: {baseline_id(6)}" not in listed
+
+
+def test_strict_passes_on_complete_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    import scripts.build_paper_data as script
+
+    monkeypatch.setattr(script, "MACROS", COMPLETE)
+    status, text = build(store, "--strict")
+    assert status == 0
+    assert " -- " not in text.split("\n\n", 1)[1]
+
+
+def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--results", str(store.root), "--explain", "datafourbody.baseline.t"]) == 0
+    text = capsys.readouterr().out
+    assert f"regression1d/{baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
+    assert "median of grown.t: (4, 5, 6, 7, 8, 4, 5, 6, 7, 8) = 6" in text
+    assert "printed: 6.00" in text
+    store.path(baseline_id(7)).unlink()
+    text = explain(Reader(store), *find("datafourbody.baseline.t")[0])
+    assert f"missing: {baseline_id(7)}" in text
+    assert "printed: --" in text
+    assert "a dash by design" in explain(Reader(store), *find("datasevenbody.ngn.fixed")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nothing", "stdT"), ("datafourbody.x", "beta15"), ("datafourbody.beta4.x", "truncated"), ("a.b.c.d", "three")],
+)
+def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], name: str, message: str) -> None:
+    assert main(["--explain", name]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_output_is_the_same_whatever_was_there(store: Store) -> None:
+    first = build(store)[1]
+    assert build(store)[1] == first
+    assert from_cells(MACROS, reduce_all(Reader(store), MACROS)) == first
+
+
+def test_tables_start_without_torch_and_take_under_two_seconds(store: Store) -> None:
+    code = (
+        "import sys; from scripts.build_paper_data import main; "
+        f"assert main({['--results', str(store.root), '--output', str(store.root / 'x.tex')]!r}) == 0; "
+        f"assert main({['--results', str(store.root), '--table', 'cora']!r}) == 0; "
+        "assert not {'torch', 'hydra', 'matplotlib'} & set(sys.modules)"
+    )
+    before = processor_seconds()
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+    assert processor_seconds() - before < 2
+
+
+def test_the_script_runs_from_anywhere(store: Store, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a folder"
+    elsewhere.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--results", str(store.root), "--output", "x.tex"],
+        cwd=elsewhere,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "of 519 numbers" in done.stdout
+    assert (elsewhere / "x.tex").read_text() == build(store)[1]

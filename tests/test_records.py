@@ -1,0 +1,127 @@
+"""Records: legal, written once, named after their run."""
+
+import copy
+import json
+import multiprocessing
+import time
+
+import numpy as np
+import pytest
+
+from ngn.records import MAX_RECORD_BYTES, RecordError, Store, read
+
+RECORD = {
+    "schema": 1,
+    "run_id": "cora-gcn-ngn-s0-0123456789",
+    "status": "complete",
+    "config": {key: {} for key in ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")},
+    "phases": {
+        "grown": {
+            "status": "complete", "t": [1.0], "count": [2], "integer": [True], "soft": {"accuracy": 80.0},
+            "truncated": {"accuracy": 80.0}, "gates_kept": {"accuracy": 80.0},
+            "parameters": {"candidate": 8, "deployed": 2}, "steps": 4, "seconds": 1.0,
+        }
+    },
+    "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1.0},
+    "execution": {"device": "cpu", "engine": "torch", "replicas": 1, "threads": 1, "resumed": 0},
+    "hardware": {"cpu": "x"},
+    "packages": {"torch": "2.13.0"},
+    "data": {"name": "cora", "sha256": "0", "provenance": "here"},
+    "code": {"commit": None, "clean": False, "source": "none", "numerics": {"task": 1, "method": 1}},
+}
+
+
+def changed(**top):
+    return {**copy.deepcopy(RECORD), **top}
+
+
+def test_what_is_written_is_read(tmp_path):
+    store = Store(tmp_path)
+    assert store.get(RECORD["run_id"]) is None
+    assert store.write(RECORD, {"grown.step": np.arange(3), "grown.t": np.ones((3, 1), np.float32)})
+    assert store.get(RECORD["run_id"]) == RECORD
+    assert store.path(RECORD["run_id"]) == tmp_path / "cora" / "cora-gcn-ngn-s0-0123456789.json"
+    assert store.curves(RECORD["run_id"])["grown.step"].tolist() == [0, 1, 2]
+
+
+def test_written_once_unless_replaced(tmp_path):
+    store = Store(tmp_path)
+    assert store.write(RECORD)
+    later = changed(time={"started": "2027-01-01T00:00:00+00:00", "seconds": 9.0})
+    assert not store.write(later)
+    assert store.get(RECORD["run_id"]) == RECORD
+    assert store.write(later, replace=True)
+    assert store.get(RECORD["run_id"])["time"]["seconds"] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"schema": 2}, "schema version 2"),
+        ({"status": "done"}, "status"),
+        ({"extra": 1}, "extra"),
+        ({"run_id": "../../etc/passwd"}, "run_id"),
+        ({"phases": {}}, "phases"),
+        ({"phases": {"grown": {**RECORD["phases"]["grown"], "soft": {"accuracy": "80"}}}}, "soft"),
+    ],
+)
+def test_illegal_records_are_refused_when_written(tmp_path, change, named):
+    with pytest.raises(RecordError, match=named):
+        Store(tmp_path).write(changed(**change))
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_not_a_number_is_no_result(tmp_path):
+    phases = copy.deepcopy(RECORD["phases"])
+    phases["grown"]["soft"]["accuracy"] = float("nan")
+    with pytest.raises(ValueError, match="JSON"):
+        Store(tmp_path).write(changed(phases=phases))
+
+
+def test_limits(tmp_path):
+    with pytest.raises(RecordError, match=str(MAX_RECORD_BYTES)):
+        Store(tmp_path).write(changed(hardware={"cpu": "x" * 7000}))
+    with pytest.raises(RecordError, match="301 points"):
+        Store(tmp_path).write(RECORD, {"grown.step": np.arange(301)})
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"schema": 1}), json.dumps({**RECORD, "run_id": "cora-gcn-ngn-s1-0123456789"})])
+def test_damaged_or_foreign_files_are_named(tmp_path, content):
+    path = Store(tmp_path).path(RECORD["run_id"])
+    path.parent.mkdir()
+    path.write_text(content)
+    with pytest.raises(RecordError, match=path.name):
+        read(path)
+
+
+def _write(root, barrier, number, answers):
+    barrier.wait()
+    answers.put(Store(root).write(changed(time={"started": "x", "seconds": float(number)})))
+
+
+def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
+    context = multiprocessing.get_context("fork")
+    barrier, answers = context.Barrier(16), context.Queue()
+    writers = [context.Process(target=_write, args=(tmp_path, barrier, n, answers)) for n in range(16)]
+    for writer in writers:
+        writer.start()
+    got = [answers.get(timeout=60) for _ in writers]
+    for writer in writers:
+        writer.join()
+    assert sorted(got) == [False] * 15 + [True]
+    assert len(list((tmp_path / "cora").iterdir())) == 1
+    Store(tmp_path).get(RECORD["run_id"])
+
+
+def test_reading_is_cheap_enough_for_thousands(tmp_path):
+    """Counted in calls to the compiled validator rather than in seconds: compiled once, called once a record."""
+    from ngn import records
+
+    store = Store(tmp_path)
+    store.write(RECORD)
+    records._validator.cache_clear()
+    started = time.process_time()
+    for _ in range(200):
+        store.get(RECORD["run_id"])
+    assert records._validator.cache_info().misses == 1
+    assert time.process_time() > started

@@ -1,0 +1,44 @@
+"""Schedules against their closed forms."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngn.schedules import CONSTANT, COSINE, DELAYED_LINEAR, LINEAR, POWER_DECAY, between, shape_at
+from ngn.schema import Shape
+
+P = st.floats(0, 1)
+
+
+@given(P)
+def test_closed_forms(p):
+    assert shape_at(CONSTANT, p) == 1.0
+    assert shape_at(LINEAR, p) == p
+    assert shape_at(POWER_DECAY, p) == 1 - p
+    assert shape_at(Shape(kind="power", power=3), p) == pytest.approx((1 - p) ** 3)
+    assert shape_at(COSINE, p) == pytest.approx(math.cos(math.pi * p / 2) ** 2, abs=1e-12)
+    assert shape_at(DELAYED_LINEAR, p) == pytest.approx(max(0.0, 2 * p - 1), abs=1e-12)
+
+
+@given(P, st.floats(0, 0.9), st.floats(0.01, 0.1))
+def test_a_ramp_is_zero_before_and_one_after(p, start, width):
+    value = shape_at(Shape(kind="delayed_linear", start=start, full=start + width), p)
+    assert value == pytest.approx(0.0 if p <= start else 1.0 if p >= start + width else (p - start) / width, abs=1e-9)
+
+
+def test_the_papers_half_to_three_quarters():
+    ramp = Shape(kind="delayed_linear", start=0.5, full=0.75)
+    assert [shape_at(ramp, p) for p in (0.5, 0.625, 0.75, 1.0)] == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_between_ends():
+    assert between(4.0, 15.0, LINEAR, 0.0) == 4.0
+    assert between(4.0, 15.0, LINEAR, 1.0) == 15.0
+
+
+@pytest.mark.parametrize("p", [-0.01, 1.01])
+def test_progress_outside_training_is_an_error(p):
+    with pytest.raises(ValueError, match="progress"):
+        shape_at(LINEAR, p)

@@ -1,0 +1,79 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import record_samples as samples
+from experiments.selection import Selection
+from experiments.tables.one_d import BASELINE
+from experiments.tables.transfer import EIGHT
+from experiments.terminal import show
+from ngn.records import Store
+from scripts.build_paper_data import main
+
+SHORT = {"train.steps": 2000}
+
+
+def shown(store: Store, **arguments: object) -> str:
+    console = Console(file=io.StringIO(), width=110)
+    show(store, console=console, **arguments)
+    return console.file.getvalue()
+
+
+def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed in range(10):
+        samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 3e-5)}, clean=False)
+    text = shown(store)
+    for expected in ("6.50", "100%", "1.00e-05", "3.00e-05", "6.00", "1.31e-05", "10/10", "[6.00, 7.00]"):
+        assert expected in text
+    assert "calibrated (inside)" in text and "calibrated (outside)" in text
+
+
+def test_shorter_runs_are_named_as_stand_ins(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed in range(4):
+        samples.put(store, BASELINE.with_overrides(SHORT), seed, {"grown": samples.grown([3.0], 1e-3, 1e-3)})
+    items = show(store, overrides=SHORT, seeds=range(4), console=Console(file=io.StringIO()))
+    assert [item.column.key for item in items] == ["t", "integer", "soft", "truncated"]
+    assert {item.stand_in for item in items} == {"train.steps=2000"}
+    assert [item.cell.text for item in items] == ["3.00", r"100\%", "1.00e-03", "1.00e-03"]
+    assert "train.steps=2000" in shown(store, overrides=SHORT, seeds=range(4))
+    assert "not run" in shown(store)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    samples.put(store, BASELINE, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)})
+    text = shown(store, seeds=range(2))
+    assert "1/2" in text
+    assert text.count("missing: regression1d-mlp-ngn-s1-") == 1
+
+
+def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, row = Store(tmp_path), EIGHT.row("cifar10-conv")
+    shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
+    samples.put(store, shorter, 0, {"grown": samples.grown([7.02], 63.21, 63.21, "accuracy")})
+    assert main(["--results", str(tmp_path), "--table", "cifar10"]) == 0
+    text = capsys.readouterr().out
+    assert "3 epochs" in text and "63.21" in text and "71.77" in text and "1/10" in text
+    assert "MNIST" not in text
+    assert list(tmp_path.glob("*.tex")) == []
+
+
+def test_the_script_prints_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--results", str(tmp_path), "--table", "all"]) == 0
+    assert "not run 519" in capsys.readouterr().out
+
+
+def test_text_of_records_is_no_markup(tmp_path: Path) -> None:
+    runs = Selection.of(dict(BASELINE.choices), {"task.layout": "even"}, [0])
+    store = Store(tmp_path)
+    path = store.path(samples.put(store, runs, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)}))
+    path.write_text(path.read_text().replace('"complete"', '"[bold]x[/bold]"', 1))
+    assert "status" in shown(store, overrides={"task.layout": "even"}, seeds=[0])

@@ -1,0 +1,254 @@
+"""The trainer against torch's own optimiser, replicas against plain runs, and resumed against uninterrupted ones."""
+
+import math
+
+import pytest
+import torch
+from structures import STRUCTURES
+
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import Head, ParallelModel
+from ngn.engine.batches import FullBatches, MiniBatches, Split
+from ngn.engine.optim import ReplicaAdam, adam, clip_gradients
+from ngn.engine.trainer import Trainer, TrainPlan, evaluate
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.tasks.base import cross_entropy
+
+X = torch.linspace(-2, 2, 33).unsqueeze(-1)
+Y = torch.sin(3 * X)
+
+
+def mse(output, target):
+    return (output - target).square().mean((-2, -1))
+
+
+def learner_of(seeds, K=5, **gate):
+    replicas = None if isinstance(seeds, int) else len(seeds)
+    bank = MLPBank([1, 6, 6, 1], K, seeds)
+    settings = {"lambda0": 1e-3, "alpha_max": 1e-3, "t0": 1.3, **gate}
+    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=replicas, **settings))))
+
+
+def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
+    settings = {"lr": 1e-2, "lr_boundary": 5e-2, "lr_shape": COSINE, "clip": 0.05, **plan}
+    return Trainer(learner, FullBatches(Split(X, Y)), mse, TrainPlan(steps=steps, **settings), folder=folder,
+                   checkpoint_seconds=1e-9, progress="never", on_step=on_step)
+
+
+def state(learner):
+    return {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+
+
+def test_steps_are_those_of_torch_adam_and_clip_grad_norm():
+    ours, reference = learner_of(0), learner_of(0)
+    trainer_of(ours, steps=25, weight_decay=0.01).fit()
+    body, tau = reference.body_parameters(), reference.controller_parameters()
+    optimizer = torch.optim.Adam([{"params": body, "lr": 1e-2, "weight_decay": 0.01}, {"params": tau, "lr": 5e-2}])
+    for step in range(25):
+        p = step / 25
+        optimizer.param_groups[0]["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * p))
+        reference.set_progress(p)
+        t = reference.groups[0].capacity.t()
+        price, alpha = 1e-3 * (1 - p), 1e-3 * max(0.0, 2 * p - 1)
+        loss = ((reference.soft_forward(X) - Y) ** 2).mean() + price * t + alpha * torch.sin(math.pi * t) ** 2
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(body + tau, 0.05)
+        optimizer.step()
+    for name, value in state(reference).items():
+        assert torch.allclose(value, state(ours)[name], rtol=1e-4, atol=1e-6), name
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_replica_adam_is_torch_adam_with_a_rate_for_each_replica(decay):
+    torch.manual_seed(0)
+    a = torch.randn(3, 4, 2)
+    stacked = a.clone().requires_grad_()
+    plain = [a[r].clone().requires_grad_() for r in range(3)]
+    rates = torch.tensor([1e-3, 1e-2, 0.1], dtype=torch.float64)
+    one = ReplicaAdam([{"params": [stacked], "rates": rates, "weight_decay": decay}])
+    many = [torch.optim.Adam([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
+    for _ in range(20):
+        gradient = torch.randn(3, 4, 2)
+        stacked.grad = gradient.clone()
+        one.step()
+        for r in range(3):
+            plain[r].grad = gradient[r].clone()
+            many[r].step()
+    for r in range(3):
+        assert torch.allclose(stacked[r], plain[r], rtol=1e-5, atol=1e-7)
+
+
+def test_shared_rates_take_torchs_own_adam():
+    p = [torch.zeros(2, 3, requires_grad=True)]
+    same, different = torch.tensor([1e-3, 1e-3]), torch.tensor([1e-3, 1e-2])
+    assert type(adam(p, [], same, same, 0.0)) is torch.optim.Adam
+    assert type(adam(p, [], different, same, 0.0)) is ReplicaAdam
+
+
+@pytest.mark.parametrize("scope", ["joint", "separate", "body"])
+def test_clipping_is_for_each_replica(scope):
+    torch.manual_seed(1)
+    body, tau = [torch.randn(3, 4, 5), torch.randn(3, 2)], [torch.randn(3, dtype=torch.float64)]
+    gradients = [[torch.randn_like(p) * torch.tensor([0.001, 1.0, 50.0]).view(-1, *[1] * (p.dim() - 1)) for p in group]
+                 for group in (body, tau)]
+    for group, grads in zip((body, tau), gradients, strict=True):
+        for p, g in zip(group, grads, strict=True):
+            p.grad = g.clone()
+    clip_gradients(body, tau, 0.5, scope, 3)
+    for r in range(3):
+        alone = [[torch.zeros_like(p[r]).requires_grad_() for p in group] for group in (body, tau)]
+        for group, grads in zip(alone, gradients, strict=True):
+            for p, g in zip(group, grads, strict=True):
+                p.grad = g[r].clone()
+        for part in {"joint": [alone[0] + alone[1]], "separate": alone, "body": [alone[0]]}[scope]:
+            torch.nn.utils.clip_grad_norm_(part, 0.5)
+        for group, ones in zip((body, tau), alone, strict=True):
+            for p, one in zip(group, ones, strict=True):
+                assert torch.allclose(p.grad[r], one.grad, rtol=1e-5, atol=1e-8)
+
+
+def test_a_replica_follows_the_plain_run_of_its_seed():
+    """Gradients and the first hundred steps; long trajectories amplify rounding."""
+    settings = {"lambda0": [1e-3, 1e-2, 1e-4], "t0": [0.5, 1.3, 3.0]}
+    stack = learner_of([4, 0, 7], **settings)
+    course = trainer_of(stack, steps=100).fit()
+    for r, seed in enumerate((4, 0, 7)):
+        plain = learner_of(seed, **{key: value[r] for key, value in settings.items()})
+        alone = trainer_of(plain, steps=100).fit()
+        assert abs(course.curves["t"][:, r] - alone.curves["t"][:, 0]).max() < 1e-4
+        assert abs(course.curves["task"][:, r] - alone.curves["task"][:, 0]).max() < 1e-4
+        for name, value in state(plain).items():
+            assert torch.allclose(state(stack)[name][r], value, atol=2e-3), name
+
+
+def test_companions_do_not_change_a_replica():
+    one, other = learner_of([4, 0]), learner_of([4, 9])
+    trainer_of(one, steps=30).fit()
+    trainer_of(other, steps=30).fit()
+    for name, value in state(one).items():
+        assert torch.equal(value[0], state(other)[name][0]), name
+
+
+def test_a_diverging_replica_is_named_and_the_others_are_untouched():
+    good, with_bad = learner_of([4, 0]), learner_of([4, 0])
+    with torch.no_grad():
+        with_bad.groups[0].bank.W2[1, 2, 0, 0] = math.nan
+    fine = trainer_of(good, steps=30).fit()
+    course = trainer_of(with_bad, steps=30).fit()
+    assert fine.diverged_at.tolist() == [-1, -1]
+    # f_2 is still zero at the first step, but zero times NaN is not.
+    assert course.diverged_at.tolist() == [-1, 0]
+    for name, value in state(good).items():
+        assert torch.equal(value[0], state(with_bad)[name][0]), name
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20, 39])
+@pytest.mark.parametrize("seeds", [3, [3, 5]])
+def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
+    def stop(step):
+        if step == cut + 1:  # the checkpoint after step `cut` has been written, as every step writes one here
+            raise Interrupted
+
+    whole = learner_of(seeds)
+    expected = trainer_of(whole).fit()
+    first = learner_of(seeds)
+    if cut + 1 <= 40:
+        with pytest.raises(Interrupted):
+            trainer_of(first, folder=tmp_path, on_step=stop).fit()
+    second = learner_of(seeds)
+    course = trainer_of(second, folder=tmp_path).fit()
+    assert course.resumed == 1
+    for name, value in state(whole).items():
+        assert torch.equal(value, state(second)[name]), name
+    for name, curve in expected.curves.items():
+        assert (curve == course.curves[name]).all(), name
+
+
+def test_resuming_keeps_each_replicas_rate(tmp_path):
+    def stop(step):
+        if step == 11:
+            raise Interrupted
+
+    rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
+    whole, first, second = learner_of([1, 2]), learner_of([1, 2]), learner_of([1, 2])
+    trainer_of(whole, lr=rates).fit()
+    with pytest.raises(Interrupted):
+        trainer_of(first, lr=rates, folder=tmp_path, on_step=stop).fit()
+    trainer_of(second, lr=rates, folder=tmp_path).fit()
+    for name, value in state(whole).items():
+        assert torch.equal(value, state(second)[name]), name
+
+
+def test_accumulation_averages_its_micro_batches():
+    """Two halves of a batch give the gradient of the whole."""
+
+    class Halves:
+        def at(self, index):
+            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
+            return X[half], Y[half]
+
+    ours, reference = learner_of(0), learner_of(0)
+    plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
+    Trainer(ours, Halves(), mse, plan, progress="never").fit()
+    Trainer(reference, FullBatches(Split(X[:32], Y[:32])), mse, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    for name, value in state(reference).items():
+        assert torch.allclose(value, state(ours)[name], rtol=1e-3, atol=1e-5), name
+
+
+def test_autocast_keeps_the_boundary_in_float64():
+    learner = learner_of(0)
+    course = trainer_of(learner, autocast="bf16").fit()
+    assert learner.controller_parameters()[0].dtype == torch.float64
+    assert course.curves["task"][-1, 0] < course.curves["task"][0, 0]
+
+
+def test_curves_have_at_most_300_points_and_both_ends():
+    course = trainer_of(learner_of(0), steps=1000).fit()
+    assert len(course.curves["step"]) == 300
+    assert course.curves["step"][[0, -1]].tolist() == [0, 999]
+    assert course.curves["t"].shape == (300, 1, 1)
+
+
+def test_minibatches_are_permutations_by_seed_and_epoch():
+    split = Split(torch.arange(10), torch.arange(10))
+    batches = MiniBatches(split, 3, [5, 6], lambda x: x)
+    assert batches.per_epoch == 3
+    seen = torch.cat([batches.at(i)[0] for i in range(3)], -1)
+    assert seen.shape == (2, 9)
+    assert all(len(set(row.tolist())) == 9 for row in seen)
+    alone = MiniBatches(split, 3, 6, lambda x: x)
+    assert torch.equal(batches.at(4)[0][1], alone.at(4)[0])
+    again = MiniBatches(split, 3, 6, lambda x: x)
+    assert torch.equal(again.at(4)[0], alone.at(4)[0]), "a batch is addressed by its index, not by what came before"
+    assert not torch.equal(alone.at(0)[0], alone.at(3)[0])
+
+
+def test_cross_entropy_of_stacks_and_own_targets():
+    output, target = torch.randn(3, 7, 4), torch.randint(4, (3, 7))
+    for y in (target[0], target):
+        got = cross_entropy(output, y)
+        want = [torch.nn.functional.cross_entropy(output[r], y if y.dim() == 1 else y[r]) for r in range(3)]
+        assert torch.allclose(got, torch.stack(want))
+
+
+def test_evaluation_weighs_parts_by_their_samples():
+    parts = [(X[:30], Y[:30]), (X[30:], Y[30:])]
+    got = evaluate(lambda x: 0.5 * x, parts, lambda o, t: {"mse": mse(o, t)})["mse"]
+    assert float(got) == pytest.approx(float(mse(0.5 * X, Y)), rel=1e-6)
+
+
+def test_a_shared_head_trains_with_the_body():
+    bank = STRUCTURES[0].bank(3, 0)
+    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(3)), Head(3, 2, 0)))
+    before = state(learner)
+    x, y = STRUCTURES[0].x(torch.float32), torch.randint(2, (11,))
+    Trainer(learner, FullBatches(Split(x, y)), cross_entropy, TrainPlan(steps=5), progress="never").fit()
+    assert not torch.equal(before["head.weight"], state(learner)["head.weight"])
