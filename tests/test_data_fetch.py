@@ -67,6 +67,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
     server.ranges = False
     samples.put(tmp_path / "tiny" / WORKING, {"one.bin.part": CONTENT[:1000]})
     fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
+    assert server.requests == [("/one.bin", "bytes=1000-")]
     assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
 
 
