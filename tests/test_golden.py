@@ -1,0 +1,51 @@
+"""Golden losses: a change of results must be noticed, and the numerics version of what changed bumped.
+
+``python tests/test_golden.py --update`` writes the file anew; do so only together with a bump in ``ngn/numerics.py``.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ngn.compose import compose
+from ngn.engine import runs
+from ngn.numerics import numerics
+from ngn.records import Store
+from ngn.schema import GATES_OF_TASK
+
+FILE = Path(__file__).parent / "golden_losses.json"
+CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate in gates for method in ("ngn", "fixed")]
+
+
+def losses(task, gate, method, folder):
+    """Objective of 20 steps and the final boundary of a smoke run."""
+    overrides = {"results": str(folder), "progress": "never", "train.steps": 20, "gate.K": 4, "phases": ["grown"]}
+    if method == "fixed":
+        overrides["method.count"] = 2
+    config = compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, overrides)
+    (outcome,) = runs.execute([config])
+    curves = Store(folder).curves(outcome.run_id)
+    phase = "fixed" if method == "fixed" else "grown"
+    t = curves[f"{phase}.t"][:, 0].tolist() if method == "ngn" else []
+    return {"numerics": numerics(task, method), "loss": curves[f"{phase}.loss"].tolist(), "t": t}
+
+
+@pytest.mark.parametrize(("task", "gate", "method"), CASES)
+def test_losses_are_those_of_the_numerics_version(tmp_path, monkeypatch, task, gate, method):
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
+    got = losses(task, gate, method, tmp_path)
+    assert got["numerics"] == golden["numerics"], "the numerics version changed: update the golden file with it"
+    # Processors round differently, so not to the last bit; any change of settings or arithmetic is far larger.
+    assert got["loss"] == pytest.approx(golden["loss"], rel=2e-4, abs=1e-6), "results changed: bump ngn/numerics.py"
+    assert got["t"] == pytest.approx(golden["t"], rel=1e-3, abs=1e-6), "results changed: bump ngn/numerics.py"
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--update"]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs.SCRATCH = Path(folder) / "scratch"
+        new = {"-".join(case): losses(*case, Path(folder)) for case in CASES}
+    FILE.write_text(json.dumps(new, indent=1) + "\n")

@@ -1,0 +1,178 @@
+"""Whole runs, from configuration to record, on the project's own tiny data."""
+
+import json
+
+import pytest
+import torch
+
+from ngn import provenance
+from ngn.compose import compose
+from ngn.engine import runs
+from ngn.engine.packs import make_packs, pack_key
+from ngn.engine.phases import fixed_configuration, learner_of, prunes_back
+from ngn.engine.runs import execute, results_root
+from ngn.identity import run_id
+from ngn.records import Store
+from ngn.schema import GATES_OF_TASK
+from ngn.tasks import make_task
+
+PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+
+
+def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
+    choices = {"task": task, "profile": "smoke", "method": method, **({"gate": gate} if gate else {})}
+    keys = {key.replace("__", "."): value for key, value in overrides.items()}
+    return compose(choices, {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12, **keys})
+
+
+@pytest.mark.parametrize(("task", "gate"), PAIRS)
+def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
+    small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"]}
+    configs = [smoke(tmp_path, task, gate, seed__value=s, **small) for s in range(2)]
+    outcomes = execute(configs)
+    assert [o.status for o in outcomes] == ["complete"] * 2
+    for config, outcome in zip(configs, outcomes, strict=True):
+        record = json.loads(outcome.path.read_text())
+        assert record["run_id"] == outcome.run_id == run_id(config)
+        assert list(record["phases"]) == ["grown", "fixed", "from_high"]
+        grown, fixed, high = record["phases"].values()
+        assert grown["count"] == fixed["count"]
+        assert {"soft", "truncated", "gates_kept", "t", "integer"} <= set(grown)
+        assert "soft" not in fixed
+        assert high["prunes_back"]["outcome"] in ("yes", "partial", "no")
+        assert grown["parameters"]["deployed"] <= grown["parameters"]["candidate"]
+        assert high["t"][0] > 1
+        curves = Store(tmp_path / "results").curves(outcome.run_id)
+        assert curves["grown.t"].shape == (12, 1)
+        assert {"fixed.task", "from_high.t"} <= set(curves)
+        assert record["data"]["sha256"]
+    assert not (tmp_path / "scratch").exists() or not list((tmp_path / "scratch").rglob("step-*"))
+
+
+def test_a_run_is_trained_once(tmp_path, monkeypatch):
+    config = smoke(tmp_path)
+    (first,) = execute([config])
+    monkeypatch.setattr(runs, "train_pack", lambda pack: pytest.fail("trained again"))
+    (second,) = execute([config])
+    assert second.status == "present"
+    assert str(first.path) in second.message
+    assert "force=true" in second.message
+
+
+def test_force_replaces_the_record(tmp_path):
+    (first,) = execute([smoke(tmp_path)])
+    before = first.path.stat().st_ino
+    (again,) = execute([smoke(tmp_path, force=True)])
+    assert again.status == "complete"
+    assert first.path.stat().st_ino != before
+
+
+def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
+    """A method=fixed record of the size and seed is used; a run without one trains it, to the same numbers."""
+    grown = smoke(tmp_path, "cora", phases=["grown", "fixed"])
+    (outcome,) = execute([grown])
+    trained = json.loads(outcome.path.read_text())["phases"]["fixed"]
+    assert "taken_from" not in trained
+    alone = fixed_configuration(grown, trained["count"][0])
+    (fixed,) = execute([alone])
+    record = json.loads(fixed.path.read_text())
+    assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
+    outcome.path.unlink()
+    (again,) = execute([grown])
+    taken = json.loads(again.path.read_text())["phases"]["fixed"]
+    assert taken["taken_from"] == fixed.run_id
+    assert taken["truncated"] == trained["truncated"]
+
+
+def test_divergence_is_a_status_and_never_a_number(tmp_path):
+    configs = [smoke(tmp_path, seed__value=0), smoke(tmp_path, seed__value=1, train__lr=1e30)]
+    calm, wild = execute(configs)
+    record = json.loads(wild.path.read_text())
+    assert (calm.status, wild.status, record["status"]) == ("complete", "diverged", "diverged")
+    phase = record["phases"]["grown"]
+    assert phase["diverged_at"] >= 0
+    assert not {"soft", "truncated", "t"} & set(phase)
+    assert "diverged" in wild.message
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Killed in its last phase; the finished phases are not trained again, and the record is the same."""
+    config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
+    expected = json.loads(execute([config])[0].path.read_text())
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    real, phases = runs.train_phase, []
+
+    def dies(pack, task, phase, *rest):
+        phases.append(phase)
+        if phase == "from_high" and phases.count("from_high") == 1:
+            raise KeyboardInterrupt
+        return real(pack, task, phase, *rest)
+
+    monkeypatch.setattr(runs, "train_phase", dies)
+    with pytest.raises(KeyboardInterrupt):
+        execute([config])
+    (outcome,) = execute([config])
+    assert phases == ["grown", "fixed", "from_high", "from_high"]
+    got = json.loads(outcome.path.read_text())
+    timings = ("seconds", "run_steps_per_second", "peak_memory_mib")
+    for name, phase in got["phases"].items():
+        for key, value in phase.items():
+            assert key in timings or value == expected["phases"][name][key]
+
+
+def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
+    clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
+    for code, profile, place in ((clean, "full", provenance.ROOT / "results"), (dirty, "full", runs.SCRATCH / "results"),
+                                 (clean, "smoke", runs.SCRATCH / "results")):
+        monkeypatch.setattr(runs, "code", lambda code=code: code)
+        assert results_root(compose({"profile": profile})) == place
+    assert str(results_root(compose({}, {"results": "elsewhere"}))) == "elsewhere"
+
+
+def test_packs_differ_in_scalars_only(tmp_path):
+    a = [smoke(tmp_path, seed__value=s, schedule__lambda0=l) for s in range(3) for l in (1e-4, 1e-3)]
+    b = [smoke(tmp_path, seed__value=s, gate__width=8) for s in range(2)]
+    c = [smoke(tmp_path, "mnist", "conv", seed__value=s) for s in range(2)]
+    assert [len(p) for p in make_packs([*a, *b, *c], 4)] == [4, 2, 2, 1, 1]
+    assert pack_key(a[0]) == pack_key(a[1]) != pack_key(b[0])
+
+
+@pytest.mark.parametrize("task", ["regression1d", "cora"])
+def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
+    configs = [smoke(tmp_path, task, seed__value=s, schedule__lambda0=l, train__steps=60, phases=["grown"])
+               for s, l in ((0, 1e-4), (1, 1e-2), (2, 1e-4))]
+    together = [json.loads(o.path.read_text())["phases"]["grown"] for o in execute(configs)]
+    for config, stacked in zip(configs, together, strict=True):
+        elsewhere = config.model_copy(update={"results": str(tmp_path / "plain")})
+        (outcome,) = execute([elsewhere])
+        alone = json.loads(outcome.path.read_text())["phases"]["grown"]
+        assert stacked["t"] == pytest.approx(alone["t"], abs=1e-4)
+        assert stacked["count"] == alone["count"]
+        for mode in ("soft", "truncated", "gates_kept"):
+            assert stacked[mode] == pytest.approx(alone[mode], rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("grown", "high", "t", "outcome"),
+    [([3], [4], [3.0], "yes"), ([3], [5], [4.0], "partial"), ([3], [8], [6.5], "no"), ([3, 2], [3, 9], [2.0, 6.4], "no"),
+     ([2], [1], [0.0], "yes"), ([3, 2], [3, 4], [2.0, 3.0], "partial")],
+)
+def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
+    """Rounded counts decide yes, the continuous boundary decides partial; started at t = 7."""
+    got = prunes_back({"count": grown}, {"count": high, "t": t}, start=7.0)
+    assert got["outcome"] == outcome
+
+
+def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
+    config = smoke(tmp_path, method="fixed", method__count=3)
+    task = make_task(config, torch.device("cpu"))
+    learner = learner_of([config], task, count=3)
+    assert learner.controller_parameters() == []
+    assert learner.count().tolist() == [3]
+    (outcome,) = execute([config])
+    assert "fixed3" in outcome.run_id
