@@ -40,7 +40,8 @@ def _path(run: Run, path: str) -> Any:
     place: Any = run.record["config"] if first == "config" else _phase(run, first)
     for part in rest:
         if not isinstance(place, Mapping) or part not in place:
-            raise NotMeasured(Problem("unmeasured", run.run_id, f"the record has no {path}"))
+            kind = "diverged" if run.record["status"] == "diverged" else "unmeasured"
+            raise NotMeasured(Problem(kind, run.run_id, f"the record has no {path}"))
         place = place[part]
     return place
 
@@ -57,8 +58,7 @@ def _prunes_back(run: Run) -> float:
 
 def _fixed_mse(run: Run) -> float:
     """MSE of the plain model of the learned size, which is a run of its own in the 1D study."""
-    fixed = run.companions["fixed"]
-    return float(_path(fixed, ("fixed" if "fixed" in fixed.record["phases"] else "grown") + ".truncated.mse"))
+    return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
 
 
 NAMED: dict[str, Callable[[Run], float]] = {

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from experiments import published
 from experiments.collect import Problem, Reader
@@ -54,39 +54,68 @@ def interval_text(item: Comparison) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """The word; for a calibrated cell also on which side the value lies, which is no test."""
+    """The word; for a calibrated cell also whether the value lies in the interval, which is no test."""
     if verdict.word == CALIBRATED and verdict.inside is not None:
-        return f"{CALIBRATED} ({'inside' if verdict.inside else 'outside'})"
+        return f"{CALIBRATED} ({'in' if verdict.inside else 'out'})"
     return verdict.word
 
 
-def rich_table(items: Sequence[Comparison], title: str) -> RichTable:
-    """One line a cell."""
-    table = RichTable(title=title, title_justify="left", padding=(0, 1), box=SIMPLE)
-    some = any(item.stand_in for item in items)
-    for name in ("row", "column", "ours", "n", *(["stand-in"] if some else []), "published", "central 95 %", "verdict"):
-        right = name in ("ours", "n", "published")
-        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name in ("n", "column"))
+COLUMNS = ("", "ours", "n", "published", "central 95 %", "verdict")
+_RIGHT = (False, True, True, True, False, False)
+
+
+def _cells(item: Comparison) -> tuple[str, ...]:
+    return (
+        item.column.title,
+        plain(item.cell.text),
+        f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
+        plain(item.published_text),
+        interval_text(item),
+        verdict_text(item.verdict),
+    )
+
+
+def _block(widths: Sequence[int]) -> RichTable:
+    """An empty block; its widths are those of all blocks, so that they line up where the terminal is wide enough."""
+    table = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for width, right in zip(widths, _RIGHT, strict=True):
+        table.add_column(justify="right" if right else "left", width=width, overflow="fold")
+    return table
+
+
+def _fit(widths: list[int], room: int) -> list[int]:
+    """Narrow the widest of the columns that may fold until all fit into ``room``, but none below 10."""
+    folding = [COLUMNS.index(name) for name in ("ours", "published", "central 95 %")]
+    while sum(widths) + len(widths) > room and max(widths[at] for at in folding) > 10:
+        widest = max(folding, key=lambda at: widths[at])
+        widths[widest] -= 1
+    return widths
+
+
+def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Group:
+    """One block a row, headed by its label (and the name of its stand-in), and one line a cell, in common columns.
+
+    Args:
+        room: columns of the terminal.
+    """
+    lines = [COLUMNS, *(_cells(item) for item in items)]
+    widths = [max(len(part) for line in lines for part in line[at].split("\n")) for at in range(len(COLUMNS))]
+    widths = _fit(widths, room)
+    blocks: list[Text | RichTable] = [Text(title, style="bold")]
+    table = _block(widths)
+    table.add_row(*COLUMNS, style="dim")
+    blocks.append(table)
     before: tuple[str, str] | None = None
     for item in items:
-        label = plain(", ".join(item.row.labels)) or item.table.title
-        here = (label, item.stand_in)
-        if before is not None and here != before:
-            table.add_section()
+        here = (item.row.key, item.stand_in)
+        if here != before:
+            label = plain(", ".join(item.row.labels)) or item.table.title
+            name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
+            table, before = _block(widths), here
+            blocks += [Text(f"{label}{name}", style="cyan"), table]
         style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
-        cells = (
-            label if here != before else "",
-            item.column.title,
-            plain(item.cell.text),
-            f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
-            *([item.stand_in] if some else []),
-            plain(item.published_text),
-            interval_text(item),
-            verdict_text(item.verdict),
-        )
-        table.add_row(*(escape(cell) for cell in cells), style=style)
-        before = here
-    return table
+        table.add_row(*(escape(cell) for cell in _cells(item)), style=style)
+    return Group(*blocks)
 
 
 def summary(items: Sequence[Comparison]) -> str:
@@ -118,7 +147,7 @@ def show(
     """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return what it printed.
 
     Records of uncommitted code are shown as well: this is for a look at one's own runs. Runs that are not the row's
-    own, such as shorter ones, are named by what they override, in the column of stand-ins.
+    own, such as shorter ones, are named as stand-ins by what they override.
 
     Args:
         choices, overrides, seeds: the runs, as :func:`ngn.compose.compose` names them.
@@ -130,6 +159,6 @@ def show(
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     values = published.load()
     items = [compare_cell(reader, values, FOUR, row, column, selection, name) for column in FOUR.columns]
-    console.print(rich_table(items, title))
+    console.print(rich_tables(items, title, console.width))
     print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
     return items

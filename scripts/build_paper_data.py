@@ -48,7 +48,7 @@ def _table(reader: Reader, name: str) -> int:
 
     from experiments import published
     from experiments.compare import compare_all
-    from experiments.terminal import print_problems, rich_table, summary
+    from experiments.terminal import print_problems, rich_tables, summary
 
     task = name if name in GATES_OF_TASK else None
     macros = MACROS if task or name == "all" else (macro(name.lstrip("\\")),)
@@ -57,7 +57,7 @@ def _table(reader: Reader, name: str) -> int:
     for table in macros:
         shown = [item for item in items if item.table is table]
         if shown:
-            console.print(rich_table(shown, f"{table.title} (\\{table.name})"))
+            console.print(rich_tables(shown, f"{table.title} (\\{table.name})", console.width))
     console.print(summary(items), highlight=False)
     refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
     print_problems(refused, console)

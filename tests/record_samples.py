@@ -100,7 +100,8 @@ def fill(store: Store) -> None:
                 made = record(selection.config(seed), phases)
                 store.write(made)
                 if selection.companions:
-                    put(store, fixed_of_learned_count(selection, seed, made), seed, {"fixed": fixed(int(t) + 1, 3 * mse)})
+                    alone = fixed_of_learned_count(selection, seed, made)
+                    put(store, alone, seed, {"fixed": fixed(int(t) + 1, 3 * mse)})
             else:
                 outcome = ("yes", "partial", "no")[seed % 3]
                 phases = {

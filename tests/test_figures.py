@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import record_samples as samples
+
 from experiments.collect import Reader
 from experiments.tables.one_d import BASELINE
 from ngn.records import Store
@@ -36,7 +36,7 @@ def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
     left, right, counts = figure.axes
     assert left.get_title() == "Training, n = 2 seeds (strong: seed 0)"
     assert right.get_title() == "Norms of the functions, n = 3 seeds (strong: seed 0)"
-    assert len(left.lines) == 4 and len(counts.lines) == 2
+    assert (len(left.lines), len(counts.lines)) == (4, 2)
     assert list(counts.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
     assert [bar.get_height() for bar in right.patches] == [1.0, 0.5, 0.25]
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["total loss", "task MSE", "t (right)"]
@@ -58,7 +58,8 @@ def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, t
     for folder in ("a", "b"):
         assert main(["--results", str(store.root), "--output", str(tmp_path / folder)]) == 0
     pdf = (tmp_path / "a" / "figure1.pdf").read_bytes()
-    assert b"/FontFile2" in pdf and b"/Type3" not in pdf
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
     assert pdf == (tmp_path / "b" / "figure1.pdf").read_bytes()
     assert (tmp_path / "a" / "figure1.png").read_bytes()[:4] == b"\x89PNG"
 

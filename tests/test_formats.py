@@ -29,7 +29,7 @@ def test_numbers_print_as_the_paper_does(spec: str, number: float, text: str) ->
 
 @pytest.mark.parametrize(("number", "spec"), [(float("nan"), ".2f"), (float("inf"), ".2e"), (1.5, "d")])
 def test_what_is_no_number_of_the_format_is_refused(number: float, spec: str) -> None:
-    with pytest.raises(ValueError, match="no number|no integer"):
+    with pytest.raises(ValueError, match=r"no number|no integer"):
         print_number(number, spec)
 
 

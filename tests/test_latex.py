@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 import record_samples as samples
+
 from experiments.tables import MACROS
 from ngn.records import Store
 from scripts.build_paper_data import main
@@ -30,7 +30,8 @@ def test_the_harness_has_every_macro_with_its_columns() -> None:
         assert f"\\{table.name}" in text
         if not table.inline:
             types = re.search(rf"\{{([lcr]+)\}}\{{\\{table.name}\}}", text)
-            assert types is not None and len(types[1]) == len(table.rows[0].labels) + len(table.columns), table.name
+            assert types is not None, table.name
+            assert len(types[1]) == len(table.rows[0].labels) + len(table.columns), table.name
 
 
 @needs_latex

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import record_samples as samples
+
 from experiments import published
 from experiments.build import from_cells, reduce_all
 from experiments.collect import Reader
@@ -90,8 +90,9 @@ def test_statistics_of_each_macro(store: Store) -> None:
 
 
 def test_an_even_number_of_seeds_has_a_median_between_two(store: Store) -> None:
+    runs = macro("datafourbody").row("lambda_const").runs
     for seed, t in enumerate([4.95] * 5 + [5.95] * 5):
-        samples.put(store, macro("datafourbody").row("lambda_const").runs, seed, {"grown": samples.grown([t], 1.0, 1.0)})
+        samples.put(store, runs, seed, {"grown": samples.grown([t], 1.0, 1.0)})
     assert cell(store, "datafourbody.lambda_const.t").printed == "5.45"
     assert cell(store, "datafourbody.lambda_const.integer").printed == r"0\%"
 
@@ -272,10 +273,13 @@ def test_a_bad_record_is_named_and_not_averaged(
     status, text = build(store)
     warning = capsys.readouterr().err
     assert status == 0
-    assert f"warning: skipped: {kind}: {baseline_id(3)}: " in warning and message in warning
+    assert f"warning: skipped: {kind}: {baseline_id(3)}: " in warning
+    assert message in warning
     assert "datafourbody.baseline" in warning
     line = re.search(r"^baseline & .*$", text, re.MULTILINE)
-    assert line is not None and "--" in line[0] and "e-0" not in line[0]
+    assert line is not None
+    assert "--" in line[0]
+    assert "e-0" not in line[0]
 
     status, _ = build(store, "--strict")
     assert status == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.collect import Reader, Run
 from experiments.tables.one_d import BASELINE
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SHOWN_SEED = 0
 """Drawn strongly; fixed beforehand, as for the numbers of the standard run."""
+_STRONG: dict[str, Any] = {"alpha": 1.0, "linewidth": 1.3, "zorder": 3}
+_FAINT: dict[str, Any] = {"alpha": 0.25, "linewidth": 0.6, "zorder": 2}
 
 
 def _courses(axes: Axes, reader: Reader, runs: list[Run]) -> int:
@@ -28,7 +30,7 @@ def _courses(axes: Axes, reader: Reader, runs: list[Run]) -> int:
             continue
         drawn += 1
         strong = run.seed == SHOWN_SEED
-        look = {"alpha": 1.0 if strong else 0.25, "linewidth": 1.3 if strong else 0.6, "zorder": 3 if strong else 2}
+        look = _STRONG if strong else _FAINT
         step = curves["grown.step"]
         axes.plot(step, curves["grown.loss"], color=BLUE, label="total loss" if strong else None, **look)
         axes.plot(step, curves["grown.task"], color=VERMILION, ls="--", label="task MSE" if strong else None, **look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ BLUE, VERMILION, GREEN, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#E69F00
 WIDTH = 7.0
 """Inches: the text width of a page with 0.68 inch margins, rounded down."""
 
-RC = {
+RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
     "font.size": 8.0,
