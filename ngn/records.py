@@ -46,7 +46,7 @@ def check(record: Any, where: str) -> dict[str, Any]:
     try:
         _validator()(record)
     except fastjsonschema.JsonSchemaException as fault:
-        raise RecordError(f"{where}: {fault.message}") from None
+        raise RecordError(f"{where}: {fault}") from None
     return record
 
 
