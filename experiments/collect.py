@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,8 @@ from ngn.schema import Config
 class Problem:
     """Why a number is not printed.
 
-    ``kind`` is one of missing, damaged, foreign, dirty, numerics, diverged, unmeasured, no study; ``where`` names the
-    run, or the row that has none.
+    ``kind`` is one of missing, damaged, foreign, dirty, numerics, data, diverged, unmeasured, no study; ``where`` names
+    the run, or the row that has none.
     """
 
     kind: str
@@ -28,7 +29,7 @@ class Problem:
     @property
     def refused(self) -> bool:
         """Whether a record is there that must not be used."""
-        return self.kind in ("damaged", "foreign", "dirty", "numerics", "unmeasured")
+        return self.kind in ("damaged", "foreign", "dirty", "numerics", "data", "unmeasured")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"
@@ -67,9 +68,22 @@ def fault_of(record: Mapping[str, Any], config: Config, where: str, allow_dirty:
     if record["code"]["numerics"] != wanted:
         stale = f"numerics {record['code']['numerics']}, this code has {wanted}; run it again with force=true"
         return Problem("numerics", where, stale)
+    if record["data"]["name"] != config.task.name:
+        return Problem("data", where, f"was trained on {record['data']['name']}, not on {config.task.name}")
     if not record["code"]["clean"] and not allow_dirty:
         return Problem("dirty", where, "was made by uncommitted code; commit, and run it again with force=true")
     return None
+
+
+def same_data(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
+    """The runs that saw the data that most of them saw, and what is wrong with the others."""
+    digests = Counter(run.record["data"]["sha256"] for run in runs)
+    if len(digests) < 2:
+        return runs, []
+    common = digests.most_common(1)[0][0]
+    odd = [run for run in runs if run.record["data"]["sha256"] != common]
+    text = "was trained on other data than the other seeds (another sha256)"
+    return [run for run in runs if run not in odd], [Problem("data", run.run_id, text) for run in odd]
 
 
 class Reader:
@@ -127,6 +141,10 @@ class Reader:
                 else:
                     companions[name] = other
             runs.append(Run(seed, run_id, found.record, companions))
+        alike, odd = same_data(runs)
         return Collected(
-            len(selection.seeds), tuple(runs), tuple(problems), {name: tuple(found) for name, found in beside.items()}
+            len(selection.seeds),
+            tuple(alike),
+            tuple(problems + odd),
+            {name: tuple(found) for name, found in beside.items()},
         )

@@ -45,8 +45,14 @@ class Cell:
         return self.text if self.complete else DASH
 
 
-def sample(collected: Collected, quantities: list[str]) -> tuple[Samples, tuple[str, ...], tuple[Problem, ...]]:
-    """The quantities of those runs that have all of them, the ids of these runs, and what was wrong with the others."""
+def sample(
+    collected: Collected, quantities: list[str], single: frozenset[str] = frozenset()
+) -> tuple[Samples, tuple[str, ...], tuple[Problem, ...]]:
+    """The quantities of those runs that have all of them, the ids of these runs, and what was wrong with the others.
+
+    Args:
+        single: quantities that must be one number a run, not one a gate.
+    """
     problems = list(collected.problems)
     broken: set[str] = set()
     for quantity in quantities:
@@ -63,6 +69,9 @@ def sample(collected: Collected, quantities: list[str]) -> tuple[Samples, tuple[
             measured = {quantity: measure(run, quantity) for quantity in quantities}
         except NotMeasured as lack:
             problems.append(lack.problem)
+            continue
+        if any(len(measured[quantity]) > 1 for quantity in single):
+            problems.append(Problem("unmeasured", run.run_id, "has several gates where the table has one"))
             continue
         if used and any(len(measured[quantity]) != len(rows[quantity][0]) for quantity in quantities):
             problems.append(Problem("unmeasured", run.run_id, "has another number of gates than the other seeds"))
@@ -101,7 +110,8 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     form = parse_format(table.formats(row, column)[0])
     quantity = table.quantity(row, column)
     names = list(dict.fromkeys(slot.quantity(quantity) for slot in form.slots))
-    samples, used, problems = sample(reader.collect(runs), names)
+    single = frozenset(slot.quantity(quantity) for slot in form.slots if slot.separator is None)
+    samples, used, problems = sample(reader.collect(runs), names, single)
     if not used:
         return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
     value = {slot.name: apply(slot, samples[slot.quantity(quantity)]) for slot in form.slots}

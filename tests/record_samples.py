@@ -60,7 +60,7 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
         "execution": {"device": "cpu", "engine": "torch", "replicas": 1, "threads": 1},
         "hardware": {},
         "packages": {},
-        "data": {"name": "sample", "sha256": "0" * 64, "provenance": "made by the tests"},
+        "data": {"name": config.task.name, "sha256": "0" * 64, "provenance": "made by the tests"},
         "code": {**code, "numerics": numerics(config.task.name, config.method.name)},
         **changes,
     }

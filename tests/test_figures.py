@@ -34,8 +34,8 @@ def store(tmp_path: Path) -> Store:
 def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
     figure = figure1.draw(Reader(store))
     left, right, counts = figure.axes
-    assert left.get_title() == "Training, n = 2 seeds (strong: seed 0)"
-    assert right.get_title() == "Norms of the functions, n = 3 seeds (strong: seed 0)"
+    assert left.get_title() == "Training, n = 2 seeds"
+    assert right.get_title() == "Norms of the functions, n = 3 seeds"
     assert (len(left.lines), len(counts.lines)) == (4, 2)
     assert list(counts.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
     assert [bar.get_height() for bar in right.patches] == [1.0, 0.5, 0.25]

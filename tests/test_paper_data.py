@@ -253,9 +253,23 @@ def _not_finite(store: Store) -> None:
     _text(store, lambda text: re.sub(r'"mse": [\d.e-]+', '"mse": NaN', text))
 
 
+def _other_data(store: Store) -> None:
+    _edited(store, data={"name": "regression1d", "sha256": "1" * 64, "provenance": "elsewhere"})
+
+
+def _made_up_data(store: Store) -> None:
+    _edited(store, data={"name": "synthetic-regression1d", "sha256": "0" * 64, "provenance": "made"})
+
+
+def _two_gates(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0, 2.0], 1e-5, 1e-5)})
+
+
 @pytest.mark.parametrize(
     ("harm", "kind", "message"),
     [
+        (_other_data, "data", "another sha256"),
+        (_made_up_data, "data", "trained on synthetic-regression1d"),
         (_dirty, "dirty", "uncommitted code"),
         (_stale, "numerics", "this code has"),
         (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
@@ -284,6 +298,13 @@ def test_a_bad_record_is_named_and_not_averaged(
     status, _ = build(store, "--strict")
     assert status == 1
     assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
+
+
+def test_another_number_of_gates_is_named(store: Store) -> None:
+    _two_gates(store)
+    found = cell(store, "datafourbody.baseline.t")
+    assert (found.n, found.printed) == (9, "--")
+    assert "several gates" in str(found.problems[0])
 
 
 def test_records_of_dirty_code_can_be_looked_at(store: Store) -> None:

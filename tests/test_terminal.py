@@ -9,7 +9,6 @@ import pytest
 import record_samples as samples
 from rich.console import Console
 
-from experiments.selection import Selection
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT
 from experiments.terminal import show
@@ -74,8 +73,8 @@ def test_the_script_prints_everything(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_text_of_records_is_no_markup(tmp_path: Path) -> None:
-    runs = Selection.of(dict(BASELINE.choices), {"task.layout": "even"}, [0])
     store = Store(tmp_path)
-    path = store.path(samples.put(store, runs, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)}))
-    path.write_text(path.read_text().replace('"complete"', '"[bold]x[/bold]"', 1))
-    assert "status" in shown(store, overrides={"task.layout": "even"}, seeds=[0])
+    text = "[bold]x[/bold]"
+    data = {"name": text, "sha256": "0" * 64, "provenance": "made"}
+    samples.put(store, BASELINE, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, data=data)
+    assert text in shown(store, seeds=[0])

@@ -35,11 +35,13 @@ def _courses(axes: Axes, reader: Reader, runs: list[Run]) -> int:
         axes.plot(step, curves["grown.loss"], color=BLUE, label="total loss" if strong else None, **look)
         axes.plot(step, curves["grown.task"], color=VERMILION, ls="--", label="task MSE" if strong else None, **look)
         counts.plot(step, curves["grown.t"][:, 0], color=GREEN, ls="-.", label="t (right)" if strong else None, **look)
-    axes.set(yscale="log", xlabel="training step", ylabel="loss", title=f"Training, {_seeds(drawn)}")
+    axes.set(yscale="log", xlabel="training step", ylabel="loss")
+    axes.set_title(f"Training, {_seeds(drawn)}", pad=18)
     counts.set_ylabel("boundary $t$")
     counts.set_ylim(bottom=0)
-    lines = axes.get_legend_handles_labels(), counts.get_legend_handles_labels()
-    axes.legend(lines[0][0] + lines[1][0], lines[0][1] + lines[1][1], loc="upper right")
+    (lines, names), (more_lines, more_names) = axes.get_legend_handles_labels(), counts.get_legend_handles_labels()
+    # above the axes, where it can cover no curve
+    axes.legend(lines + more_lines, names + more_names, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=3)
     return drawn
 
 
@@ -57,11 +59,12 @@ def _norms(axes: Axes, runs: list[Run]) -> None:
             axes.bar(places, norms, color=BLUE, width=0.7, zorder=2, label=f"seed {SHOWN_SEED}")
         else:
             axes.plot(places, norms, ".", color=GREY, markersize=2.5, alpha=0.7, zorder=3)
-    axes.set(xlabel="$k$", ylabel=r"$\|f_k\|_2$", title=f"Norms of the functions, {_seeds(drawn)}")
+    axes.set(xlabel="$k$", ylabel=r"$\|f_k\|_2$")
+    axes.set_title(f"Norms of the functions, {_seeds(drawn)}", pad=18)
 
 
 def _seeds(number: int) -> str:
-    return f"n = {number} seed{'' if number == 1 else 's'}" + (f" (strong: seed {SHOWN_SEED})" if number > 1 else "")
+    return f"n = {number} seed{'' if number == 1 else 's'}"
 
 
 def draw(reader: Reader) -> Figure:
@@ -79,4 +82,6 @@ def draw(reader: Reader) -> Figure:
         if _courses(left, reader, runs) == 0:
             left.text(0.5, 0.5, "no curves stored", ha="center", va="center", transform=left.transAxes)
         _norms(right, runs)
+        if len(runs) > 1:
+            figure.supxlabel(f"strong lines and bars: seed {SHOWN_SEED}; faint lines and dots: the others", fontsize=7)
         return figure
