@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def nearest(word: str, legal: list[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(path: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf  # its loader reads 1e-4 as a number, as Hydra does
 

@@ -63,7 +63,7 @@ def prefix(count: Tensor, K: int) -> Tensor:
 
 
 def snapping(t: Tensor) -> Tensor:
-    """sin^2(pi t), with t reduced to [-1/2, 1/2] first so that large t loses no digits. Its derivative is pi sin(2 pi t)."""
+    """sin^2(pi t), t reduced to [-1/2, 1/2] first so that large t loses no digits. Its derivative: pi sin(2 pi t)."""
     return torch.sin(math.pi * (t - torch.floor(t + 0.5).detach())) ** 2
 
 

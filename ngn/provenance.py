@@ -26,7 +26,7 @@ PACKAGES = ("torch", "numpy", "hydra-core", "omegaconf", "torch-geometric", "tor
 
 @dataclass(frozen=True)
 class Code:
-    """The code that ran: its commit (None if unknown), whether the sources were those of the commit, and who says so."""
+    """The code that ran: its commit (None if unknown), whether the sources were that commit's, and who says so."""
 
     commit: str | None
     clean: bool

@@ -46,4 +46,4 @@ def shape_at(shape: Shape, progress: float) -> float:
 
 def between(start: T, end: T, shape: Shape, progress: float) -> T:
     """From ``start`` to ``end`` along ``shape`` (numbers or tensors)."""
-    return start + (end - start) * shape_at(shape, progress)  # type: ignore[operator, no-any-return]
+    return start + (end - start) * shape_at(shape, progress)  # type: ignore[operator]

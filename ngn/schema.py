@@ -21,7 +21,7 @@ GATES_OF_TASK: dict[str, tuple[str, ...]] = {
     "cifar10": ("conv",),
     "cora": ("gcn",),
 }
-"""The ordered components that fit each task; the first is taken when none is named. One ``conf/setting`` file a pair."""
+"""The ordered components that fit each task, its default first. Each pair has a file in ``conf/setting``."""
 
 
 class ConfigError(ValueError):
@@ -126,7 +126,7 @@ class MLPGate(_Gate):
 
 
 class ConvGate(_Gate):
-    """Convolution branches: a 3x3 convolution, 2x2 max-pooling and ReLU a channel entry, then a linear map to logits."""
+    """Convolution branches: 3x3 convolution, 2x2 max-pooling and ReLU for each channel entry, then a linear map."""
 
     component: Literal["conv"]
     channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
@@ -165,7 +165,7 @@ MethodConfig = Annotated[Union[NGN, Fixed], Field(discriminator="name")]
 
 
 class Schedule(Closed):
-    """lambda(p) = lambda0 * lambda_shape(p); alpha(p) = alpha_max * alpha_shape(p); beta from start to end by beta_shape."""
+    """lambda(p) = lambda0 lambda_shape(p); alpha(p) = alpha_max alpha_shape(p); beta goes from start to end."""
 
     lambda0: NonNegative
     lambda_shape: Shape
@@ -197,7 +197,9 @@ class Train(Closed):
     @model_validator(mode="after")
     def _length(self) -> Train:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError("give the length of training as either train.steps or train.epochs (set the other to null)")
+            raise ValueError(
+                "give the length of training as either train.steps or train.epochs (set the other to null)"
+            )
         if self.epochs is not None and self.batch is None:
             raise ValueError("epochs count passes over minibatches: set train.batch, or give train.steps")
         return self
@@ -271,7 +273,8 @@ def steps_of(train: Train, samples: int) -> int:
     """Optimiser steps of a training on ``samples`` training samples; an epoch drops its last, incomplete batch."""
     if train.steps is not None:
         return train.steps
-    assert train.epochs is not None and train.batch is not None
+    if train.epochs is None or train.batch is None:
+        raise ConfigError("a training needs steps, or epochs and a batch size")
     return train.epochs * max(1, samples // min(train.batch, samples) // train.accumulate)
 
 

@@ -1,7 +1,8 @@
 """Small instances of every ordered component, with inputs and references written independently of the banks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

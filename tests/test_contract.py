@@ -15,14 +15,18 @@ from ngn.methods.ngn import CountGate
 K = 4
 LEARNERS = {
     "ngn": lambda replicas: CountGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
-    "ngn-shifted": lambda replicas: CountGate(K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas),
+    "ngn-shifted": lambda replicas: CountGate(
+        K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas
+    ),
     "ngn-beyond": lambda replicas: CountGate(K, t0=K + 0.3, replicas=replicas),
     "fixed": lambda replicas: FixedCount(K, replicas=replicas),
 }
 
 
-@pytest.fixture(params=[(s, m, r, h) for s in STRUCTURES for m in LEARNERS for r in (None, 2) for h in (False, True)],
-                ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}{'-head' if p[3] else ''}")
+@pytest.fixture(
+    params=[(s, m, r, h) for s in STRUCTURES for m in LEARNERS for r in (None, 2) for h in (False, True)],
+    ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}{'-head' if p[3] else ''}",
+)
 def case(request):
     structure, method, replicas, head = request.param
     seeds = 3 if replicas is None else [3, 8]
@@ -68,7 +72,9 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
             per = sum(p.numel() for p in learner.groups[0].bank.parameters()) // (replicas or 1) // K
             left = sum(p.numel() for p in small.parameters())
             kept = int(counts[0] if r is None else counts[r, 0])
-            head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (replicas or 1)
+            head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (
+                replicas or 1
+            )
             # The last bias of parallel MLPs is summed, so a deployed block may be a few numbers smaller still.
             assert left <= kept * per + head + structure.out
             assert (left < sum(p.numel() for p in learner.model.parameters())) or kept == K

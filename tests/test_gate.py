@@ -75,7 +75,16 @@ def test_halves_go_up(n):
 
 @pytest.mark.parametrize(
     ("t", "delta", "count"),
-    [(1e-4, 0.5, 1), (0.5, 0.5, 2), (2.5, 0.5, 4), (6.99, 0.5, 8), (9.7, 0.5, 8), (1e-4, -0.5, 0), (0.5, -0.5, 1), (3.2, -0.5, 3)],
+    [
+        (1e-4, 0.5, 1),
+        (0.5, 0.5, 2),
+        (2.5, 0.5, 4),
+        (6.99, 0.5, 8),
+        (9.7, 0.5, 8),
+        (1e-4, -0.5, 0),
+        (0.5, -0.5, 1),
+        (3.2, -0.5, 3),
+    ],
 )
 def test_count(t, delta, count):
     assert int(retained_count(torch.tensor(t, dtype=F64), 8, delta)) == count
@@ -106,7 +115,10 @@ def test_left_out_gates_are_below_the_cutoff_and_kept_ones_reach_it(t, beta, del
 
 def test_many_replicas_have_their_own_settings():
     gate = CountGate(4, lambda0=[1e-3, 1e-2], t0=[0.5, 2.0], beta=([2.0, 4.0], [8.0, 12.0]), r=[0.5, 1.0], replicas=2)
-    alone = [CountGate(4, lambda0=l, t0=t, beta=b, r=r) for l, t, b, r in ((1e-3, 0.5, (2, 8), 0.5), (1e-2, 2.0, (4, 12), 1.0))]
+    alone = [
+        CountGate(4, lambda0=price, t0=t, beta=b, r=r)
+        for price, t, b, r in ((1e-3, 0.5, (2, 8), 0.5), (1e-2, 2.0, (4, 12), 1.0))
+    ]
     for p in (0.0, 0.3, 1.0):
         gate.set_progress(p)
         for r, one in enumerate(alone):
@@ -127,5 +139,5 @@ def test_any_ordering():
 
 @pytest.mark.parametrize("arguments", [{"K": 0}, {"K": 3, "delta": 0.25}, {"K": 3, "t0": [1.0, 2.0]}])
 def test_impossible_gates_are_refused(arguments):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"K must be|delta must be|expected one number"):
         CountGate(**arguments)

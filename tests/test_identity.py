@@ -34,15 +34,24 @@ def test_frozen_ids_never_change():
 
 @pytest.mark.parametrize(
     "override",
-    [{"device": "cpu"}, {"threads": 3}, {"results": "x"}, {"data_root": "y"}, {"force": True}, {"progress": "never"},
-     {"checkpoint_seconds": 5.0}, {"allow_many_jobs": True}],
+    [
+        {"device": "cpu"},
+        {"threads": 3},
+        {"results": "x"},
+        {"data_root": "y"},
+        {"force": True},
+        {"progress": "never"},
+        {"checkpoint_seconds": 5.0},
+        {"allow_many_jobs": True},
+    ],
 )
 def test_how_a_run_is_carried_out_is_no_part_of_it(override):
     assert run_id(compose({}, override)) == run_id(compose())
 
 
 @pytest.mark.parametrize(
-    "override", [{"seed.value": 1}, {"gate.K": 31}, {"schedule.lambda0": 2e-4}, {"train.steps": 24999}, {"task.draw": 1}]
+    "override",
+    [{"seed.value": 1}, {"gate.K": 31}, {"schedule.lambda0": 2e-4}, {"train.steps": 24999}, {"task.draw": 1}],
 )
 def test_what_a_run_computes_is(override):
     assert run_id(compose({}, override)) != run_id(compose())

@@ -13,8 +13,14 @@ def test_the_library_example_learns_a_size(tmp_path):
     assert len([line for line in block.splitlines() if line.strip()]) <= 20
     script = tmp_path / "example.py"
     script.write_text(block)
-    done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=tmp_path, capture_output=True, text=True,
-                          env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     t, kept, soft, deployed = re.search(
         r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", done.stdout

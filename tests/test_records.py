@@ -17,9 +17,16 @@ RECORD = {
     "config": {key: {} for key in ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")},
     "phases": {
         "grown": {
-            "status": "complete", "t": [1.0], "count": [2], "integer": [True], "soft": {"accuracy": 80.0},
-            "truncated": {"accuracy": 80.0}, "gates_kept": {"accuracy": 80.0},
-            "parameters": {"candidate": 8, "deployed": 2}, "steps": 4, "seconds": 1.0,
+            "status": "complete",
+            "t": [1.0],
+            "count": [2],
+            "integer": [True],
+            "soft": {"accuracy": 80.0},
+            "truncated": {"accuracy": 80.0},
+            "gates_kept": {"accuracy": 80.0},
+            "parameters": {"candidate": 8, "deployed": 2},
+            "steps": 4,
+            "seconds": 1.0,
         }
     },
     "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1.0},
@@ -85,7 +92,10 @@ def test_limits(tmp_path):
         Store(tmp_path).write(RECORD, {"grown.step": np.arange(301)})
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"schema": 1}), json.dumps({**RECORD, "run_id": "cora-gcn-ngn-s1-0123456789"})])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", json.dumps({"schema": 1}), json.dumps({**RECORD, "run_id": "cora-gcn-ngn-s1-0123456789"})],
+)
 def test_damaged_or_foreign_files_are_named(tmp_path, content):
     path = Store(tmp_path).path(RECORD["run_id"])
     path.parent.mkdir()

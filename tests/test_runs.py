@@ -127,15 +127,18 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
-    for code, profile, place in ((clean, "full", provenance.ROOT / "results"), (dirty, "full", runs.SCRATCH / "results"),
-                                 (clean, "smoke", runs.SCRATCH / "results")):
+    for code, profile, place in (
+        (clean, "full", provenance.ROOT / "results"),
+        (dirty, "full", runs.SCRATCH / "results"),
+        (clean, "smoke", runs.SCRATCH / "results"),
+    ):
         monkeypatch.setattr(runs, "code", lambda code=code: code)
         assert results_root(compose({"profile": profile})) == place
     assert str(results_root(compose({}, {"results": "elsewhere"}))) == "elsewhere"
 
 
 def test_packs_differ_in_scalars_only(tmp_path):
-    a = [smoke(tmp_path, seed__value=s, schedule__lambda0=l) for s in range(3) for l in (1e-4, 1e-3)]
+    a = [smoke(tmp_path, seed__value=s, schedule__lambda0=price) for s in range(3) for price in (1e-4, 1e-3)]
     b = [smoke(tmp_path, seed__value=s, gate__width=8) for s in range(2)]
     c = [smoke(tmp_path, "mnist", "conv", seed__value=s) for s in range(2)]
     assert [len(p) for p in make_packs([*a, *b, *c], 4)] == [4, 2, 2, 1, 1]
@@ -144,8 +147,10 @@ def test_packs_differ_in_scalars_only(tmp_path):
 
 @pytest.mark.parametrize("task", ["regression1d", "cora"])
 def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
-    configs = [smoke(tmp_path, task, seed__value=s, schedule__lambda0=l, train__steps=60, phases=["grown"])
-               for s, l in ((0, 1e-4), (1, 1e-2), (2, 1e-4))]
+    configs = [
+        smoke(tmp_path, task, seed__value=s, schedule__lambda0=price, train__steps=60, phases=["grown"])
+        for s, price in ((0, 1e-4), (1, 1e-2), (2, 1e-4))
+    ]
     together = [json.loads(o.path.read_text())["phases"]["grown"] for o in execute(configs)]
     for config, stacked in zip(configs, together, strict=True):
         elsewhere = config.model_copy(update={"results": str(tmp_path / "plain")})
@@ -159,8 +164,14 @@ def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
 
 @pytest.mark.parametrize(
     ("grown", "high", "t", "outcome"),
-    [([3], [4], [3.0], "yes"), ([3], [5], [4.0], "partial"), ([3], [8], [6.5], "no"), ([3, 2], [3, 9], [2.0, 6.4], "no"),
-     ([2], [1], [0.0], "yes"), ([3, 2], [3, 4], [2.0, 3.0], "partial")],
+    [
+        ([3], [4], [3.0], "yes"),
+        ([3], [5], [4.0], "partial"),
+        ([3], [8], [6.5], "no"),
+        ([3, 2], [3, 9], [2.0, 6.4], "no"),
+        ([2], [1], [0.0], "yes"),
+        ([3, 2], [3, 4], [2.0, 3.0], "partial"),
+    ],
 )
 def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
     """Rounded counts decide yes, the continuous boundary decides partial; started at t = 7."""

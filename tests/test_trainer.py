@@ -34,8 +34,16 @@ def learner_of(seeds, K=5, **gate):
 
 def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
     settings = {"lr": 1e-2, "lr_boundary": 5e-2, "lr_shape": COSINE, "clip": 0.05, **plan}
-    return Trainer(learner, FullBatches(Split(X, Y)), mse, TrainPlan(steps=steps, **settings), folder=folder,
-                   checkpoint_seconds=1e-9, progress="never", on_step=on_step)
+    return Trainer(
+        learner,
+        FullBatches(Split(X, Y)),
+        mse,
+        TrainPlan(steps=steps, **settings),
+        folder=folder,
+        checkpoint_seconds=1e-9,
+        progress="never",
+        on_step=on_step,
+    )
 
 
 def state(learner):
@@ -93,8 +101,10 @@ def test_shared_rates_take_torchs_own_adam():
 def test_clipping_is_for_each_replica(scope):
     torch.manual_seed(1)
     body, tau = [torch.randn(3, 4, 5), torch.randn(3, 2)], [torch.randn(3, dtype=torch.float64)]
-    gradients = [[torch.randn_like(p) * torch.tensor([0.001, 1.0, 50.0]).view(-1, *[1] * (p.dim() - 1)) for p in group]
-                 for group in (body, tau)]
+    gradients = [
+        [torch.randn_like(p) * torch.tensor([0.001, 1.0, 50.0]).view(-1, *[1] * (p.dim() - 1)) for p in group]
+        for group in (body, tau)
+    ]
     for group, grads in zip((body, tau), gradients, strict=True):
         for p, g in zip(group, grads, strict=True):
             p.grad = g.clone()

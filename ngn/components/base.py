@@ -57,7 +57,7 @@ class Bank(nn.Module, ABC):
 
     @abstractmethod
     def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
-        """An ordinary module of the first ``count`` components, with ``weights`` [count] folded into their last maps."""
+        """An ordinary module of the first ``count`` components, ``weights`` [count] folded into their last maps."""
 
     def parameter(self, name: str, replica: int | None, count: int) -> Tensor:
         """A copy of the first ``count`` components' parameter ``name``: [count, ...]."""

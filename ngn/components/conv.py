@@ -38,6 +38,9 @@ class ConvBank(Bank):
         self.flat = self.channels[-1] * side[0] * side[1]
         super().__init__(K, seeds, name)
 
+    V: Tensor
+    v: Tensor
+
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
         drawn: dict[str, Tensor] = {}
         before = self.image[0]

@@ -66,6 +66,11 @@ class GCNBank(Bank):
         self.features, self.width, self.out = features, width, out
         super().__init__(K, seeds, name)
 
+    W1: Tensor
+    b1: Tensor
+    W2: Tensor
+    b2: Tensor
+
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
         bound = (6.0 / (self.features + self.width)) ** 0.5  # Glorot, torch-geometric's default
         return {

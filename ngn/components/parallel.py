@@ -32,7 +32,7 @@ class Head(nn.Module):
     def deploy(self, replica: int | None = None) -> nn.Module:
         """The same map as a plain ``nn.Linear``."""
         weight, bias = (p.detach() if replica is None else p.detach()[replica] for p in (self.weight, self.bias))
-        linear = nn.Linear(*weight.shape, dtype=weight.dtype, device=weight.device)
+        linear = nn.Linear(weight.shape[0], weight.shape[1], dtype=weight.dtype, device=weight.device)
         linear.load_state_dict({"weight": weight.T, "bias": bias})
         return linear
 

@@ -13,7 +13,7 @@ ClipScope = Literal["joint", "separate", "body"]
 
 
 class ReplicaAdam(torch.optim.Optimizer):
-    """Adam with one learning rate a replica: torch's arithmetic, the step of entry r of the leading axis scaled by lr[r].
+    """Adam with one learning rate a replica: torch's arithmetic, entry r of the leading axis stepped at rate r.
 
     Group options: ``rates`` (float64 [R]), multiplied at each step by the number ``lr``; betas, eps, weight_decay as in
     :class:`torch.optim.Adam`. Every parameter's leading axis is the replica axis.

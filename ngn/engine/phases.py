@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ngn.engine.packs import scalar
-from ngn.engine.trainer import Course, TrainPlan, Trainer, evaluate
-from ngn.methods.base import Capacity
+from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate
+from ngn.methods.base import Capacity, CapacityFactory
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -39,7 +39,7 @@ def seeds_of(pack: Sequence[Config]) -> int | list[int]:
     return pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
 
 
-def ngn_capacity(pack: Sequence[Config], t0: float | None) -> Callable[[int, int | None], Capacity]:
+def ngn_capacity(pack: Sequence[Config], t0: float | None) -> CapacityFactory:
     """The count gate of a pack; ``t0`` replaces the configured start."""
     first = pack[0]
 
@@ -61,10 +61,13 @@ def ngn_capacity(pack: Sequence[Config], t0: float | None) -> Callable[[int, int
     return make
 
 
-def learner_of(pack: Sequence[Config], task: Task, count: int | None = None, t0: float | None = None) -> CapacityLearner:
+def learner_of(
+    pack: Sequence[Config], task: Task, count: int | None = None, t0: float | None = None
+) -> CapacityLearner:
     """The learner of a pack: NGN, or a fixed model of ``count`` components."""
     first = pack[0]
     if count is not None:
+
         def capacity(K: int, replicas: int | None) -> Capacity:
             return FixedCount(K, r=scalar(pack, "gate.r"), replicas=replicas)
 

@@ -133,9 +133,7 @@ def _phase(
     return trained
 
 
-def _fixed_phase(
-    pack: Sequence[Config], task: Task, grown: Trained, device: torch.device, scratch: Path
-) -> Trained:
+def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: torch.device, scratch: Path) -> Trained:
     """Retrain every seed at its learned size: from a ``method=fixed`` record where there is one, else here."""
     results: list[dict[str, Any]] = [{} for _ in pack]
     curves: list[dict[str, np.ndarray]] = [{} for _ in pack]

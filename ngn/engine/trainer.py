@@ -103,8 +103,8 @@ class Trainer:
         body, controllers = learner.body_parameters(), learner.controller_parameters()
         count = replicas or 1
         device = (body or controllers)[0].device
-        rates = [torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary)]
-        optimizer = adam(body, controllers, *rates, weight_decay=plan.weight_decay)
+        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
+        optimizer = adam(body, controllers, lr, lr_boundary, plan.weight_decay)
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, MAX_CURVE_POINTS).astype(int)).tolist())
@@ -125,7 +125,8 @@ class Trainer:
                 if plan.clip is not None:
                     clip_gradients(body, controllers, plan.clip, plan.clip_scope, replicas)
                 if step in kept:
-                    self._points.append((step, *(v.double() for v in (objective, task.reshape(count), learner.size().reshape(count, -1)))))  # type: ignore[arg-type]
+                    t = learner.size().reshape(count, -1)
+                    self._points.append((step, objective.double(), task.reshape(count).double(), t.double()))
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 learner.post_step()
@@ -152,12 +153,15 @@ class Trainer:
                 loss = self.loss(self.learner.soft_forward(x), target)
             (loss.sum() / parts).backward()
             total = loss.detach() if total is None else total + loss.detach()
-        assert total is not None
+        if total is None:
+            raise ValueError("a step needs at least one micro-batch")
         return total / parts
 
     def _state(self) -> str:
         t = self.learner.size().double()
-        return f"t = {float(t.mean()):.2f}" + (f" ({float(t.min()):.2f} to {float(t.max()):.2f})" if t.numel() > 1 else "")
+        return f"t = {float(t.mean()):.2f}" + (
+            f" ({float(t.min()):.2f} to {float(t.max()):.2f})" if t.numel() > 1 else ""
+        )
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:
@@ -167,14 +171,16 @@ class Trainer:
         return {"step": np.array(steps), **{name: value.double().cpu().numpy() for name, value in stacked.items()}}
 
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
-        assert self.folder is not None
         tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in self.learner.model.named_parameters()}
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             tensors |= {f"adam.{i}.{name}": value for name, value in optimizer.state.get(p, {}).items()}
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
-        checkpoint.save(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
+        if self.folder is not None:
+            checkpoint.save(
+                self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps}
+            )
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""
@@ -190,18 +196,23 @@ class Trainer:
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             own = {name: tensors.get(f"adam.{i}.{name}") for name in ("step", "exp_avg", "exp_avg_sq")}
             if own["step"] is not None:
-                optimizer.state[p] = {n: v.to(p.device if n != "step" or "fused" in optimizer.defaults else "cpu")
-                                      for n, v in own.items() if v is not None}
+                optimizer.state[p] = {
+                    n: v.to(p.device if n != "step" or "fused" in optimizer.defaults else "cpu")
+                    for n, v in own.items()
+                    if v is not None
+                }
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
-            self._points = [(int(s), *(value.to(device) for value in rest)) for s, *rest in rows]  # type: ignore[misc]
+            self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1
 
 
 @torch.no_grad()
 def evaluate(
-    forward: Callable[[Any], Tensor], parts: list[tuple[Any, Tensor]], metrics: Callable[[Tensor, Tensor], dict[str, Tensor]]
+    forward: Callable[[Any], Tensor],
+    parts: list[tuple[Any, Tensor]],
+    metrics: Callable[[Tensor, Tensor], dict[str, Tensor]],
 ) -> dict[str, Tensor]:
     """Metrics of a forward pass over ``parts`` (inputs, targets), averaged by sample: name → float64 [*R]."""
     total: dict[str, Tensor] = {}

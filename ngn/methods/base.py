@@ -7,8 +7,8 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol, Union
+from collections.abc import Callable, Sequence
+from typing import Literal, Union
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +67,5 @@ class Capacity(nn.Module):
         raise NotImplementedError
 
 
-class CapacityFactory(Protocol):
-    """Makes the capacity of one group."""
-
-    def __call__(self, K: int, replicas: int | None) -> Capacity: ...
+CapacityFactory = Callable[[int, int | None], Capacity]
+"""(K, replicas) → the capacity of one group."""

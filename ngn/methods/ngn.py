@@ -50,7 +50,12 @@ class CountGate(Capacity):
         self.K, self.delta, self.replicas = K, delta, replicas
         self.shapes = (lambda_shape, alpha_shape, beta_shape)
         self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas)))
-        for name, value in (("lambda0", lambda0), ("alpha_max", alpha_max), ("beta_start", beta[0]), ("beta_end", beta[1])):
+        for name, value in (
+            ("lambda0", lambda0),
+            ("alpha_max", alpha_max),
+            ("beta_start", beta[0]),
+            ("beta_end", beta[1]),
+        ):
             self.register_buffer(name, setting(value, replicas), persistent=False)
         w = ordering_weights(setting(r, replicas), K) if weights is None else weights.to(torch.float64)
         if w.shape != (*self.tau.shape, K):

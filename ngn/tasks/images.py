@@ -28,7 +28,7 @@ CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
 
 
 class ImageTask(Classification):
-    """Ten classes. MLP blocks take pixels / 255 and share a linear head; convolution branches take standardised images."""
+    """Ten classes. MLP blocks take pixels / 255 and share a linear head; branches take standardised images."""
 
     def __init__(
         self,
