@@ -75,6 +75,8 @@ REFUSED = {
     "train.lr=interval(0,1)": "interval",
     "schedule=glob(z*)": "matches none of the choices",
     "method=fixed": "method.count=N",
+    "results=": "results: the name of the folder is empty",
+    "data_root=''": "data_root: the name of the folder is empty",
     # too many, told without writing them out
     "seed=0..999999999": "allow_many_jobs=true",
     "seed.value=range(0,10001)": "these are 10,001 jobs",

@@ -261,6 +261,7 @@ def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
         own = tuple(_shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
         try:
             config = check(merged)
+            _folders(config)
         except ConfigError as error:
             raise ConfigError(f"{error}{_where(own)}") from None
         job = Job(own, config, run_id(config))
@@ -269,6 +270,13 @@ def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
         seen[job.run_id] = job
         jobs.append(job)
     return jobs
+
+
+def _folders(config: Config) -> None:
+    """An empty name would mean the folder one calls from, which nobody means (``results=$UNSET``)."""
+    for key in ("results", "data_root"):
+        if getattr(config, key) is not None and not getattr(config, key).strip():
+            raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
 
 
 def _where(own: Sequence[str]) -> str:
