@@ -36,8 +36,8 @@ class Cell:
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted seed was used and nothing was wrong."""
-        return self.value is not None and self.n == self.wanted and not self.problems
+        """Whether every wanted seed was used; a seed of which anything is wrong is not."""
+        return self.value is not None and self.n == self.wanted
 
     @property
     def printed(self) -> str:

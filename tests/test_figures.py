@@ -48,9 +48,24 @@ def test_diverged_and_dirty_seeds_are_not_drawn(store: Store) -> None:
     assert "n = 1 seed" in figure1.draw(Reader(store)).axes[0].get_title()
 
 
+def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shorter = {"train.steps": 2000}
+    phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
+    samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
+    figure = figure1.draw(Reader(store), shorter)
+    assert figure.get_supxlabel() == "stand-in: train.steps=2000"
+    assert figure.axes[0].get_title() == "Training, n = 1 seed"
+    options = ["--results", str(store.root), "--output", str(tmp_path / "out"), "--stand-in"]
+    assert main([*options, "train.steps=2000"]) == 0
+    assert main([*options, "train.step=2000"]) == 2
+    assert "Did you mean 'train.steps'" in capsys.readouterr().err
+    assert main([*options, "train.steps"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
 def test_without_records_it_says_so(tmp_path: Path) -> None:
     for draw in FIGURES.values():
-        (axes,) = draw(Reader(Store(tmp_path))).axes
+        (axes,) = draw(Reader(Store(tmp_path)), {}).axes
         assert [text.get_text() for text in axes.texts] == ["not run"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments.collect import Reader, Run
@@ -67,13 +68,18 @@ def _seeds(number: int) -> str:
     return f"n = {number} seed{'' if number == 1 else 's'}"
 
 
-def draw(reader: Reader) -> Figure:
-    """The figure, from as many of the ten baseline seeds as are there."""
+def draw(reader: Reader, overrides: Mapping[str, Any] | None = None) -> Figure:
+    """The figure, from as many of the ten baseline seeds as are there.
+
+    Args:
+        overrides: dotted key → value, for stand-ins of the baseline, such as shorter runs.
+    """
     import matplotlib
 
     from experiments.figures import style
 
-    runs = [run for run in reader.collect(BASELINE).runs if run.record["status"] == "complete"]
+    selection = BASELINE.with_overrides(overrides or {})
+    runs = [run for run in reader.collect(selection).runs if run.record["status"] == "complete"]
     if not runs:
         return style.not_run("Figure 1: 1D regression, baseline")
     with matplotlib.rc_context(style.RC):
@@ -82,6 +88,9 @@ def draw(reader: Reader) -> Figure:
         if _courses(left, reader, runs) == 0:
             left.text(0.5, 0.5, "no curves stored", ha="center", va="center", transform=left.transAxes)
         _norms(right, runs)
-        if len(runs) > 1:
-            figure.supxlabel(f"strong lines and bars: seed {SHOWN_SEED}; faint lines and dots: the others", fontsize=7)
+        notes = [f"strong lines and bars: seed {SHOWN_SEED}; faint lines and dots: the others"] if len(runs) > 1 else []
+        if overrides:
+            notes.append("stand-in: " + ", ".join(f"{key}={value}" for key, value in overrides.items()))
+        if notes:
+            figure.supxlabel("; ".join(notes), fontsize=7, parse_math=False)
         return figure
