@@ -123,4 +123,4 @@ def _commands() -> list[str]:
 @pytest.mark.parametrize("command", _commands())
 def test_the_commands_that_we_name_are_accepted(command: str) -> None:
     rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
-    assert jobs >= 1 or "--cfg" in rewritten or "--help" in rewritten
+    assert jobs or "--cfg" in rewritten or "--help" in rewritten

@@ -135,9 +135,9 @@ def test_cuda_is_refused_where_there_is_none(
     assert app.main(["device=cuda"]) == 2
     assert "no CUDA device" in capsys.readouterr().err
     # what a cluster launcher starts runs elsewhere
-    assert app.prepare(["device=cuda", "hydra/launcher=submitit_slurm"])[1] == 1
+    assert len(app.prepare(["device=cuda", "hydra/launcher=submitit_slurm"])[1]) == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert app.prepare(["device=cuda"]) == (["device=cuda"], 1)
+    assert app.prepare(["device=cuda"])[0] == ["device=cuda"]
 
 
 def test_the_traceback_is_there_for_who_asks(
@@ -191,7 +191,8 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("command", ACCEPTED)
 def test_what_hydra_is_given(command: str) -> None:
-    assert app.prepare(command.split()) == ACCEPTED[command]
+    rewritten, configs = app.prepare(command.split())
+    assert (rewritten, len(configs)) == ACCEPTED[command]
 
 
 def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +203,7 @@ def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixt
 
 
 def test_many_jobs_are_checked_with_leave() -> None:
-    assert app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1] == 10_001
+    assert len(app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1]) == 10_001
 
 
 def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:

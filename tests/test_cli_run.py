@@ -42,6 +42,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
             return engine(config)
 
         monkeypatch.setattr(app, "_execute", execute)
+        monkeypatch.setattr(app, "train_ahead", lambda first, count: None)
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran
 
@@ -242,7 +243,7 @@ def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_real_runs_from_another_folder_in_a_path_with_blanks(tmp_path: Path) -> None:
     project, elsewhere = tmp_path / "a project", tmp_path / "some where"
     elsewhere.mkdir()
-    for name in ("ngn", "conf"):
+    for name in ("ngn", "conf", "hydra_plugins"):
         shutil.copytree(app.compose.CONF.parent / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(SCRIPT, project)
     line = ["profile=smoke", "seed=0,1", "results=my records", "device=cpu"]

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from ngn import compose
 from ngn.cli import arguments, rewrite
 from ngn.cli.expand import Job, expand, first_job, is_sweep, needs_cuda
+from ngn.identity import run_id
 from ngn.records import RecordError
 from ngn.schema import Config, ConfigError
 
@@ -33,12 +34,22 @@ class RunFailed(RuntimeError):
 
 @dataclass
 class Session:
-    """What the jobs of this command did, for the summary and the exit status."""
+    """The jobs of this command, and what they did.
+
+    Attributes:
+        process: the process that reports; a job may run in another one.
+        jobs: how many there are.
+        failed, diverged: a line for each.
+        configs: the jobs' configurations, in job order.
+        ready: run id → outcome, or the exception, of what a launcher has trained ahead of its job.
+    """
 
     process: int = 0
     jobs: int = 1
     failed: list[str] = field(default_factory=list)
     diverged: list[str] = field(default_factory=list)
+    configs: list[Config] = field(default_factory=list)
+    ready: dict[str, Any] = field(default_factory=dict)
 
     def status(self) -> int:
         """The exit status of the command."""
@@ -49,10 +60,23 @@ _session = Session()
 
 
 def _execute(config: Config) -> Iterable[Any]:
-    """Run one configuration; torch is first imported here."""
+    """The outcome of one configuration: trained ahead with its pack, or else here; torch is first imported here."""
+    name = run_id(config)
+    if name in _session.ready:
+        done = _session.ready.pop(name)
+        if isinstance(done, Exception):
+            raise done
+        return [done]
     from ngn.engine.runs import execute
 
     return execute([config])
+
+
+def train_ahead(first: int, count: int) -> None:
+    """Train ``count`` jobs from number ``first`` as stacks; each job then picks up its own outcome."""
+    from ngn.engine.runs import execute_packs
+
+    _session.ready.update(execute_packs(_session.configs[first : first + count]))
 
 
 def _full_error() -> bool:
@@ -130,8 +154,8 @@ def _check_device(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
             )
 
 
-def prepare(argv: Sequence[str]) -> tuple[list[str], int]:
-    """The arguments that Hydra gets for a command line, and the number of jobs; everything has been checked.
+def prepare(argv: Sequence[str]) -> tuple[list[str], list[Config]]:
+    """The arguments that Hydra gets for a command line, and the jobs' configurations; everything has been checked.
 
     Raises:
         ConfigError: if anything in the command cannot run; nothing has been written.
@@ -140,11 +164,11 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], int]:
     if given.mode == "complete":
         if "COMP_LINE" in os.environ:
             os.environ["COMP_LINE"] = rewrite.completion_line(os.environ["COMP_LINE"])
-        return list(argv), 0
+        return list(argv), []
     for token in given.overrides:
         arguments.refuse_code(token)
     if given.mode == "help":
-        return [*given.flags, *(token for token in given.overrides if arguments.is_hydra(token))], 0
+        return [*given.flags, *(token for token in given.overrides if arguments.is_hydra(token))], []
 
     tokens = rewrite.rewrite(given.overrides)
     if given.mode == "show":
@@ -153,15 +177,15 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], int]:
         if shown != tokens:
             own = " ".join(token for token in shown if token not in tokens)
             print(f"several jobs; this is the first one's configuration ({own})", file=sys.stderr)
-        return [*given.flags, *shown], 0
+        return [*given.flags, *shown], []
 
     jobs = expand(tokens)
     _check_device(jobs, tokens)
     if given.mode == "multirun" or is_sweep(tokens):
         if "--run" in given.flags:
             raise ConfigError(f"--run: the command stands for {len(jobs):,} jobs; leave --run out")
-        return ["--multirun", *tokens], len(jobs)
-    return [*given.flags, *tokens], 1
+        return ["--multirun", *tokens], [_anchored(job.config) for job in jobs]
+    return [*given.flags, *tokens], [_anchored(job.config) for job in jobs]
 
 
 def _summary(session: Session) -> None:
@@ -175,13 +199,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (without the program's name); the exit status."""
     global _session
     try:
-        rewritten, jobs = prepare(sys.argv[1:] if argv is None else argv)
+        rewritten, configs = prepare(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
         if _full_error():
             traceback.print_exc()
         print(f"refused: {error}", file=sys.stderr)
         return 2
-    _session = Session(process=os.getpid(), jobs=jobs)
+    _session = Session(process=os.getpid(), jobs=max(1, len(configs)), configs=configs)
     os.environ["NGN_ROOT"] = str(ROOT)
     sys.argv = [sys.argv[0], *rewritten]
     try:

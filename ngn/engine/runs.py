@@ -85,6 +85,17 @@ def execute(configs: Sequence[Config]) -> list[Outcome]:
     return [outcomes[run_id(config)] for config in configs]
 
 
+def execute_packs(configs: Sequence[Config]) -> dict[str, Outcome | Exception]:
+    """Like :func:`execute`, but a pack that fails leaves the others: run id → outcome, or what went wrong."""
+    done: dict[str, Outcome | Exception] = {}
+    for pack in make_packs(configs, LARGEST_PACK):
+        try:
+            done.update({outcome.run_id: outcome for outcome in execute(pack)})
+        except Exception as error:  # reported with its runs by the caller
+            done.update({run_id(config): error for config in pack})
+    return done
+
+
 def train_pack(pack: Sequence[Config]) -> list[Outcome]:
     """Train the phases of a pack and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()

@@ -1,0 +1,123 @@
+"""Multiruns as stacks, through the real command line."""
+
+import json
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from hydra_plugins.ngn_pack.launcher import ComposedOnce
+from ngn.cli import app
+from ngn.engine import runs
+
+SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    monkeypatch.setenv("NGN_ROOT", "")
+    monkeypatch.setattr(app, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    trained = []
+    real = runs.train_pack
+
+    def train_pack(pack):
+        trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in pack])
+        return real(pack)
+
+    monkeypatch.setattr(runs, "train_pack", train_pack)
+
+    def run(*line):
+        trained.clear()
+        monkeypatch.setattr("sys.argv", ["run.py"])
+        return app.main([*SMOKE, f"results={tmp_path}/results", *line]), list(trained)
+
+    return run
+
+
+def test_twenty_jobs_are_two_packs_with_a_record_and_a_folder_each(command, tmp_path, capsys):
+    status, trained = command("task=regression1d,cora", "gate=mlp,gcn", "seed=0..1")
+    assert status == 2, "regression1d has no gcn: nothing may start"
+    assert trained == []
+    capsys.readouterr()
+    status, trained = command("seed=0..4", "gate.width=4,6", "schedule.lambda0=1e-4,1e-3")
+    assert status == 0
+    assert [len(pack) for pack in trained] == [10, 10]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("]")[0] for line in lines] == [f"[{i}/20" for i in range(1, 21)]
+    records = list((tmp_path / "results").rglob("*.json"))
+    assert len(records) == 20
+    assert {json.loads(r.read_text())["execution"]["replicas"] for r in records} == {10}
+    (sweep,) = (tmp_path / "scratch" / "sweeps").glob("*/*")
+    assert sorted(int(f.name) for f in sweep.iterdir() if f.is_dir()) == list(range(20))
+    for number in range(20):
+        config = OmegaConf.load(sweep / str(number) / ".hydra" / "config.yaml")
+        record = json.loads((tmp_path / "results" / "regression1d" / f"{_id(lines[number])}.json").read_text())
+        assert config.seed.value == record["config"]["seed"]["value"]
+        assert config.gate.width == record["config"]["gate"]["width"]
+
+
+def _id(line):
+    return line.split("] ")[1].split(":")[0]
+
+
+def test_packing_can_be_switched_off(command):
+    status, trained = command("seed=0..2", "hydra/launcher=basic")
+    assert status == 0
+    assert [len(pack) for pack in trained] == [1, 1, 1]
+
+
+def test_present_runs_are_not_trained_again(command):
+    command("seed=1")
+    status, trained = command("seed=0..3")
+    assert status == 0
+    assert [[seed for _, seed, _ in pack] for pack in trained] == [[0, 2, 3]]
+
+
+def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
+    real = runs.train_pack
+
+    def fails(pack):
+        if pack[0].gate.width == 6:
+            raise RuntimeError("out of luck")
+        return real(pack)
+
+    monkeypatch.setattr(runs, "train_pack", fails)
+    status, _ = command("seed=0..1", "gate.width=4,6,8")
+    assert status == 1
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 4
+    assert "2 of 6 runs failed" in shown.err
+    assert shown.err.count("out of luck") >= 2
+    assert "gate.width=6" in shown.err
+
+
+def test_a_pack_is_no_larger_than_allowed(command, monkeypatch):
+    monkeypatch.setattr(runs, "LARGEST_PACK", 3)
+    status, trained = command("seed=0..6")
+    assert status == 0
+    assert [len(pack) for pack in trained] == [3, 3, 1]
+
+
+def test_what_is_composed_once_is_what_hydra_composes(monkeypatch, tmp_path):
+    """The copy with its scalars set equals Hydra's own composition, its own node included."""
+    from hydra import initialize_config_dir
+    from hydra.types import RunMode
+
+    from ngn.compose import CONF
+
+    monkeypatch.setenv("NGN_ROOT", str(tmp_path))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        master = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
+        once = ComposedOnce(loader)
+        for seed in (0, 5):
+            for task in ("cora", "mnist"):
+                gate = {"cora": "gcn", "mnist": "conv"}[task]
+                line = [f"task={task}", f"gate={gate}", f"seed.value={seed}", "train.lr=0.5", "phases=[grown]"]
+                expected = loader.load_sweep_config(master, line)
+                got = once.load_sweep_config(master, line)
+                for cfg in (expected, got):
+                    cfg.hydra.job.id = cfg.hydra.job.num = 0
+                assert OmegaConf.to_container(got) == OmegaConf.to_container(expected)
+        assert len(once.composed) == 2
