@@ -1,0 +1,53 @@
+"""Fixtures and helpers of the tests that build tables from made-up records."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import record_samples as samples
+
+from experiments.collect import Reader
+from experiments.explain import find
+from experiments.reduce import Cell, reduce_cell
+from experiments.tables.one_d import BASELINE
+from ngn.identity import run_id
+from ngn.records import Store
+from scripts.build_paper_data import main
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of every run that a row names today."""
+    made = tmp_path_factory.mktemp("filled") / "results"
+    samples.fill(Store(made))
+    return made
+
+
+@pytest.fixture
+def store(filled: Path, tmp_path: Path) -> Store:
+    """A copy of them, to be changed."""
+    return Store(shutil.copytree(filled, tmp_path / "results"))
+
+
+def cell(store: Store, name: str) -> Cell:
+    ((table, row, column),) = find(name)
+    return reduce_cell(Reader(store), table, row, column)
+
+
+def baseline_id(seed: int) -> str:
+    return run_id(BASELINE.config(seed))
+
+
+def processor_seconds() -> float:
+    """What all child processes so far have used; unlike wall time it does not depend on what else runs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def build(store: Store, *options: str) -> tuple[int, str]:
+    output = store.root.parent / "out.tex"
+    status = main(["--results", str(store.root), "--output", str(output), *options])
+    return status, output.read_text() if output.exists() else ""

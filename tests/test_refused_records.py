@@ -1,0 +1,105 @@
+"""Damaged, foreign, stale and dirty records: named, and never averaged."""
+
+# ruff: noqa: F401, F811 (fixtures are imported, and then named as arguments)
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import record_samples as samples
+from table_samples import baseline_id, build, cell, filled, store
+
+from experiments.collect import Reader
+from experiments.tables.one_d import BASELINE
+from ngn.records import Store
+
+
+def _dirty(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, clean=False)
+
+
+def _stale(store: Store) -> None:
+    code = {"commit": None, "clean": True, "source": "git", "numerics": {"task": 1, "method": 0}}
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, code=code)
+
+
+def _text(store: Store, change: Any) -> None:
+    path = store.path(baseline_id(3))
+    path.write_text(change(path.read_text()))
+
+
+def _edited(store: Store, **changes: Any) -> None:
+    _text(store, lambda text: json.dumps({**json.loads(text), **changes}))
+
+
+def _other_configuration(store: Store) -> None:
+    config = json.loads(store.path(baseline_id(3)).read_text())["config"]
+    config["schedule"]["lambda0"] = 0.5
+    _edited(store, config=config)
+
+
+def _not_finite(store: Store) -> None:
+    _text(store, lambda text: re.sub(r'"mse": [\d.e-]+', '"mse": NaN', text))
+
+
+def _other_data(store: Store) -> None:
+    _edited(store, data={"name": "regression1d", "sha256": "1" * 64, "provenance": "elsewhere"})
+
+
+def _made_up_data(store: Store) -> None:
+    _edited(store, data={"name": "synthetic-regression1d", "sha256": "0" * 64, "provenance": "made"})
+
+
+def _two_gates(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0, 2.0], 1e-5, 1e-5)})
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind", "message"),
+    [
+        (_other_data, "data", "another sha256"),
+        (_made_up_data, "data", "trained on synthetic-regression1d"),
+        (_dirty, "dirty", "uncommitted code"),
+        (_stale, "numerics", "this code has"),
+        (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
+        (lambda store: _text(store, lambda text: "[1, 2]"), "damaged", "not a record"),
+        (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
+        (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "named after"),
+        (_other_configuration, "foreign", "schedule.lambda0"),
+        (_not_finite, "damaged", "not a finite number"),
+    ],
+)
+def test_a_bad_record_is_named_and_not_averaged(
+    store: Store, capsys: pytest.CaptureFixture[str], harm: Any, kind: str, message: str
+) -> None:
+    harm(store)
+    status, text = build(store)
+    warning = capsys.readouterr().err
+    assert status == 0
+    assert f"warning: skipped: {kind}: {baseline_id(3)}: " in warning
+    assert message in warning
+    assert "datafourbody.baseline" in warning
+    line = re.search(r"^baseline & .*$", text, re.MULTILINE)
+    assert line is not None
+    assert "--" in line[0]
+    assert "e-0" not in line[0]
+
+    status, _ = build(store, "--strict")
+    assert status == 1
+    assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
+
+
+def test_another_number_of_gates_is_named(store: Store) -> None:
+    _two_gates(store)
+    found = cell(store, "datafourbody.baseline.t")
+    assert (found.n, found.printed) == (9, "--")
+    assert "several gates" in str(found.problems[0])
+
+
+def test_records_of_dirty_code_can_be_looked_at(store: Store) -> None:
+    _dirty(store)
+    assert len(Reader(store, allow_dirty=True).collect(BASELINE).runs) == 10
+    assert len(Reader(store).collect(BASELINE).runs) == 9
