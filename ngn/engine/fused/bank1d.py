@@ -1,0 +1,296 @@
+"""The fast path for banks of 1D blocks: whole stretches of training inside one call of ``bank1d.cpp``.
+
+:class:`FusedTrainer` is the plain :class:`~ngn.engine.trainer.Trainer` with another ``fit``: the same fields, curves,
+checkpoints and final state. R is the number of replicas (1 for a single model), K of candidates, N of samples, h the
+hidden width, H the compiled width that h is padded to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.engine.batches import Batches, FullBatches
+from ngn.engine.fused.build import load
+from ngn.engine.optim import adam
+from ngn.engine.progress import Progress
+from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan
+from ngn.gate import GATE_CUTOFF
+from ngn.methods.fixed import FixedCount
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.records import MAX_CURVE_POINTS
+from ngn.schedules import CONSTANT, shape_at
+from ngn.schema import Shape
+
+SOURCE = Path(__file__).with_name("bank1d.cpp")
+WIDTHS = (8, 16, 32, 64)
+"""Hidden widths that are compiled; others are padded with units that stay exactly zero."""
+TILE = 8
+"""The kernel takes samples in multiples of this."""
+CHUNK = 100
+"""Steps a call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+SCOPES = {"joint": 1, "separate": 2, "body": 3}
+NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
+
+_INTEGERS = (
+    "replicas", "candidates", "hidden", "samples", "padded", "steps", "first", "threads", "gated", "clip_scope",
+)  # fmt: skip
+_REALS = ("clip", "delta", "cutoff", "weight_decay", "beta1", "beta2", "eps")
+_ARRAYS = (
+    "x", "target", "w", "lambda0", "alpha_max", "beta_start", "beta_end", "lr", "lr_boundary", "shapes",
+    "p", "m", "v", "tau", "touched", "objective", "task", "t",
+)  # fmt: skip
+
+
+class Job(ctypes.Structure):
+    """The kernel's argument, field by field as in ``bank1d.cpp``."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in _INTEGERS),
+        *((name, ctypes.c_double) for name in _REALS),
+        *((name, ctypes.c_void_p) for name in _ARRAYS),
+    ]
+
+
+def library() -> ctypes.CDLL | None:
+    """The compiled kernel, or None where it cannot be built."""
+    found = load(SOURCE)
+    if found is not None:
+        found.ngn_bank1d_advance.restype = ctypes.c_int64
+        found.ngn_bank1d_advance.argtypes = [ctypes.POINTER(Job)]
+        found.ngn_bank1d_tanh.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        found.ngn_bank1d_tanh.restype = None
+    return found
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """The kernel's tanh of a float32 vector."""
+    kernel = library()
+    if kernel is None:
+        raise RuntimeError("the kernel cannot be built here")
+    padded = torch.zeros(-(-len(x) // 16) * 16)
+    padded[: len(x)] = x
+    out = torch.empty_like(padded)
+    kernel.ngn_bank1d_tanh(padded.data_ptr(), out.data_ptr(), len(padded))
+    return out[: len(x)]
+
+
+def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
+    """Why the kernel cannot do this training, or None if it can (a compiler is looked for last, and built with)."""
+    from ngn.tasks.regression1d import RegressionTask  # tasks import the engine
+
+    model = learner.model
+    if type(learner) is not CapacityLearner or type(model) is not ParallelModel or model.head is not None:
+        return "the model is more than one ordered sum"
+    bank, capacity = model.group.bank, model.group.capacity
+    if type(bank) is not MLPBank or len(bank.sizes) != 4 or bank.sizes[::3] != (1, 1) or bank.sizes[1] != bank.sizes[2]:
+        return "the blocks are not MLPs of the sizes (1, h, h, 1)"
+    if bank.sizes[1] > WIDTHS[-1]:
+        return f"blocks of width {bank.sizes[1]} are more than the {WIDTHS[-1]} that are compiled"
+    if bank.K < 1:
+        return "there are no blocks"
+    if type(capacity) not in (CountGate, FixedCount):
+        return f"the kernel does not know {type(capacity).__name__}"
+    parameters = dict(model.named_parameters())
+    if any(not p.requires_grad or p.device.type != "cpu" for p in parameters.values()):
+        return "a parameter is frozen or not on the CPU"
+    if any(p.dtype != (torch.float64 if name.endswith("tau") else torch.float32) for name, p in parameters.items()):
+        return "the body is not float32, or the boundary not float64"
+    if type(batches) is not FullBatches or getattr(loss, "__func__", None) is not RegressionTask.loss:
+        return "it is not full-batch training on the mean squared error"
+    x, target = batches.at(0)
+    if not all(isinstance(v, Tensor) and v.shape == (len(target), 1) and v.dtype == torch.float32 for v in (x, target)):
+        return "inputs and targets are not float32 [N, 1]"
+    if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
+        return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
+    return None if library() is not None else "the kernel cannot be built here"
+
+
+def trainer_for(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> type[Trainer]:
+    """:class:`FusedTrainer` where the kernel can do this training, else :class:`Trainer`."""
+    return Trainer if unsupported(learner, batches, loss, plan) else FusedTrainer
+
+
+def stride(H: int) -> int:
+    """Floats of one component in the packed state."""
+    return H * H + 4 * H + 16
+
+
+class _State:
+    """The parameters and Adam's moments of a learner as the kernel keeps them.
+
+    body: float32 [3, R, K, P], the parameters and both moments; tau: float64 [R, 3], tau and its moments;
+    touched: int64 [R], leading components whose moments may differ from zero.
+    """
+
+    def __init__(self, learner: CapacityLearner, optimizer: torch.optim.Optimizer) -> None:
+        group = learner.groups[0]
+        assert isinstance(group.bank, MLPBank)
+        self.bank, self.optimizer = group.bank, optimizer
+        self.tau_parameter = group.capacity.tau if isinstance(group.capacity, CountGate) else None
+        self.R, self.K, self.h = learner.replicas or 1, group.bank.K, group.bank.sizes[1]
+        self.H = next(width for width in WIDTHS if width >= self.h)
+        self.body = torch.zeros(3, self.R, self.K, stride(self.H))
+        self.tau = torch.zeros(self.R, 3, dtype=torch.float64)
+        with torch.no_grad():
+            for packed, own in self._pairs():
+                packed.copy_(own)
+        moved = (self.body[1:] != 0).any(-1).any(0)
+        self.touched = (moved * torch.arange(1, self.K + 1)).amax(-1)
+
+    def _views(self, packed: Tensor) -> dict[str, Tensor]:
+        """What [R, K, P] holds, by the names and shapes of the bank's parameters."""
+        h, H = self.h, self.H
+        at = [0, H, 2 * H, 2 * H + H * H, 3 * H + H * H, 4 * H + H * H]
+        lead = packed.shape[:-1]
+        return {
+            "W1": packed[..., at[0] : at[0] + h].unsqueeze(-2),
+            "b1": packed[..., at[1] : at[1] + h],
+            "W2": packed[..., at[2] : at[3]].view(*lead, H, H)[..., :h, :h],
+            "b2": packed[..., at[3] : at[3] + h],
+            "W3": packed[..., at[4] : at[4] + h].unsqueeze(-1),
+            "b3": packed[..., at[5] : at[5] + 1],
+        }
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """(view of the packed state, tensor it stands for): parameters, and moments where the optimiser has any."""
+        pairs = []
+        for name in NAMES:
+            p = getattr(self.bank, name)
+            state = self.optimizer.state.get(p, {})
+            own = [p.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
+            for packed, tensor in zip(self.body, own, strict=False):
+                pairs.append((self._views(packed)[name], tensor if self.bank.replicas else tensor.unsqueeze(0)))
+        if self.tau_parameter is not None:
+            state = self.optimizer.state.get(self.tau_parameter, {})
+            own = [self.tau_parameter.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
+            pairs += [(self.tau[:, i], tensor.view(self.R)) for i, tensor in enumerate(own)]
+        return pairs
+
+    @torch.no_grad()
+    def unpack(self, step: int) -> None:
+        """Give the learner and the optimiser the state after ``step`` steps."""
+        for p in (q for group in self.optimizer.param_groups for q in group["params"]):
+            state = self.optimizer.state[p]
+            if not state:
+                state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            state["step"] = torch.tensor(float(step))
+        for packed, own in self._pairs():
+            own.copy_(packed)
+
+
+class _Kernel:
+    """The kernel with everything of a training that stays the same from call to call."""
+
+    def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
+        found = library()
+        assert found is not None
+        self.library, self.plan, self.state = found, plan, state
+        capacity = learner.groups[0].capacity
+        x, target = (v.flatten() for v in batches.at(0))
+        N, padded = len(x), -(-len(x) // TILE) * TILE
+        gated = isinstance(capacity, CountGate)
+        shapes = capacity.shapes if isinstance(capacity, CountGate) else (CONSTANT,) * 3
+        self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
+        nothing = torch.zeros(state.R, dtype=torch.float64)
+        scalars = {
+            name: getattr(capacity, name) if gated else nothing
+            for name in ("lambda0", "alpha_max", "beta_start", "beta_end")
+        } | {"lr": torch.as_tensor(plan.lr), "lr_boundary": torch.as_tensor(plan.lr_boundary)}
+        self.arrays = {
+            "x": torch.nn.functional.pad(x, (0, padded - N)),
+            "target": torch.nn.functional.pad(target, (0, padded - N)),
+            "w": capacity.weights().reshape(state.R, state.K).double().contiguous(),
+            **{name: v.double().expand(state.R).contiguous() for name, v in scalars.items()},
+            **dict(zip("pmv", state.body, strict=True)),
+            "tau": state.tau,
+            "touched": state.touched,
+        }
+        self.numbers = {
+            "replicas": state.R, "candidates": state.K, "hidden": state.H, "samples": N, "padded": padded,
+            "gated": int(gated), "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
+            "clip": plan.clip or 0.0, "delta": capacity.delta if gated else 0.5, "cutoff": GATE_CUTOFF,
+            "weight_decay": plan.weight_decay,
+        }  # fmt: skip
+        (self.numbers["beta1"], self.numbers["beta2"]) = state.optimizer.defaults["betas"]
+        self.numbers["eps"] = state.optimizer.defaults["eps"]
+
+    def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Do steps first ... first + steps - 1; returns objective, task loss and t before each, float64 [R, steps]."""
+        fractions = [(first + n) / self.plan.steps for n in range(steps)]
+        shapes = torch.tensor([[shape_at(shape, f) for shape in self.shapes] for f in fractions], dtype=torch.float64)
+        found = {name: torch.empty(self.state.R, steps, dtype=torch.float64) for name in ("objective", "task", "t")}
+        arrays = self.arrays | found | {"shapes": shapes}
+        job = Job(
+            **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
+            **{name: arrays[name].data_ptr() for name in _ARRAYS},
+        )  # fmt: skip
+        code = self.library.ngn_bank1d_advance(ctypes.byref(job))
+        if code:
+            raise MemoryError("no memory for the kernel") if code == 2 else RuntimeError(f"the kernel returned {code}")
+        return found["objective"], found["task"], found["t"]
+
+
+@dataclass
+class FusedTrainer(Trainer):
+    """:class:`Trainer` by the kernel, with its fields and its contract.
+
+    A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
+    cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
+    written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
+
+    Raises:
+        ValueError: from ``fit``, if the kernel cannot do this training (see :func:`unsupported`).
+    """
+
+    chunk: int = CHUNK
+
+    def fit(self) -> Course:
+        """Train to the end, from the newest checkpoint if there is one."""
+        learner, plan = self.learner, self.plan
+        reason = unsupported(learner, self.batches, self.loss, plan)
+        if reason is not None:
+            raise ValueError(f"not a training for the kernel: {reason}")
+        count = learner.replicas or 1
+        body, controllers = learner.body_parameters(), learner.controller_parameters()
+        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
+        optimizer = adam(body, controllers, lr, lr_boundary, weight_decay=plan.weight_decay)
+        bad = torch.full((count,), -1, dtype=torch.int64)
+        start, before, resumed = self._resume(optimizer, bad)
+        kept = np.unique(np.linspace(0, plan.steps - 1, MAX_CURVE_POINTS).astype(int))
+        state = _State(learner, optimizer)
+        kernel = _Kernel(learner, self.batches, plan, state)
+        began = saved = time.monotonic()
+        with Progress(self.title, plan.steps, start, count, self.progress) as bar:
+            for first in range(start, plan.steps, self.chunk):
+                steps = min(self.chunk, plan.steps - first)
+                done = first + steps
+                objective, task, t = kernel.advance(first, steps)
+                finite = torch.isfinite(objective)
+                where = torch.where(finite.all(1), -1, first + finite.to(torch.int8).argmin(1))
+                bad = torch.where(bad < 0, where, bad)
+                for step in kept[(kept >= first) & (kept < done)].tolist():
+                    at = step - first
+                    self._points.append((step, objective[:, at], task[:, at], t[:, at, None]))
+                if self.on_step is not None or bar.due() or done == plan.steps:
+                    state.unpack(done)
+                    if bar.due() or (bar.shown and done == plan.steps):
+                        bar.show(done, self._state())
+                    if self.on_step is not None:
+                        self.on_step(done)
+                now = time.monotonic()
+                if self.folder is not None and now - saved >= self.checkpoint_seconds and done < plan.steps:
+                    state.unpack(done)
+                    self._save(done, optimizer, bad, before + now - began, resumed)
+                    saved = now
+        learner.set_progress(1.0)
+        return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)

@@ -1,0 +1,123 @@
+"""Compiles a C++ file of this package into a shared library, once a machine, and loads it.
+
+The compiler is called directly: one file with a plain C interface needs neither torch's headers nor a build system,
+and is there in seconds. The library's name carries a digest of source, compiler, flags and processor, so a changed one
+is never mistaken for another; it appears in the cache by an atomic rename under a lock, so any number of processes may
+start at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+log = logging.getLogger(__name__)
+
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
+LINKING = ("-fPIC", "-shared", "-pthread")
+"""Nothing here changes what NaN and infinity mean, and nothing reorders sums."""
+TUNING = (("-march=native",), ("-mcpu=native",), ())
+"""Tried in order: not every compiler knows each of them on each processor."""
+BUILD_SECONDS = 300.0
+
+
+class BuildError(RuntimeError):
+    """There is no compiler, or it could not build the library."""
+
+
+def cache_folder() -> Path:
+    """``ngn/lib`` in the user's cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "ngn" / "lib"
+
+
+def compiler() -> str:
+    """$CXX, or the first C++ compiler there is.
+
+    Raises:
+        BuildError: if there is none.
+    """
+    asked = os.environ.get("CXX", "").split()
+    for name in [asked[0]] if asked else COMPILERS:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    raise BuildError(f"no C++ compiler found (looked for {', '.join(asked[:1] or COMPILERS)})")
+
+
+def processor() -> str:
+    """What distinguishes processors for which ``native`` means different things."""
+    described = [platform.machine(), platform.processor()]
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        lines = facts.read_text(errors="replace").splitlines()
+        named = ("model name", "flags", "Features", "CPU part")
+        described += sorted({line for line in lines if line.startswith(named)})
+    return "\n".join(described)
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        raise BuildError(f"{command[0]} failed: {fault}") from fault
+    if done.returncode:
+        raise BuildError(f"{command[0]} ended with code {done.returncode}: {done.stderr.strip()[-1000:]}")
+    return done.stdout
+
+
+def build(source: Path) -> Path:
+    """The shared library of ``source``, from the cache or newly compiled.
+
+    Raises:
+        BuildError: if that is not possible.
+    """
+    command = compiler()
+    facts = "\0".join((source.read_text(), _run([command, "--version"]), repr((FLAGS, LINKING, TUNING)), processor()))
+    folder = cache_folder()
+    library = folder / f"{source.stem}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(library.with_suffix(".lock"), timeout=BUILD_SECONDS):
+            if not library.exists():
+                with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                    built = Path(scratch) / library.name
+                    _compile(command, source, built)
+                    os.replace(built, library)
+    except (OSError, Timeout) as fault:
+        raise BuildError(f"{library} could not be written: {fault}") from fault
+    return library
+
+
+def _compile(command: str, source: Path, built: Path) -> None:
+    for i, tuning in enumerate(TUNING):
+        try:
+            _run([command, *FLAGS, *LINKING, *tuning, str(source), "-o", str(built)])
+        except BuildError:
+            if i == len(TUNING) - 1:
+                raise
+        else:
+            return
+
+
+@functools.cache
+def load(source: Path) -> ctypes.CDLL | None:
+    """The library of ``source``; None, with one warning in the log, if it cannot be built or loaded here."""
+    try:
+        return ctypes.CDLL(str(build(source)))
+    except (BuildError, OSError) as fault:
+        log.warning("training without the compiled kernel %s, several times slower: %s", source.name, fault)
+        return None
