@@ -64,7 +64,7 @@ def fault_of(record: Mapping[str, Any], config: Config, where: str, allow_dirty:
     for key, value in identity_keys(config).items():
         if key not in stored or stored[key] != value:
             return Problem("foreign", where, f"holds another configuration than its name says ({key})")
-    wanted = numerics(config.task.name, config.method.name)
+    wanted = numerics(config)
     if record["code"]["numerics"] != wanted:
         stale = f"numerics {record['code']['numerics']}, this code has {wanted}; run it again with force=true"
         return Problem("numerics", where, stale)

@@ -5,10 +5,15 @@ of an older version are then stale, and are reported and refused rather than mix
 ``tests/`` notice a change that forgot to.
 """
 
+from ngn.schema import Config
+
 NUMERICS_OF_TASK: dict[str, int] = {"regression1d": 1, "mnist": 1, "cifar10": 1, "cora": 1}
 NUMERICS_OF_METHOD: dict[str, int] = {"ngn": 1, "fixed": 1}
 
 
-def numerics(task: str, method: str) -> dict[str, int]:
-    """The versions that a record of this task and method carries."""
-    return {"task": NUMERICS_OF_TASK[task], "method": NUMERICS_OF_METHOD[method]}
+def numerics(config: Config) -> dict[str, int]:
+    """The versions that a record of this run carries; a retraining at a fixed size depends on that method too."""
+    versions = {"task": NUMERICS_OF_TASK[config.task.name], "method": NUMERICS_OF_METHOD[config.method.name]}
+    if config.method.name != "fixed" and "fixed" in config.phases:
+        versions["fixed"] = NUMERICS_OF_METHOD["fixed"]
+    return versions

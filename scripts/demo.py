@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     show(Store(results), {}, run_overrides, seeds)
     tex = arguments.output / "data_generated.tex"
     build_paper_data.main(["--results", str(results), "--output", str(tex)])
-    build_figures.main(["--dirty", "--results", str(results), "--output", str(arguments.output / "figures")])
+    shown = ["--dirty", "--results", str(results), "--output", str(arguments.output / "figures")]
+    build_figures.main([*shown, *(part for k, v in run_overrides.items() for part in ("--stand-in", f"{k}={v}"))])
     print(f"\nrecords: {results}\ntables:  {tex}\nfigures: {arguments.output / 'figures'}")
     return 1 if any(outcome.status == "diverged" for outcome in outcomes) else 0
 

@@ -61,7 +61,7 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
         "hardware": {},
         "packages": {},
         "data": {"name": config.task.name, "sha256": "0" * 64, "provenance": "made by the tests"},
-        "code": {**code, "numerics": numerics(config.task.name, config.method.name)},
+        "code": {**code, "numerics": numerics(config)},
         **changes,
     }
 

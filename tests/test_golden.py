@@ -30,7 +30,7 @@ def losses(task, gate, method, folder):
     curves = Store(folder).curves(outcome.run_id)
     phase = "fixed" if method == "fixed" else "grown"
     t = curves[f"{phase}.t"][:, 0].tolist() if method == "ngn" else []
-    return {"numerics": numerics(task, method), "loss": curves[f"{phase}.loss"].tolist(), "t": t}
+    return {"numerics": numerics(config), "loss": curves[f"{phase}.loss"].tolist(), "t": t}
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), CASES)

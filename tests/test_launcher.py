@@ -110,14 +110,35 @@ def test_what_is_composed_once_is_what_hydra_composes(monkeypatch, tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         master = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
-        once = ComposedOnce(loader)
+        once = ComposedOnce(loader, master)
         for seed in (0, 5):
             for task in ("cora", "mnist"):
                 gate = {"cora": "gcn", "mnist": "conv"}[task]
                 line = [f"task={task}", f"gate={gate}", f"seed.value={seed}", "train.lr=0.5", "phases=[grown]"]
                 expected = loader.load_sweep_config(master, line)
-                got = once.load_sweep_config(master, line)
-                for cfg in (expected, got):
-                    cfg.hydra.job.id = cfg.hydra.job.num = 0
+                expected.hydra.job.id = expected.hydra.job.num = seed
+                got = once.job(line, seed)
                 assert OmegaConf.to_container(got) == OmegaConf.to_container(expected)
         assert len(once.composed) == 2
+
+
+def test_folders_hold_what_hydra_writes(command, tmp_path):
+    """The same files, with the same content, as Hydra's own launcher."""
+    command("seed=0,1", f"hydra.sweep.dir={tmp_path}/pack", "hydra.sweep.subdir=j_${hydra.job.override_dirname}")
+    command(
+        "seed=0,1",
+        f"hydra.sweep.dir={tmp_path}/basic",
+        "hydra.sweep.subdir=j_${hydra.job.override_dirname}",
+        "hydra/launcher=basic",
+    )
+    ours = {path.relative_to(tmp_path / "pack") for path in (tmp_path / "pack").rglob(".hydra/*")}
+    theirs = {path.relative_to(tmp_path / "basic") for path in (tmp_path / "basic").rglob(".hydra/*")}
+    assert ours == theirs
+    assert len(ours) == 6
+    for path in ours:
+        a, b = OmegaConf.load(tmp_path / "pack" / path), OmegaConf.load(tmp_path / "basic" / path)
+        if path.name == "hydra.yaml":
+            for c in (a, b):
+                del c.hydra.launcher, c.hydra.runtime.choices["hydra/launcher"], c.hydra.overrides.hydra
+                del c.hydra.sweep.dir, c.hydra.runtime.output_dir
+        assert OmegaConf.to_container(a) == OmegaConf.to_container(b), path

@@ -102,8 +102,24 @@ def _anchored(config: Config) -> Config:
     return config.model_copy(update=folders)
 
 
+def finish(number: int, overrides: Sequence[str]) -> None:
+    """Report job ``number`` (from 0) of this command, whose configuration has been checked."""
+    _run_one(_session.configs[number], number + 1, " ".join(overrides), _session, _execute)
+
+
+def _checked(settings: DictConfig) -> Config:
+    nested = OmegaConf.to_container(settings, resolve=True)
+    if not isinstance(nested, dict):
+        raise ConfigError("a configuration is a mapping of keys to values")
+    return _anchored(compose.check({str(key): value for key, value in nested.items()}))
+
+
 def _run_one(
-    settings: DictConfig, number: int, overrides: str, session: Session, runner: Callable[[Config], Iterable[Any]]
+    settings: DictConfig | Config,
+    number: int,
+    overrides: str,
+    session: Session,
+    runner: Callable[[Config], Iterable[Any]],
 ) -> None:
     """One job: check, run, print one line an outcome, and note what went wrong.
 
@@ -113,10 +129,7 @@ def _run_one(
     prefix = f"[{number}/{session.jobs}] " if several else ""
     which = f"[{number}/{session.jobs} {overrides}] " if several else ""
     try:
-        nested = OmegaConf.to_container(settings, resolve=True)
-        assert isinstance(nested, dict)
-        outcomes = runner(_anchored(compose.check({str(key): value for key, value in nested.items()})))
-        for outcome in outcomes:
+        for outcome in runner(settings if isinstance(settings, Config) else _checked(settings)):
             print(f"{prefix}{outcome.message}", flush=True)
             if outcome.status == "diverged":
                 session.diverged.append(f"{which}{outcome.run_id}")

@@ -157,8 +157,7 @@ def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: tor
         (count,) = result["count"]
         alone = fixed_configuration(pack[r], count)
         record = Store(results_root(pack[r])).get(run_id(alone))
-        usable = record is not None and record["code"]["numerics"] == numerics(alone.task.name, "fixed")
-        if record is not None and usable:
+        if record is not None and _reusable(record, alone):
             results[r] = {**record["phases"]["fixed"], "taken_from": record["run_id"]}
         else:
             by_count[count].append(r)
@@ -171,6 +170,12 @@ def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: tor
             for r, result, curve in zip(group, trained.results, trained.curves, strict=True):
                 results[r], curves[r] = result, curve
     return Trained(results, curves, resumed)
+
+
+def _reusable(record: dict[str, Any], config: Config) -> bool:
+    """Whether a record may stand for a training here: of the same numerics, and no dirtier than this tree."""
+    told = record["code"]
+    return bool(told["numerics"] == numerics(config) and (told["clean"] or not code().clean))
 
 
 def _write(
@@ -202,7 +207,7 @@ def _write(
         "hardware": machine(),
         "packages": packages(),
         "data": {"name": info.name, "sha256": info.sha256, "provenance": info.provenance},
-        "code": code_block(numerics(config.task.name, config.method.name)),
+        "code": code_block(numerics(config)),
     }
     curves = {f"{n}.{key}": v for n, trained in phases.items() for key, v in trained.curves[r].items()}
     store = Store(results_root(config))
