@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run."""
@@ -34,16 +34,16 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _even_half(value: float) -> float:
+def _half(value: float) -> float:
     if abs(value) != 0.5:
         raise ValueError("must be 0.5 (at least one component is kept) or -0.5 (an empty prefix is allowed)")
     return value
 
 
-Delta = Annotated[float, AfterValidator(_even_half)]
+Delta = Annotated[float, AfterValidator(_half)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class Shape(Closed):
@@ -70,7 +70,7 @@ class Regression1D(Closed):
     name: Literal["regression1d"]
     points: Count = 512
     layout: Literal["uniform", "even"] = "uniform"
-    draw: Annotated[int, Field(ge=0)] = 0
+    draw: Annotated[int, Field(ge=0, strict=True)] = 0
     """Seed of the one uniform draw of inputs that all model seeds share."""
 
 
@@ -152,7 +152,7 @@ class Fixed(Closed):
     """A plain model of ``count`` components, without a gate or a capacity penalty."""
 
     name: Literal["fixed"]
-    count: Annotated[int, Field(ge=0)] | None = None
+    count: Annotated[int, Field(ge=0, strict=True)] | None = None
 
     @model_validator(mode="after")
     def _needs_count(self) -> Fixed:
@@ -208,7 +208,7 @@ class Train(Closed):
 class Seed(Closed):
     """The number from which the data order, the initialisation and the noise of a run are drawn."""
 
-    value: Annotated[int, Field(ge=0, lt=2**31)]
+    value: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
 
 
 class Config(Closed):
@@ -230,11 +230,11 @@ class Config(Closed):
     """Where records go; null for ``results/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
     data_root: str | None = None
     """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
-    force: bool = False
+    force: StrictBool = False
     """Run again although a record is present, and replace it."""
     progress: Literal["auto", "always", "never"] = "auto"
     checkpoint_seconds: Positive = 60.0
-    allow_many_jobs: bool = False
+    allow_many_jobs: StrictBool = False
 
     @model_validator(mode="after")
     def _fits(self) -> Config:

@@ -102,6 +102,14 @@ def _anchored(config: Config) -> Config:
     return config.model_copy(update=folders)
 
 
+def _say(line: str) -> None:
+    """Print a line. Whoever stops reading our lines (``| head``) does not stop the runs."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def finish(number: int, overrides: Sequence[str]) -> None:
     """Report job ``number`` (from 0) of this command, whose configuration has been checked."""
     _run_one(_session.configs[number], number + 1, " ".join(overrides), _session, _execute)
@@ -130,7 +138,7 @@ def _run_one(
     which = f"[{number}/{session.jobs} {overrides}] " if several else ""
     try:
         for outcome in runner(settings if isinstance(settings, Config) else _checked(settings)):
-            print(f"{prefix}{outcome.message}", flush=True)
+            _say(f"{prefix}{outcome.message}")
             if outcome.status == "diverged":
                 session.diverged.append(f"{which}{outcome.run_id}")
     except Exception as error:
@@ -224,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         job()
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
     finally:
         _summary(_session)

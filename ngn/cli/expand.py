@@ -91,6 +91,8 @@ def count_of(override: Override) -> int:
     token, value = str(override.input_line), override._value
     if override.value_type in (None, ValueType.ELEMENT):
         return 1
+    if getattr(value, "shuffle", False):
+        raise ConfigError(f"{token}: jobs run in the order written; shuffle(...) would change nothing but their numbers")
     if isinstance(value, ChoiceSweep):
         count = len(value.list)
     elif isinstance(value, RangeSweep):
@@ -115,7 +117,7 @@ def _matches(override: Override, glob: Glob) -> list[str]:
 
 
 def values(override: Override) -> Iterator[Any]:
-    """The values of an override in the order written (``shuffle`` is Hydra's business); one for a plain override."""
+    """The values of an override in the order written; one for a plain override."""
     value: Any = override._value
     if override.value_type in (None, ValueType.ELEMENT):
         yield _plain(value)
