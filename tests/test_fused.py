@@ -106,12 +106,12 @@ def test_tanh() -> None:
     x = torch.cat([x, -x])
     exact = x.double().tanh()
     error = (module.fast_tanh(x).double() - exact).abs()
-    assert error.max() <= 3.2e-7
-    small = (x.abs() < 0.1) & (x != 0)
-    assert (error / exact.abs())[small].max() <= 5e-7
+    assert error.max() <= 4e-7
+    assert error.square().mean().sqrt() <= 1e-7
+    assert (error / exact.abs())[x != 0].max() <= 5e-7
     special = module.fast_tanh(torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0]))
     assert special[0].isnan()
-    torch.testing.assert_close(special[1:], torch.tensor([1.0, -1.0, 0.0]), rtol=0, atol=3.2e-7)
+    torch.testing.assert_close(special[1:], torch.tensor([1.0, -1.0, 0.0]), rtol=0, atol=4e-7)
 
 
 @needs_kernel

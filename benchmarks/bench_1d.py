@@ -1,0 +1,388 @@
+"""How fast the 1D study trains (32 blocks of width 16, 512 samples), as ratios to the loop that people write.
+
+    python benchmarks/bench_1d.py [--quick] [--rounds N]
+
+Every variant runs in processes of its own, which gives each its peak memory; the variants take turns in rounds, and the
+median of the rounds counts. Where it matters (the active window) they start from the same real training: ten seeds of
+the baseline after 5,000 of 25,000 steps; at most the next 1,000 steps are timed. Run-steps a second are those of all
+processes of a variant together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.engine import checkpoint
+from ngn.engine.batches import FullBatches, Split
+from ngn.engine.fused import FusedTrainer, trainer_for
+from ngn.engine.fused.bank1d import library
+from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.gate import active_components, gates, ordering_weights, snapping
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE, shape_at
+from ngn.schema import Regression1D
+from ngn.tasks.regression1d import RegressionTask, inputs, target
+
+K, H, SAMPLES = 32, 16, 512
+PREPARED = 10
+"""Seeds whose training is prepared; larger stacks repeat them."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long: of ``steps``, the timed ones are ``start`` to ``stop``, for at most ``seconds``."""
+
+    steps: int
+    start: int
+    stop: int
+    seconds: float
+
+
+FULL = Course(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
+QUICK = Course(steps=25_000, start=200, stop=400, seconds=0.2)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is timed: ``kind`` is "loop" (plain modules), "torch" or "fused"; ``replicas`` a process."""
+
+    letter: str
+    name: str
+    kind: str
+    replicas: int
+    processes: int
+    threads: int
+
+
+VARIANTS = (
+    Variant("a", "loop over 32 modules, one process a seed", "loop", 1, 2, 1),
+    Variant("b", "batched blocks, one seed", "torch", 1, 2, 1),
+    Variant("c", "10 stacked replicas", "torch", 10, 2, 1),
+    Variant("c", "10 stacked replicas", "torch", 10, 1, 2),
+    Variant("c", "50 stacked replicas", "torch", 50, 2, 1),
+    Variant("d", "compiled kernel, one seed", "fused", 1, 1, 1),
+    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 1, 1),
+    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 1, 2),
+    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 2, 1),
+)
+
+
+class _Enough(Exception):
+    """The timed stretch is over."""
+
+
+def data() -> FullBatches:
+    """The task's own points."""
+    x = inputs(Regression1D(name="regression1d", points=SAMPLES))
+    return FullBatches(Split(x.float(), target(x).float()))
+
+
+def learner_of(seeds: int | list[int]) -> CapacityLearner:
+    """The baseline setting."""
+    bank = MLPBank([1, H, H, 1], K, seeds)
+    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
+
+
+def plan_of(course: Course) -> TrainPlan:
+    return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
+
+
+def loss() -> Callable[[Tensor, Tensor], Tensor]:
+    """The task's loss, without its data."""
+    return object.__new__(RegressionTask).loss
+
+
+def prepare(folder: Path, course: Course) -> None:
+    """Train :data:`PREPARED` seeds up to ``course.start`` and leave the checkpoint in ``folder``."""
+
+    def halt(step: int) -> None:
+        if step > course.start:
+            raise _Enough
+
+    learner, batches, plan = learner_of(list(range(PREPARED))), data(), plan_of(course)
+    settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 0.0, "progress": "never", "on_step": halt}
+    kind = trainer_for(learner, batches, loss(), plan)
+    if kind is FusedTrainer:
+        settings["chunk"] = math.gcd(100, course.start)
+    try:
+        kind(learner, batches, loss(), plan, **settings).fit()
+    except _Enough:
+        return
+    raise RuntimeError("the training ended before the timed stretch began")
+
+
+def place(source: Path, folder: Path, replicas: int) -> float:
+    """Make of the prepared checkpoint one for a stack of ``replicas`` (1: a single model); returns active blocks.
+
+    The active blocks are the mean over the replicas of those with a gate that is not closed.
+    """
+    found = checkpoint.latest(source)
+    assert found is not None
+    step, tensors, meta = found
+    pick = torch.arange(replicas) % PREPARED if replicas > 1 else 0
+    kept = {}
+    for name, value in tensors.items():
+        if name.startswith("curve."):
+            continue
+        has_replicas = not name.endswith(".step")
+        kept[name] = value[pick] if has_replicas and name != "diverged_at" else value
+    kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
+    checkpoint.save(folder, step, kept, meta)
+    gate = CountGate(K)
+    gate.set_progress(step / int(meta["steps"]))
+    t = nn.functional.softplus(tensors["model.group.capacity.tau"].reshape(-1))
+    return statistics.mean(active_components(one, K, gate.beta, gate.delta) for one in t)
+
+
+def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
+    """Run-steps a second of ``step``, which returns the number of finished steps."""
+    first = step()
+    began = time.perf_counter()
+    while True:
+        done = step()
+        elapsed = time.perf_counter() - began
+        if elapsed >= course.seconds or done >= course.stop:
+            return (done - first) * replicas / elapsed
+
+
+def loop_rate(course: Course, seed: int = 0) -> float:
+    """(a): the same model as a list of modules, as one would write it first. All blocks are always computed."""
+    torch.manual_seed(seed)
+    x, wanted = data().at(0)
+    blocks = nn.ModuleList(
+        nn.Sequential(nn.Linear(1, H), nn.Tanh(), nn.Linear(H, H), nn.Tanh(), nn.Linear(H, 1)) for _ in range(K)
+    )
+    tau = nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+    w = ordering_weights(0.5, K)
+    body = list(blocks.parameters())
+    optimizer = torch.optim.Adam([{"params": body, "lr": 1e-3}, {"params": [tau], "lr": 5e-2}])
+    schedule, finished = CountGate(K), course.start
+
+    def step() -> int:
+        nonlocal finished
+        progress = finished / course.steps
+        schedule.set_progress(progress)
+        optimizer.param_groups[0]["lr"] = 1e-3 * shape_at(COSINE, progress)
+        t = nn.functional.softplus(tau)
+        c = (w * gates(t, K, schedule.beta, 0.5)).float()
+        y = torch.zeros_like(wanted)
+        for k, block in enumerate(blocks):
+            y = y + c[k] * block(x)
+        objective = (y - wanted).square().mean() + schedule.price * t + schedule.alpha * snapping(t)
+        optimizer.zero_grad()
+        objective.backward()
+        nn.utils.clip_grad_norm_([*body, tau], 0.003)
+        optimizer.step()
+        finished += 1
+        return finished
+
+    return timed(step, course, 1)
+
+
+def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Course) -> float:
+    """(b) to (d): the suite's trainers, continued from the checkpoint in ``folder``."""
+    ticks: list[tuple[int, float]] = []
+
+    def tick(step: int) -> None:
+        ticks.append((step, time.perf_counter()))
+        last, now = ticks[-1]
+        if len(ticks) > 1 and (last >= course.stop or now - ticks[0][1] >= course.seconds):
+            raise _Enough
+
+    learner = learner_of([r % PREPARED for r in range(replicas)] if replicas > 1 else 0)
+    settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 1e9, "progress": "never", "on_step": tick}
+    if kind is FusedTrainer:
+        settings["chunk"] = min(100, (course.stop - course.start) // 4)
+    try:
+        kind(learner, data(), loss(), plan_of(course), **settings).fit()
+    except _Enough:
+        (first, began), (last, now) = ticks[0], ticks[-1]
+        return (last - first) * replicas / (now - began)
+    raise RuntimeError("the training ended inside the timed stretch")
+
+
+def peak_mib() -> float:
+    """Peak memory of this process in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def throughput(kind: str, seconds: float) -> float:
+    """(e): fp32 operations (matmul) or results (tanh) a second."""
+    a = torch.rand(512, 512)
+    z = torch.linspace(-4, 4, 1 << 14)
+    function: Callable[[], Tensor] = {"matmul": lambda: a @ a, "tanh": lambda: torch.tanh(z)}[kind]
+    each = 2 * 512**3 if kind == "matmul" else len(z)
+    function()
+    began, done = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - began) < seconds:
+        function()
+        done += 1
+    return each * done / elapsed
+
+
+def flops(blocks: float) -> float:
+    """Matrix-product operations of a run-step: forward, dW and, where there is something below, dx of each layer."""
+    return blocks * SAMPLES * 2 * (2 * H + 3 * H * H + 3 * H)
+
+
+def _child(request: dict[str, Any]) -> dict[str, float]:
+    """What one process measures; waits for a line on its input so that several start together."""
+    torch.set_num_threads(request["threads"])
+    course = Course(**request["course"])
+    imported = peak_mib()
+    with tempfile.TemporaryDirectory() as scratch:
+        active = float(K)
+        if request["kind"] in ("torch", "fused"):
+            active = place(Path(request["prepared"]), Path(scratch), request["replicas"])
+        print("ready", flush=True)
+        sys.stdin.readline()
+        if request["kind"] == "loop":
+            rate = loop_rate(course)
+        elif request["kind"] in ("torch", "fused"):
+            kind = Trainer if request["kind"] == "torch" else FusedTrainer
+            rate = trainer_rate(kind, request["replicas"], Path(scratch), course)
+        else:
+            rate = throughput(request["kind"], course.seconds / 2)
+    return {"rate": rate, "peak_mib": peak_mib(), "imported_mib": imported, "active": active}
+
+
+def measure(kind: str, replicas: int, processes: int, threads: int, prepared: Path, course: Course) -> dict[str, float]:
+    """Rates summed over ``processes``, the largest peak memory, and the mean number of active blocks.
+
+    Raises:
+        RuntimeError: if a process fails; with what it said.
+    """
+    request = {
+        "kind": kind, "replicas": replicas, "threads": threads, "prepared": str(prepared), "course": course.__dict__,
+    }  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(request)]
+    started = [
+        subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(processes)
+    ]
+    try:
+        for child in started:
+            assert child.stdout is not None
+            child.stdout.readline()
+        for child in started:
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended already; why is reported below
+                child.stdin.write("\n")
+                child.stdin.flush()
+        said = [child.communicate() for child in started]
+    finally:
+        for child in started:
+            if child.poll() is None:
+                child.kill()
+                child.communicate()
+    for child, (_, err) in zip(started, said, strict=True):
+        if child.returncode:
+            raise RuntimeError(f"{kind} ended with code {child.returncode}: {err.strip()[-1000:]}")
+    found = [json.loads(out) for out, _ in said]
+    return {
+        "rate": sum(f["rate"] for f in found),
+        "peak_mib": max(f["peak_mib"] for f in found),
+        "imported_mib": max(f["imported_mib"] for f in found),
+        "active": found[0]["active"],
+    }
+
+
+def bench(quick: bool = False, rounds: int | None = None) -> list[dict[str, Any]]:
+    """One row a variant: medians of the rate, the ratio to (a) within a round, memory; then the machine's limits.
+
+    A limit's row has ``rate`` in operations (matmul) or values (tanh) a second and no ratio. Without a compiler there
+    are no rows (d).
+    """
+    course = QUICK if quick else FULL
+    rounds = rounds or (1 if quick else 3)
+    wanted = [v for v in VARIANTS if v.kind != "fused" or library() is not None]
+    limits = ["matmul", "tanh"]
+    found: dict[Variant, list[dict[str, float]]] = {v: [] for v in wanted}
+    machine: dict[tuple[str, int], list[float]] = {(name, p): [] for name in limits for p in (1, 2)}
+    with tempfile.TemporaryDirectory() as scratch:
+        prepare(Path(scratch), course)
+        for _ in range(rounds):
+            for v in wanted:
+                found[v].append(measure(v.kind, v.replicas, v.processes, v.threads, Path(scratch), course))
+            for (name, p), rates in machine.items():
+                rates.append(measure(name, 1, p, 1, Path(scratch), course)["rate"])
+    base = [m["rate"] for m in found[wanted[0]]]
+    peak = {p: statistics.median(machine["matmul", p]) for p in (1, 2)}
+    rows: list[dict[str, Any]] = []
+    for v, each in found.items():
+        rate = statistics.median(m["rate"] for m in each)
+        rows.append({
+            "letter": v.letter, "name": v.name, "processes": v.processes, "threads": v.threads, "rate": rate,
+            "ratio": statistics.median(m["rate"] / b for m, b in zip(each, base, strict=True)),
+            "active": each[0]["active"],
+            "of_matmul": rate * flops(each[0]["active"]) / peak[v.processes * v.threads],
+            "peak_mib": max(m["peak_mib"] for m in each), "imported_mib": max(m["imported_mib"] for m in each),
+        })  # fmt: skip
+    for (name, p), rates in machine.items():
+        rows.append({"letter": "e", "name": name, "processes": p, "threads": 1, "rate": statistics.median(rates)})
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]], course: Course) -> str:
+    """The rows as text."""
+    lines = [
+        f"1D study, {K} blocks of width {H}, {SAMPLES} samples: from step {course.start:,} of {course.steps:,} on",
+        f"{'':2} {'variant':42} {'proc x thr':>10} {'run-steps/s':>12} {'x (a)':>7} {'active':>6} {'of matmul':>9} "
+        f"{'peak MiB':>8} {'imports':>8}",
+    ]
+    for row in rows:
+        where = f"{row['processes']} x {row['threads']}"
+        if row["letter"] == "e":
+            unit = "GFLOP/s" if row["name"] == "matmul" else "G values/s"
+            lines.append(f"e  {row['name'] + ', float32':42} {where:>10} {row['rate'] / 1e9:12.2f} {unit}")
+        else:
+            lines.append(
+                f"{row['letter']:2} {row['name']:42} {where:>10} {row['rate']:12,.0f} {row['ratio']:7.1f} "
+                f"{row['active']:6.1f} {row['of_matmul']:9.1%} {row['peak_mib']:8.0f} {row['imported_mib']:8.0f}"
+            )
+    lines.append(f"operations counted: {flops(K) / 1e6:.1f} MFLOP a run-step in matrix products with all {K} blocks")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="Speed of the 1D study, as ratios to a plain loop.")
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
+    parser.add_argument("--rounds", type=int, help="how often the variants take turns (default 3; quick: 1)")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        print(json.dumps(_child(json.loads(options.child))))
+        return
+    print(table(bench(options.quick, options.rounds), QUICK if options.quick else FULL))
+
+
+if __name__ == "__main__":
+    main()

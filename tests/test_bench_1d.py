@@ -1,0 +1,52 @@
+"""The benchmark of the 1D study runs, and counts what it says it counts."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ngn.engine.fused.bank1d import library
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / "bench_1d.py"
+    spec = importlib.util.spec_from_file_location("bench_1d", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_1d"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_operations(bench: ModuleType) -> None:
+    assert bench.flops(32) == pytest.approx(27.8e6, rel=2e-3)
+
+
+@pytest.mark.slow
+def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
+    course = bench.Course(steps=1000, start=20, stop=60, seconds=0.1)
+    bench.prepare(tmp_path, course)
+    for kind in ["loop", "torch", *(["fused"] if library() is not None else [])]:
+        found = bench.measure(kind, 1 if kind == "loop" else 3, 2, 1, tmp_path, course)
+        assert found["rate"] > 0
+        assert found["peak_mib"] >= found["imported_mib"] > 10
+        assert 1 <= found["active"] <= 32
+    with pytest.raises(RuntimeError, match="KeyError"):
+        bench.measure("nothing", 1, 1, 1, tmp_path, course)
+
+
+def test_the_table_has_every_row(bench: ModuleType) -> None:
+    row = {"letter": "d", "name": "kernel", "processes": 1, "threads": 2, "rate": 12345.0, "ratio": 61.5}
+    row |= {"active": 10.0, "of_matmul": 0.4, "peak_mib": 330.0, "imported_mib": 300.0}
+    limit = {"letter": "e", "name": "matmul", "processes": 2, "threads": 1, "rate": 2e11}
+    text = bench.table([row, limit], bench.FULL)
+    assert "12,345" in text
+    assert "61.5" in text
+    assert "200.00 GFLOP/s" in text
+    assert "27.8 MFLOP" in text
