@@ -20,11 +20,20 @@ from ngn.schema import Config
 
 SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")
 
-ADDED_LATER: dict[str, Any] = {}
+ADDED_LATER: dict[str, Any] = {"gate.K_max": 1024}
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
-    "fixed": ("schedule", "gate.K", "gate.delta", "gate.t0", "train.lr_boundary", "train.clip_scope", "phases"),
+    "fixed": (
+        "schedule",
+        "gate.K",
+        "gate.K_max",
+        "gate.delta",
+        "gate.t0",
+        "train.lr_boundary",
+        "train.clip_scope",
+        "phases",
+    ),
 }
 
 

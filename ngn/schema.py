@@ -101,8 +101,10 @@ TaskConfig = Annotated[Union[Regression1D, Mnist, Cifar10, Cora], Field(discrimi
 
 
 class _Gate(Closed):
-    K: Count
-    """Candidate components."""
+    K: Count | None
+    """Candidate components; null allocates them as the boundary advances."""
+    K_max: Count = 1024
+    """Where growth without a preset K stops with an error."""
     delta: Delta = 0.5
     r: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Ordering weights w_k = r^k."""
@@ -111,8 +113,9 @@ class _Gate(Closed):
 
     @model_validator(mode="after")
     def _boundary_inside(self) -> _Gate:
-        if self.t0 > self.K:
-            raise ValueError(f"the initial boundary t0 = {self.t0:g} lies beyond the K = {self.K} candidates")
+        limit, name = (self.K_max, "K_max") if self.K is None else (self.K, "K")
+        if self.t0 > limit:
+            raise ValueError(f"the initial boundary t0 = {self.t0:g} lies beyond the {name} = {limit} candidates")
         return self
 
 
@@ -248,7 +251,14 @@ class Config(Closed):
             raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
         if "grown" not in self.phases and self.method.name != "fixed":
             raise ValueError("phases must contain 'grown': the other phases start from its result")
-        if isinstance(self.method, Fixed) and (self.method.count or 0) > self.gate.K:
+        if self.gate.K is None and "from_high" in self.phases and self.method.name != "fixed":
+            raise ValueError("gate.K=null has no high end to start from: leave from_high out of phases")
+        if self.gate.K is None and self.train.weight_decay > 0 and self.method.name != "fixed":
+            raise ValueError(
+                "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
+                "so the result would depend on when they are allocated"
+            )
+        if isinstance(self.method, Fixed) and self.gate.K is not None and (self.method.count or 0) > self.gate.K:
             raise ValueError(f"method.count={self.method.count} is more than the gate.K={self.gate.K} candidates")
         if isinstance(self.method, Fixed) and self.method.count == 0 and self.gate.delta > 0:
             raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")

@@ -92,7 +92,7 @@ def count_of(override: Override) -> int:
     if override.value_type in (None, ValueType.ELEMENT):
         return 1
     if getattr(value, "shuffle", False):
-        raise ConfigError(f"{token}: jobs run in the order written; shuffle(...) would change nothing but their numbers")
+        raise ConfigError(f"{token}: jobs run in the order written; shuffle(...) would only change their numbers")
     if isinstance(value, ChoiceSweep):
         count = len(value.list)
     elif isinstance(value, RangeSweep):

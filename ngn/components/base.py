@@ -31,17 +31,29 @@ class Bank(nn.Module, ABC):
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
         super().__init__()
-        self.K = K
+        self.K, self.seeds, self.name = K, seeds, name
         self.replicas = None if isinstance(seeds, int) else len(seeds)
-        each = [seeds] if isinstance(seeds, int) else list(seeds)
-        drawn = [[self.draw(generator(seed, "init", name, k)) for k in range(K)] for seed in each]
-        template = drawn[0][0] if K else self.draw(generator(each[0], "init", name, 0))
-        for key, like in template.items():
-            if K:
-                stacked = torch.stack([torch.stack([component[key] for component in bank]) for bank in drawn])
-            else:
-                stacked = like.new_zeros((len(each), 0, *like.shape))
-            self.register_parameter(key, nn.Parameter(stacked[0] if isinstance(seeds, int) else stacked))
+        for key, value in self._drawn(0, K).items():
+            self.register_parameter(key, nn.Parameter(value))
+
+    def _drawn(self, first: int, last: int) -> dict[str, Tensor]:
+        """Components ``first`` to ``last`` - 1 as they start: [*R, last - first, ...]."""
+        each = [self.seeds] if isinstance(self.seeds, int) else list(self.seeds)
+        span = range(first, max(last, first + 1))
+        banks = [[self.draw(generator(seed, "init", self.name, k)) for k in span] for seed in each]
+        stacked = {
+            key: torch.stack([torch.stack([component[key] for component in bank]) for bank in banks])[:, : last - first]
+            for key in banks[0][0]
+        }
+        return {key: value[0] if self.replicas is None else value for key, value in stacked.items()}
+
+    @torch.no_grad()
+    def grow(self, K: int) -> None:
+        """Append components until there are K. The parameters stay the same objects, so an optimiser keeps them."""
+        for key, value in self._drawn(self.K, K).items():
+            p = self.get_parameter(key)
+            p.data = torch.cat([p.data, value.to(p)], dim=0 if self.replicas is None else 1)
+        self.K = K
 
     @abstractmethod
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
@@ -91,6 +103,15 @@ class OrderedSum(nn.Module):
         """[*R, N, out]"""
         y: Tensor = self.bank(x, self.capacity.coefficients(self.mode))
         return y
+
+    def make_room(self) -> bool:
+        """Allocate the components that the capacity wants; whether there were any."""
+        K = self.capacity.wanted()
+        if K == self.bank.K:
+            return False
+        self.capacity.grow(K)
+        self.bank.grow(K)
+        return True
 
     def deploy(self, replica: int | None = None) -> nn.Module:
         """The retained components as an ordinary module."""

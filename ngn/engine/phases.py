@@ -43,9 +43,10 @@ def ngn_capacity(pack: Sequence[Config], t0: float | None) -> CapacityFactory:
     """The count gate of a pack; ``t0`` replaces the configured start."""
     first = pack[0]
 
-    def make(K: int, replicas: int | None) -> Capacity:
+    def make(K: int | None, replicas: int | None) -> Capacity:
         return CountGate(
             K,
+            K_max=first.gate.K_max,
             lambda0=scalar(pack, "schedule.lambda0"),
             alpha_max=scalar(pack, "schedule.alpha_max"),
             beta=(scalar(pack, "schedule.beta_start"), scalar(pack, "schedule.beta_end")),
@@ -68,8 +69,8 @@ def learner_of(
     first = pack[0]
     if count is not None:
 
-        def capacity(K: int, replicas: int | None) -> Capacity:
-            return FixedCount(K, r=scalar(pack, "gate.r"), replicas=replicas)
+        def capacity(K: int | None, replicas: int | None) -> Capacity:
+            return FixedCount(count, r=scalar(pack, "gate.r"), replicas=replicas)
 
         return CapacityLearner(task.model(first, count, seeds_of(pack), capacity))
     return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), ngn_capacity(pack, t0)))
@@ -110,8 +111,8 @@ def train_phase(
         norms: also measure the norm of every f_k over the training inputs.
     """
     first = pack[0]
-    t0 = float(first.gate.K - 1) if phase == "from_high" else None
-    learner = learner_of(pack, task, count, max(t0, 1e-4) if t0 is not None else None).to(device)
+    t0 = high_start(first) if phase == "from_high" else None
+    learner = learner_of(pack, task, count, t0).to(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(pack, len(task.train))
@@ -193,6 +194,13 @@ def peak_memory(device: torch.device) -> float:
         return torch.cuda.max_memory_allocated(device) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def high_start(config: Config) -> float:
+    """The boundary that ``from_high`` starts at: t = K - 1, every candidate retained."""
+    if config.gate.K is None:
+        raise ValueError("without a preset K there is no high end to start from")
+    return max(float(config.gate.K - 1), config.gate.t0)
 
 
 def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> dict[str, Any]:

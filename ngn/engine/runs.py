@@ -17,7 +17,7 @@ import torch
 from ngn.data.source import DataInfo
 from ngn.engine import checkpoint
 from ngn.engine.packs import make_packs, pack_id, stackable
-from ngn.engine.phases import Trained, fixed_configuration, prunes_back, train_phase
+from ngn.engine.phases import Trained, fixed_configuration, high_start, prunes_back, train_phase
 from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
@@ -116,7 +116,7 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
             else:
                 phases[name] = _phase(pack, task, name, device, scratch / name)
         if "from_high" in phases:
-            start = float(first.gate.K - 1)
+            start = high_start(first)
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
                 if grown["status"] == high["status"] == "complete":
                     high["prunes_back"] = prunes_back(grown, high, start)

@@ -113,6 +113,8 @@ class Trainer:
             for step in range(start, plan.steps):
                 fraction = step / plan.steps
                 learner.set_progress(fraction)
+                if learner.make_room():
+                    _pad_moments(optimizer)
                 for group in optimizer.param_groups:
                     group["lr"] = group["rate"]
                 optimizer.param_groups[0]["lr"] *= shape_at(plan.lr_shape, fraction) if body else 1.0
@@ -177,6 +179,7 @@ class Trainer:
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
+        tensors["allocated"] = torch.tensor([group.bank.K for group in self.learner.groups])
         if self.folder is not None:
             checkpoint.save(
                 self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps}
@@ -191,6 +194,11 @@ class Trainer:
         step, tensors, meta = found
         device = bad.device
         with torch.no_grad():
+            for number, group in enumerate(self.learner.groups):
+                K = int(tensors["allocated"][number])
+                if K > group.bank.K:
+                    group.capacity.grow(K)
+                    group.bank.grow(K)
             for name, p in self.learner.model.named_parameters():
                 p.copy_(tensors[f"model.{name}"])
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
@@ -206,6 +214,17 @@ class Trainer:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
             self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1
+
+
+def _pad_moments(optimizer: torch.optim.Optimizer) -> None:
+    """Zero moments for components that have just been allocated: what Adam would hold had they always been there."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            for name, value in optimizer.state.get(p, {}).items():
+                if name != "step" and value.shape != p.shape:
+                    padded = torch.zeros_like(p)
+                    padded[tuple(slice(0, n) for n in value.shape)] = value
+                    optimizer.state[p][name] = padded
 
 
 @torch.no_grad()

@@ -34,11 +34,23 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     return tensor.expand(shape).clone()
 
 
+class CapacityExceeded(RuntimeError):
+    """A boundary advanced beyond the largest number of components that may be allocated."""
+
+
 class Capacity(nn.Module):
     """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis."""
 
     K: int
     replicas: int | None
+
+    def wanted(self) -> int:
+        """Components that have to exist now; more than K only where they are allocated as the size grows."""
+        return self.K
+
+    def grow(self, K: int) -> None:
+        """Go on with K components, K no less than before."""
+        raise NotImplementedError
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
@@ -67,5 +79,5 @@ class Capacity(nn.Module):
         raise NotImplementedError
 
 
-CapacityFactory = Callable[[int, int | None], Capacity]
-"""(K, replicas) → the capacity of one group."""
+CapacityFactory = Callable[[int | None, int | None], Capacity]
+"""(K or None for growth without a preset K, replicas) → the capacity of one group."""

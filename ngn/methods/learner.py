@@ -68,6 +68,11 @@ class CapacityLearner(nn.Module):
         """Sum of the groups' penalties, [*R]."""
         return torch.stack([group.capacity.penalty() for group in self.groups]).sum(0)
 
+    def make_room(self) -> bool:
+        """Allocate the components that the boundaries have come to need; whether parameters have grown."""
+        grown = [group.make_room() for group in self.groups]
+        return any(grown)
+
     def post_step(self) -> None:
         """Called after every optimiser step."""
         for group in self.groups:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
-from ngn.methods.base import Capacity, Mode, Scalar, setting
+from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, setting
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, between, shape_at
 from ngn.schema import Shape
 
@@ -16,7 +16,8 @@ class CountGate(Capacity):
     """The differentiable count of one group of K ordered components.
 
     Args:
-        K: candidate components.
+        K: candidate components; None allocates them as the boundary advances.
+        K_max: where that stops with :class:`CapacityExceeded`.
         lambda0, alpha_max: largest capacity price and snapping strength.
         beta: sharpness at the start and at the end of training.
         r: ordering weights w_k = r^k; or give ``weights``, any positive [*R, K].
@@ -28,7 +29,7 @@ class CountGate(Capacity):
 
     def __init__(
         self,
-        K: int,
+        K: int | None,
         *,
         lambda0: Scalar = 1e-4,
         alpha_max: Scalar = 1e-4,
@@ -41,13 +42,14 @@ class CountGate(Capacity):
         alpha_shape: Shape = DELAYED_LINEAR,
         beta_shape: Shape = LINEAR,
         replicas: int | None = None,
+        K_max: int = 1024,
     ) -> None:
         super().__init__()
-        if K < 1:
+        if K is not None and K < 1:
             raise ValueError(f"K must be at least 1, not {K}")
         if abs(delta) != 0.5:
             raise ValueError(f"delta must be 0.5 or -0.5, not {delta}")
-        self.K, self.delta, self.replicas = K, delta, replicas
+        self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None
         self.shapes = (lambda_shape, alpha_shape, beta_shape)
         self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas)))
         for name, value in (
@@ -57,9 +59,14 @@ class CountGate(Capacity):
             ("beta_end", beta[1]),
         ):
             self.register_buffer(name, setting(value, replicas), persistent=False)
-        w = ordering_weights(setting(r, replicas), K) if weights is None else weights.to(torch.float64)
-        if w.shape != (*self.tau.shape, K):
-            raise ValueError(f"weights must have shape {(*self.tau.shape, K)}, not {tuple(w.shape)}")
+        if weights is not None and K is None:
+            raise ValueError("weights need a preset K; give r, from which the weights of later components follow")
+        self.register_buffer("r", setting(r, replicas), persistent=False)
+        self.r: Tensor
+        self.K = 1 if K is None else K
+        w = ordering_weights(self.r, self.K) if weights is None else weights.to(torch.float64)
+        if w.shape != (*self.tau.shape, self.K):
+            raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(w.shape)}")
         self.register_buffer("w", w, persistent=False)
         self.lambda0: Tensor
         self.alpha_max: Tensor
@@ -67,6 +74,28 @@ class CountGate(Capacity):
         self.beta_end: Tensor
         self.w: Tensor
         self.set_progress(0.0)
+        if K is None:
+            self.grow(self.wanted())
+
+    def wanted(self) -> int:
+        """Without a preset K, as many as have a gate of at least 1e-15; reads the boundary back to the host.
+
+        Raises:
+            CapacityExceeded: if that is more than K_max.
+        """
+        if not self.growing:
+            return self.K
+        k = active_components(self.size(), self.K_max + 1, self.beta, self.delta)
+        if k > self.K_max:
+            raise CapacityExceeded(
+                f"the boundary has reached t = {float(self.size().max()):.1f}, which needs more than K_max = "
+                f"{self.K_max} components; raise gate.K_max, or the capacity price schedule.lambda0"
+            )
+        return max(k, self.K)
+
+    def grow(self, K: int) -> None:
+        self.K = K
+        self.w = ordering_weights(self.r, K)
 
     def set_progress(self, progress: float) -> None:
         lambda_shape, alpha_shape, beta_shape = self.shapes

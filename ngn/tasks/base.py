@@ -18,6 +18,11 @@ from ngn.schema import Config, Train
 Seeds = int | Sequence[int]
 
 
+def replicas_of(seeds: Seeds) -> int | None:
+    """The length of the replica axis: None for one seed."""
+    return None if isinstance(seeds, int) else len(seeds)
+
+
 class Task(ABC):
     """What the trainer and the phases need to know of a task.
 
@@ -33,8 +38,8 @@ class Task(ABC):
     """Samples evaluated at once."""
 
     @abstractmethod
-    def model(self, config: Config, K: int, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        """The model with K candidates for one seed, or for a stack of seeds."""
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        """The model with K candidates (None: as many as it comes to need) for one seed, or for a stack of seeds."""
 
     @abstractmethod
     def loss(self, output: Tensor, target: Tensor) -> Tensor:

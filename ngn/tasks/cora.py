@@ -15,7 +15,7 @@ from ngn.data.source import data_root
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
 from ngn.schema import Config, GCNGate
-from ngn.tasks.base import Classification, Seeds
+from ngn.tasks.base import Classification, Seeds, replicas_of
 
 
 class CoraTask(Classification):
@@ -37,7 +37,7 @@ class CoraTask(Classification):
     def held_parts(self) -> list[tuple[Any, Tensor]]:
         return [(self.held.inputs, self.held.targets)]
 
-    def model(self, config: Config, K: int, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         assert isinstance(config.gate, GCNGate)
-        bank = GCNBank(self.features, config.gate.width, self.classes, K, seeds)
-        return ParallelModel(OrderedSum(bank, capacity(K, bank.replicas)))
+        size = capacity(K, replicas_of(seeds))
+        return ParallelModel(OrderedSum(GCNBank(self.features, config.gate.width, self.classes, size.K, seeds), size))

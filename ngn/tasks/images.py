@@ -17,7 +17,7 @@ from ngn.data.source import data_root
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
 from ngn.schema import Config, ConvGate, MLPGate
-from ngn.tasks.base import Classification, Seeds
+from ngn.tasks.base import Classification, Seeds, replicas_of
 
 VALIDATION = {"mnist": 10_000, "cifar10": 5_000}
 """Last training samples that ``task.split=validation`` holds out."""
@@ -56,17 +56,16 @@ class ImageTask(Classification):
         scaled = inputs.float() / 255.0
         return scaled.flatten(-3) if self.flat else (scaled - self.mean) / self.deviation
 
-    def model(self, config: Config, K: int, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        gate = config.gate
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        gate, size = config.gate, capacity(K, replicas_of(seeds))
         if isinstance(gate, MLPGate):
             pixels = self.shape[0] * self.shape[1] * self.shape[2]
             out = gate.features or CLASSES
-            bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], K, seeds)
+            bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], size.K, seeds)
             head = None if gate.features is None else Head(out, CLASSES, seeds)
-            return ParallelModel(OrderedSum(bank, capacity(K, bank.replicas)), head)
+            return ParallelModel(OrderedSum(bank, size), head)
         assert isinstance(gate, ConvGate)
-        branches = ConvBank(self.shape, gate.channels, CLASSES, K, seeds)
-        return ParallelModel(OrderedSum(branches, capacity(K, branches.replicas)))
+        return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
 
 
 def mnist_task(config: Config, device: torch.device) -> ImageTask:

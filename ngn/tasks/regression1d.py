@@ -16,7 +16,7 @@ from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
 from ngn.schema import Config, MLPGate, Regression1D
 from ngn.streams import generator
-from ngn.tasks.base import Seeds, Task
+from ngn.tasks.base import Seeds, Task, replicas_of
 
 
 def target(x: Tensor) -> Tensor:
@@ -44,11 +44,12 @@ class RegressionTask(Task):
         self.info = DataInfo("regression1d", digest, f"generated: {points.points} points, {points.layout}")
         self.train = self.held = Split(x.float().to(device), target(x).float().to(device))
 
-    def model(self, config: Config, K: int, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         gate = config.gate
         assert isinstance(gate, MLPGate)
-        bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], K, seeds)
-        return ParallelModel(OrderedSum(bank, capacity(K, bank.replicas)))
+        size = capacity(K, replicas_of(seeds))
+        bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
+        return ParallelModel(OrderedSum(bank, size))
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         return (output - target).square().mean((-2, -1))

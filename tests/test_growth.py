@@ -1,0 +1,117 @@
+"""Growth without a preset K is the same computation as a preset K that is large enough."""
+
+import pytest
+import torch
+from structures import STRUCTURES
+
+from ngn.components.base import OrderedSum
+from ngn.components.parallel import ParallelModel
+from ngn.compose import compose
+from ngn.engine.batches import FullBatches, Split
+from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.methods.base import CapacityExceeded
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schema import ConfigError
+
+PRESET = 40
+
+
+def learner_of(structure, K, seeds, **gate):
+    replicas = None if isinstance(seeds, int) else len(seeds)
+    # A negative price drives the boundary outwards, whatever the task says.
+    settings = {"lambda0": -3.0, "alpha_max": 0.0, "beta": (6.0, 12.0), "r": 0.9, **gate}
+    capacity = CountGate(K, replicas=replicas, **settings)
+    learner = CapacityLearner(ParallelModel(OrderedSum(structure.bank(capacity.K, seeds), capacity)))
+    learner.model.double()
+    return learner
+
+
+def trainer_of(learner, structure, folder=None, on_step=None, steps=80):
+    x = structure.x(torch.float64)
+    y = torch.randn(4 if structure.name == "gcn" else len(x), structure.out, dtype=torch.float64)
+
+    def mse(output, target):
+        return (output - target).square().mean((-2, -1))
+
+    y = torch.sin(torch.arange(y.numel(), dtype=torch.float64)).view_as(y)
+    plan = TrainPlan(steps=steps, lr=1e-2, lr_boundary=0.3, clip=0.5)
+    return Trainer(
+        learner,
+        FullBatches(Split(x, y)),
+        mse,
+        plan,
+        folder=folder,
+        checkpoint_seconds=1e-9,
+        progress="never",
+        on_step=on_step,
+    )
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda s: s.name)
+@pytest.mark.parametrize("seeds", [3, [3, 4]], ids=["plain", "stack"])
+def test_grown_equals_preset(structure, seeds):
+    free, preset = learner_of(structure, None, seeds), learner_of(structure, PRESET, seeds)
+    assert free.groups[0].bank.K < 8
+    a, b = trainer_of(free, structure).fit(), trainer_of(preset, structure).fit()
+    grown = free.groups[0].bank.K
+    assert 8 < grown < PRESET, "the boundary must have travelled for this to test anything"
+    assert float(free.size().max()) > 4
+    assert abs(a.curves["t"] - b.curves["t"]).max() < 1e-9
+    assert abs(a.curves["loss"] - b.curves["loss"]).max() < 1e-9
+    axis = 0 if isinstance(seeds, int) else 1
+    for name, p in free.groups[0].bank.named_parameters():
+        assert p.shape[axis] == grown
+        assert torch.allclose(p, preset.groups[0].bank.get_parameter(name).narrow(axis, 0, grown), atol=1e-9), name
+    assert torch.equal(free.count(), preset.count())
+
+
+def test_memory_follows_the_boundary():
+    learner = learner_of(STRUCTURES[0], None, 0)
+    sizes = []
+    trainer_of(learner, STRUCTURES[0], on_step=lambda _: sizes.append(learner.groups[0].bank.K)).fit()
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > sizes[0] + 3
+    assert sizes[-1] < float(learner.size()) + 10
+
+
+def test_resumed_growth_is_bit_equal(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step):
+        if step == 41:
+            raise Stop
+
+    whole, first, second = (learner_of(STRUCTURES[0], None, [1, 2]) for _ in range(3))
+    trainer_of(whole, STRUCTURES[0]).fit()
+    with pytest.raises(Stop):
+        trainer_of(first, STRUCTURES[0], tmp_path, stop).fit()
+    trainer_of(second, STRUCTURES[0], tmp_path).fit()
+    assert second.groups[0].bank.K == whole.groups[0].bank.K
+    for (name, a), b in zip(whole.model.named_parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_growth_stops_with_a_message():
+    with pytest.raises(CapacityExceeded, match=r"K_max = 9 components; raise gate.K_max"):
+        trainer_of(learner_of(STRUCTURES[0], None, 0, K_max=9), STRUCTURES[0]).fit()
+
+
+@pytest.mark.parametrize(
+    ("choices", "overrides", "named"),
+    [
+        ({"task": "mnist", "gate": "conv"}, {"gate.K": None}, "from_high"),
+        ({"task": "cora"}, {"gate.K": None, "phases": ["grown"]}, "weight_decay"),
+        ({}, {"gate.K": None, "gate.t0": 2000.0}, "K_max = 1024"),
+        ({}, {"gate.K": None, "gate.K_max": 0}, "K_max"),
+    ],
+)
+def test_what_cannot_grow_is_refused(choices, overrides, named):
+    with pytest.raises(ConfigError, match=named):
+        compose(choices, overrides)
+
+
+def test_any_ordering_needs_a_preset():
+    with pytest.raises(ValueError, match="preset K"):
+        CountGate(None, weights=torch.ones(3))
