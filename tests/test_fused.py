@@ -316,10 +316,10 @@ def test_either_trainer_reads_the_other_ones_checkpoints(tmp_path: Path) -> None
 @needs_kernel
 def test_a_diverging_replica_leaves_the_others_alone() -> None:
     with_it, without = gated([1, 2, 3]), gated([1, 2, 3])
-    course = train(FusedTrainer, with_it, plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3])))
+    course = train(FusedTrainer, with_it, plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3])), chunk=5)
     reference = train(FusedTrainer, without, plan(80, lr=1e-3 * torch.ones(3)))
     plain = train(Trainer, gated([1, 2, 3]), plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3])))
-    assert course.diverged_at[1] > 0
+    assert 0 < course.diverged_at[1] < 75
     assert course.diverged_at.tolist() == plain.diverged_at.tolist()
     assert not np.isfinite(course.curves["loss"][-1, 1])
     for r in (0, 2):

@@ -37,7 +37,9 @@ WIDTHS = (8, 16, 32, 64)
 TILE = 8
 """The kernel takes samples in multiples of this."""
 CHUNK = 100
-"""Steps a call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+"""Steps a call at most: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+RUN_STEPS = 20_000
+"""Run-steps a call at most: a second or two, however many replicas there are."""
 SCOPES = {"joint": 1, "separate": 2, "body": 3}
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
 
@@ -100,6 +102,8 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
         return "there are no blocks"
     if type(capacity) not in (CountGate, FixedCount):
         return f"the kernel does not know {type(capacity).__name__}"
+    if isinstance(capacity, CountGate) and capacity.growing:
+        return "components are allocated as the boundary advances"
     parameters = dict(model.named_parameters())
     if any(not p.requires_grad or p.device.type != "cpu" for p in parameters.values()):
         return "a parameter is frozen or not on the CPU"
@@ -269,10 +273,11 @@ class FusedTrainer(Trainer):
         kept = np.unique(np.linspace(0, plan.steps - 1, MAX_CURVE_POINTS).astype(int))
         state = _State(learner, optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)
+        chunk = max(1, min(self.chunk, RUN_STEPS // count))
         began = saved = time.monotonic()
         with Progress(self.title, plan.steps, start, count, self.progress) as bar:
-            for first in range(start, plan.steps, self.chunk):
-                steps = min(self.chunk, plan.steps - first)
+            for first in range(start, plan.steps, chunk):
+                steps = min(chunk, plan.steps - first)
                 done = first + steps
                 objective, task, t = kernel.advance(first, steps)
                 finite = torch.isfinite(objective)
