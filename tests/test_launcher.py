@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from hydra_plugins.ngn_pack.launcher import ComposedOnce
 from ngn.cli import app
-from ngn.engine import runs
+from ngn.engine import packs, runs
 
 SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 
@@ -93,7 +93,8 @@ def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
 
 
 def test_a_pack_is_no_larger_than_allowed(command, monkeypatch):
-    monkeypatch.setattr(runs, "LARGEST_PACK", 3)
+    monkeypatch.setattr(packs, "LARGEST_FUSED_PACK", 3)
+    monkeypatch.setattr(packs, "LARGEST_PACK", 3)
     status, trained = command("seed=0..6")
     assert status == 0
     assert [len(pack) for pack in trained] == [3, 3, 1]

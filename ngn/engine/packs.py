@@ -29,6 +29,22 @@ STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
 """Where stacking seeds is faster on a CPU; convolutions gain nothing from it (docs/benchmarks.md)."""
 
 
+LARGEST_PACK = 10
+"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them."""
+LARGEST_FUSED_PACK = 500
+"""The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
+
+
+def largest_pack(config: Config) -> int:
+    """How many replicas a stack of this run may have."""
+    if config.task.name == "regression1d" and config.engine != "torch" and config.gate.K is not None:
+        from ngn.engine.fused.bank1d import library
+
+        if library() is not None:
+            return LARGEST_FUSED_PACK
+    return LARGEST_PACK
+
+
 def stackable(config: Config) -> bool:
     """Whether runs of this task and component are trained as stacks."""
     return config.gate.component in STACKED.get(config.task.name, ())
@@ -47,14 +63,17 @@ def pack_id(configs: Sequence[Config]) -> str:
     return f"pack{len(ids)}-{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
 
 
-def make_packs(configs: Sequence[Config], largest: int) -> list[list[Config]]:
-    """Runs in stacks of at most ``largest``, in the order given; runs that cannot be stacked stand alone."""
+def make_packs(configs: Sequence[Config], largest: int | None = None) -> list[list[Config]]:
+    """Runs in stacks of at most ``largest`` (None: what suits the engine), in the order given.
+
+    Runs that cannot be stacked stand alone.
+    """
     packs: list[list[Config]] = []
     open_packs: dict[str, list[Config]] = {}
     for config in configs:
         key = pack_key(config)
         pack = open_packs.get(key)
-        if pack is None or len(pack) >= largest or not stackable(config):
+        if pack is None or len(pack) >= (largest or largest_pack(config)) or not stackable(config):
             pack = []
             packs.append(pack)
             open_packs[key] = pack

@@ -13,16 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ngn.engine.batches import Batches
 from ngn.engine.packs import scalar
 from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate
 from ngn.methods.base import Capacity, CapacityFactory
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.schema import Config, Fixed, is_integer, steps_of
+from ngn.schema import Config, ConfigError, Fixed, is_integer, steps_of
 from ngn.tasks.base import Task
 
 Fit = Callable[[Trainer], Course]
+
+
+CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
+"""Types of stored curves that are not float32."""
 
 
 @dataclasses.dataclass
@@ -32,6 +37,7 @@ class Trained:
     results: list[dict[str, Any]]
     curves: list[dict[str, np.ndarray]]
     resumed: int
+    engine: str
 
 
 def seeds_of(pack: Sequence[Config]) -> int | list[int]:
@@ -92,6 +98,21 @@ def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
     )
 
 
+def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Task, plan: TrainPlan) -> type[Trainer]:
+    """The trainer that the ``engine`` setting asks for.
+
+    Raises:
+        ConfigError: if ``engine=fused`` is asked for and the kernel cannot do this training; the message says why.
+    """
+    if engine == "torch":
+        return Trainer
+    from ngn.engine.fused import trainer_for, unsupported
+
+    if engine == "fused" and (reason := unsupported(learner, batches, task.loss, plan)):
+        raise ConfigError(f"engine=fused: {reason}; use engine=auto or engine=torch")
+    return trainer_for(learner, batches, task.loss, plan)
+
+
 def train_phase(
     pack: Sequence[Config],
     task: Task,
@@ -116,9 +137,11 @@ def train_phase(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(pack, len(task.train))
-    course = Trainer(
+    batches = task.batches(first.train, seeds_of(pack))
+    trainer = trainer_of(first.engine, learner, batches, task, plan)
+    course = trainer(
         learner,
-        task.batches(first.train, seeds_of(pack)),
+        batches,
         task.loss,
         plan,
         folder=folder,
@@ -129,7 +152,7 @@ def train_phase(
     results = _measure(learner, task, plan, course, count is not None, device)
     if norms:
         with torch.no_grad():
-            x, _ = task.batches(first.train, seeds_of(pack)).at(0)
+            x, _ = batches.at(0)
             f = learner.groups[0].bank.components(x).double()
         each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(pack), -1).tolist()
         for result, row in zip(results, each, strict=True):
@@ -137,14 +160,14 @@ def train_phase(
                 result["norms"] = [float(f"{value:.6g}") for value in row]
     curves = [
         {
-            "step": course.curves["step"],
+            "step": course.curves["step"].astype(CURVE_TYPES["step"]),
             "loss": course.curves["loss"][:, r].astype(np.float32),
             "task": course.curves["task"][:, r].astype(np.float32),
             **({} if count is not None else {"t": course.curves["t"][:, r].astype(np.float32)}),
         }
         for r in range(len(pack))
     ]
-    return Trained(results, curves, course.resumed)
+    return Trained(results, curves, course.resumed, "torch" if trainer is Trainer else "fused")
 
 
 def _measure(

@@ -17,7 +17,7 @@ import torch
 from ngn.data.source import DataInfo
 from ngn.engine import checkpoint
 from ngn.engine.packs import make_packs, pack_id, stackable
-from ngn.engine.phases import Trained, fixed_configuration, high_start, prunes_back, train_phase
+from ngn.engine.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
 from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
@@ -27,8 +27,6 @@ from ngn.tasks import make_task
 from ngn.tasks.base import Task
 
 SCRATCH = ROOT / "scratch"
-LARGEST_PACK = 10
-"""Replicas in one stack: four to ten suit a CPU's caches, more spill them (docs/benchmarks.md)."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def execute(configs: Sequence[Config]) -> list[Outcome]:
             outcomes[run_id(config)] = Outcome(
                 run_id(config), "present", path, f"{run_id(config)}: already in {path}; force=true runs it again"
             )
-    for pack in make_packs(missing, LARGEST_PACK):
+    for pack in make_packs(missing):
         for outcome in train_pack(pack):
             outcomes[outcome.run_id] = outcome
     return [outcomes[run_id(config)] for config in configs]
@@ -88,7 +86,7 @@ def execute(configs: Sequence[Config]) -> list[Outcome]:
 def execute_packs(configs: Sequence[Config]) -> dict[str, Outcome | Exception]:
     """Like :func:`execute`, but a pack that fails leaves the others: run id → outcome, or what went wrong."""
     done: dict[str, Outcome | Exception] = {}
-    for pack in make_packs(configs, LARGEST_PACK):
+    for pack in make_packs(configs):
         try:
             done.update({outcome.run_id: outcome for outcome in execute(pack)})
         except Exception as error:  # reported with its runs by the caller
@@ -133,13 +131,15 @@ def _phase(
     kept = folder / "finished.json"
     if kept.exists():
         stored = json.loads(kept.read_text())
-        curves = [{k: np.asarray(v, dtype=np.float32) for k, v in c.items()} for c in stored["curves"]]
-        return Trained(stored["results"], curves, stored["resumed"])
+        curves = [
+            {k: np.asarray(v, dtype=CURVE_TYPES.get(k, np.float32)) for k, v in c.items()} for c in stored["curves"]
+        ]
+        return Trained(stored["results"], curves, stored["resumed"], stored["engine"])
     who = run_id(pack[0]) if len(pack) == 1 else f"{run_id(pack[0]).rsplit('-', 2)[0]} x {len(pack)}"
     norms = pack[0].task.name == "regression1d" and name == "grown"
     trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms)
     plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
-    content = {"results": trained.results, "curves": plain, "resumed": trained.resumed}
+    content = {"results": trained.results, "curves": plain, "resumed": trained.resumed, "engine": trained.engine}
     publish(kept, json.dumps(content).encode(), replace=True)
     return trained
 
@@ -149,7 +149,7 @@ def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: tor
     results: list[dict[str, Any]] = [{} for _ in pack]
     curves: list[dict[str, np.ndarray]] = [{} for _ in pack]
     by_count: dict[int, list[int]] = defaultdict(list)
-    resumed = 0
+    resumed, engines = 0, set()
     for r, result in enumerate(grown.results):
         if result["status"] != "complete":
             results[r] = {**result, "status": "diverged"}
@@ -167,9 +167,10 @@ def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: tor
             folder = scratch / f"fixed{count}-{group[0]}"
             trained = _phase([pack[r] for r in group], task, "fixed", device, folder, count=count)
             resumed += trained.resumed
+            engines.add(trained.engine)
             for r, result, curve in zip(group, trained.results, trained.curves, strict=True):
                 results[r], curves[r] = result, curve
-    return Trained(results, curves, resumed)
+    return Trained(results, curves, resumed, "+".join(sorted(engines)))
 
 
 def _reusable(record: dict[str, Any], config: Config) -> bool:
@@ -199,7 +200,7 @@ def _write(
         "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
         "execution": {
             "device": name,
-            "engine": "torch",
+            "engine": "+".join(sorted({trained.engine for trained in phases.values() if trained.engine})),
             "replicas": len(pack),
             "threads": torch.get_num_threads(),
             "resumed": sum(trained.resumed for trained in phases.values()),
