@@ -36,10 +36,14 @@ class MLPBank(Bank):
     def _hidden(self, x: Tensor, k: int) -> Tensor:
         """The last hidden activations of the k leading blocks: [*R, k, N, h]."""
         a = x.unsqueeze(-3)
-        axis = -3
         for i in range(1, len(self.sizes) - 1):
-            W = getattr(self, f"W{i}").narrow(axis, 0, k)
-            b = getattr(self, f"b{i}").narrow(axis + 1, 0, k).unsqueeze(-2)
+            W = getattr(self, f"W{i}").narrow(-3, 0, k)
+            b = getattr(self, f"b{i}").narrow(-2, 0, k).unsqueeze(-2)
+            if i == 1 and x.dim() == 3:
+                # A batched product would copy each replica's samples k times; one wide product a replica does not.
+                wide = torch.movedim(W, -3, -2).flatten(-2)
+                a = torch.tanh(torch.movedim((x @ wide).unflatten(-1, (k, W.shape[-1])), -2, -3) + b)
+                continue
             # A product with one input is an outer product, which a broadcast multiplication does faster than a matmul.
             z = torch.addcmul(b, a, W) if W.shape[-2] == 1 else a @ W + b
             a = torch.tanh(z)
@@ -55,23 +59,23 @@ class MLPBank(Bank):
         b = (b.narrow(-2, 0, k) * c).sum(-2)
         return (self._hidden(x, k) @ W).sum(-3) + b.unsqueeze(-2)
 
-    def components(self, x: Tensor) -> Tensor:
-        last = len(self.sizes) - 1
-        W, b = getattr(self, f"W{last}"), getattr(self, f"b{last}")
-        return self._hidden(x, self.K) @ W + b.unsqueeze(-2)
+    def components(self, x: Tensor, count: int | None = None) -> Tensor:
+        k, last = self.K if count is None else count, len(self.sizes) - 1
+        W, b = getattr(self, f"W{last}").narrow(-3, 0, k), getattr(self, f"b{last}").narrow(-2, 0, k)
+        return self._hidden(x, k) @ W + b.unsqueeze(-2)
 
-    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
-        return ParallelMLP(self, count, weights, replica)
+    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
+        return ParallelMLP(self, kept, weights, replica)
 
 
 class ParallelMLP(nn.Module):
-    """The sum of ``count`` tanh MLPs, as it is deployed: no gates, no candidates, weights folded into the last maps."""
+    """The sum of the kept tanh MLPs, as it is deployed: no gates, no candidates, weights folded into the last maps."""
 
-    def __init__(self, bank: MLPBank, count: int, weights: Tensor, replica: int | None) -> None:
+    def __init__(self, bank: MLPBank, kept: Tensor, weights: Tensor, replica: int | None) -> None:
         super().__init__()
         self.layers = len(bank.sizes) - 1
         for i in range(1, self.layers + 1):
-            W, b = bank.parameter(f"W{i}", replica, count), bank.parameter(f"b{i}", replica, count)
+            W, b = bank.parameter(f"W{i}", replica, kept), bank.parameter(f"b{i}", replica, kept)
             if i == self.layers:
                 folded = weights.detach().to(W.dtype)
                 W, b = W * folded[:, None, None], (b * folded[:, None]).sum(0)

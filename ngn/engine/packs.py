@@ -35,14 +35,18 @@ LARGEST_FUSED_PACK = 500
 """The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
 
 
-def largest_pack(config: Config) -> int:
-    """How many replicas a stack of this run may have."""
-    if config.task.name == "regression1d" and config.engine != "torch" and config.gate.K is not None:
-        from ngn.engine.fused.bank1d import library
+def kernel_takes(config: Config) -> bool:
+    """Whether the compiled kernel trains this run."""
+    if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
+        return False
+    from ngn.engine.fused.bank1d import library
 
-        if library() is not None:
-            return LARGEST_FUSED_PACK
-    return LARGEST_PACK
+    return library() is not None
+
+
+def largest_pack(config: Config) -> int:
+    """How many replicas suit the engine that trains this run; memory may allow fewer (:mod:`ngn.engine.memory`)."""
+    return LARGEST_FUSED_PACK if kernel_takes(config) else LARGEST_PACK
 
 
 def stackable(config: Config) -> bool:

@@ -16,7 +16,8 @@ import torch
 
 from ngn.data.source import DataInfo
 from ngn.engine import checkpoint
-from ngn.engine.packs import make_packs, pack_id, stackable
+from ngn.engine.memory import replicas_that_fit
+from ngn.engine.packs import kernel_takes, make_packs, pack_id, stackable
 from ngn.engine.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
 from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
@@ -103,6 +104,10 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     task = make_task(first, device)
+    if len(pack) > 1 and not kernel_takes(first):
+        fits = replicas_that_fit(first, task, device)
+        if fits is not None and fits < len(pack):
+            return [o for at in range(0, len(pack), fits) for o in train_pack(pack[at : at + fits])]
     scratch = SCRATCH / "checkpoints" / pack_id(pack)
     phases: dict[str, Trained] = {}
     if isinstance(first.method, Fixed):

@@ -1,0 +1,82 @@
+"""Packs bounded by measured memory."""
+
+import pytest
+import torch
+
+from ngn.compose import compose
+from ngn.engine import memory, runs
+from ngn.engine.memory import free_bytes, replica_bytes, replicas_that_fit
+from ngn.engine.phases import learner_of
+from ngn.tasks import make_task
+
+CPU = torch.device("cpu")
+
+
+def smoke(task="mnist", gate="mlp", **overrides):
+    settings = {"progress": "never", "train.steps": 3, "phases": ["grown"]}
+    return compose({"task": task, "gate": gate, "profile": "smoke"}, {**settings, **overrides})
+
+
+def kept_by_a_stack(configs, task):
+    """Bytes that a real stack keeps for its backward pass, counted independently: by walking the graph."""
+    learner = learner_of(configs, task)
+    x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
+    node = task.loss(learner.soft_forward(x), y).sum().grad_fn
+    storages, todo, seen = {}, [node], set()
+    while todo:
+        at = todo.pop()
+        if at is None or at in seen:
+            continue
+        seen.add(at)
+        todo += [following for following, _ in at.next_functions]
+        for name in dir(at):
+            if name.startswith("_saved_"):
+                value = getattr(at, name)
+                if isinstance(value, torch.Tensor):
+                    storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize(("task", "gate"), [("mnist", "mlp"), ("cora", "gcn"), ("regression1d", "mlp")])
+def test_a_replica_is_measured_and_a_stack_takes_so_many_times_that(task, gate):
+    configs = [smoke(task, gate, **{"seed.value": seed}) for seed in range(4)]
+    made = make_task(configs[0], CPU)
+    one = replica_bytes(configs[0], made)
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(configs[:1], made).parameters())
+    assert kept_by_a_stack(configs, made) / 4 == pytest.approx(one - parameters, rel=0.35)
+
+
+def test_larger_batches_take_more():
+    small, large = smoke(**{"train.batch": 16}), smoke(**{"train.batch": 128})
+    made = make_task(small, CPU)
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of([small], made).parameters())
+    assert replica_bytes(large, made) - parameters > 4 * (replica_bytes(small, made) - parameters)
+
+
+def test_free_memory_is_told_on_linux():
+    free = free_bytes(CPU)
+    assert free is not None
+    assert 2**26 < free < 2**46
+
+
+def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
+    one = replica_bytes(configs[0], make_task(configs[0], CPU))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
+    assert replicas_that_fit(configs[0], make_task(configs[0], CPU), CPU) == 2
+    real, sizes = runs.train_phase, []
+
+    def train_phase(pack, *rest):
+        sizes.append(len(pack))
+        return real(pack, *rest)
+
+    monkeypatch.setattr(runs, "train_phase", train_phase)
+    assert [o.status for o in runs.execute(configs)] == ["complete"] * 5
+    assert sizes == [2, 2, 1]
+
+
+def test_one_replica_is_always_tried(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    config = smoke()
+    assert replicas_that_fit(config, make_task(config, CPU), CPU) == 1
