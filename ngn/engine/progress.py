@@ -11,7 +11,7 @@ Mode = Literal["auto", "always", "never"]
 
 
 class Progress:
-    """A bar with steps, speed and time left. ``auto`` shows it only on a terminal.
+    """A bar with speed (steps of all replicas a second) and time left. ``auto`` shows it only on a terminal.
 
     Used as a context manager; :meth:`due` is cheap enough for every step.
     """
@@ -25,18 +25,17 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.shown:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
+            # Narrow enough for a terminal of 80 columns, below which rich would drop parts of it.
             self._bar = Bar(
                 TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
+                BarColumn(bar_width=12),
+                TaskProgressColumn(),
                 TextColumn("{task.fields[speed]}"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[state]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left {task.fields[state]}"),
                 console=Console(stderr=True),
             )
             self._bar.start()
@@ -58,4 +57,4 @@ class Progress:
         now = time.monotonic()
         self._next = now + 0.2
         rate = (step - self.first) * self.replicas / max(now - self.started, 1e-9)
-        self._bar.update(self._row, completed=step, speed=f"{rate:,.0f} run-steps/s", state=state)
+        self._bar.update(self._row, completed=step, speed=f"{rate:,.0f} steps/s", state=state)
