@@ -147,8 +147,8 @@ def place(source: Path, folder: Path, replicas: int) -> float:
     for name, value in tensors.items():
         if name.startswith("curve."):
             continue
-        has_replicas = not name.endswith(".step")
-        kept[name] = value[pick] if has_replicas and name != "diverged_at" else value
+        # A step count and the allocated components have no replica axis.
+        kept[name] = value if name.endswith(".step") or name == "allocated" else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
     checkpoint.save(folder, step, kept, meta)
     gate = CountGate(K)

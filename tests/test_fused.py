@@ -24,7 +24,7 @@ from ngn.engine.fused import bank1d as module
 from ngn.engine.fused.build import BuildError, build, compiler, load
 from ngn.engine.optim import ClipScope
 from ngn.engine.trainer import Course, Trainer, TrainPlan
-from ngn.methods.base import Scalar
+from ngn.methods.base import CapacityExceeded, Scalar
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -43,9 +43,11 @@ def batches(samples: int = 512) -> FullBatches:
     return FullBatches(Split(x, target(x)))
 
 
-def gated(seeds: int | Sequence[int], K: int = 32, h: int = 16, t0: Scalar = 2.3, **settings: Any) -> CapacityLearner:
-    bank = MLPBank([1, h, h, 1], K, seeds)
-    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, t0=t0, replicas=bank.replicas, **settings))))
+def gated(
+    seeds: int | Sequence[int], K: int | None = 32, h: int = 16, t0: Scalar = 2.3, **settings: Any
+) -> CapacityLearner:
+    gate = CountGate(K, t0=t0, replicas=None if isinstance(seeds, int) else len(seeds), **settings)
+    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, h, h, 1], gate.K, seeds), gate)))
 
 
 def fixed(seeds: int | Sequence[int], count: int) -> CapacityLearner:
@@ -268,6 +270,42 @@ class Stop(Exception):
 
 
 @needs_kernel
+@pytest.mark.parametrize("seeds", [3, [3, 4]])
+def test_growth_without_a_preset_number(seeds: int | list[int], tmp_path: Path) -> None:
+    """Components appear as the boundary needs them; nothing else differs from a bank that had them from the start."""
+    settings: dict[str, Any] = {"t0": 0.5, "lambda0": -1.0, "beta": (4.0, 5.0)}
+    preset, growing, plain = (gated(seeds, K=K, **settings) for K in (40, None, None))
+    before = growing.groups[0].bank.K
+    train(FusedTrainer, preset, plan(200))
+    train(FusedTrainer, growing, plan(200))
+    train(Trainer, plain, plan(200))
+    K = growing.groups[0].bank.K
+    assert before < K < 40
+    assert plain.groups[0].bank.K == K
+    axis = 0 if isinstance(seeds, int) else 1
+    same = {n: v if "tau" in n else v.narrow(axis, 0, K) for n, v in state(preset).items()}
+    assert_same(state(growing), same)
+
+    def stop(step: int) -> None:
+        if step > 60:
+            raise Stop
+
+    resumed = gated(seeds, K=None, **settings)
+    with pytest.raises(Stop):
+        train(FusedTrainer, gated(seeds, K=None, **settings), plan(200), folder=tmp_path, checkpoint_seconds=0.0,
+              on_step=stop, chunk=7)  # fmt: skip
+    assert train(FusedTrainer, resumed, plan(200), folder=tmp_path, checkpoint_seconds=1e9).resumed == 1
+    assert_same(state(resumed), state(growing))
+
+
+@needs_kernel
+def test_growth_ends_at_its_limit() -> None:
+    learner = gated([1, 2], K=None, t0=0.5, lambda0=-1.0, beta=(4.0, 5.0), K_max=11)
+    with pytest.raises(CapacityExceeded, match="K_max = 11"):
+        train(FusedTrainer, learner, plan(200))
+
+
+@needs_kernel
 @pytest.mark.parametrize("cuts", [[7], [63], [14, 21, 98]])
 @pytest.mark.parametrize("build_learner", [stack, lambda: gated(4, t0=0.3), lambda: fixed([1, 2], 3)])
 def test_resuming_changes_nothing(
@@ -362,6 +400,8 @@ def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:
     frozen = gated(1)
     frozen.groups[0].bank.get_parameter("b1").requires_grad_(False)
     own = CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 8, 8, 1], 4, 0), OwnGate(4))))
+    normalised = gated(1)
+    normalised.groups[0].capacity.rms_eps = 1e-6
     split = batches().split
     shuffled = MiniBatches(split, 64, 0, lambda x: x)
     double = FullBatches(Split(split.inputs.double(), split.targets.double()))
@@ -371,6 +411,7 @@ def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:
         ((deep([8, 16]), batches(), TASK.loss, plan(5)), "not MLPs of the sizes"),
         ((deep([65, 65]), batches(), TASK.loss, plan(5)), "width 65"),
         ((own, batches(), TASK.loss, plan(5)), "OwnGate"),
+        ((normalised, batches(), TASK.loss, plan(5)), "normalised"),
         ((frozen, batches(), TASK.loss, plan(5)), "frozen"),
         ((gated(1).double(), batches(), TASK.loss, plan(5)), "not float32"),
         ((fixed(1, 0), batches(), TASK.loss, plan(5)), "no blocks"),

@@ -22,8 +22,8 @@ from ngn.engine.batches import Batches, FullBatches
 from ngn.engine.fused.build import load
 from ngn.engine.optim import adam
 from ngn.engine.progress import Progress
-from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan
-from ngn.gate import GATE_CUTOFF
+from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan, _pad_moments
+from ngn.gate import GATE_CUTOFF, active_components
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -102,8 +102,8 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
         return "there are no blocks"
     if type(capacity) not in (CountGate, FixedCount):
         return f"the kernel does not know {type(capacity).__name__}"
-    if isinstance(capacity, CountGate) and capacity.growing:
-        return "components are allocated as the boundary advances"
+    if capacity.rms_eps is not None or len(list(capacity.parameters())) != isinstance(capacity, CountGate):
+        return "the components are normalised, or more than a boundary is learned beside them"
     parameters = dict(model.named_parameters())
     if any(not p.requires_grad or p.device.type != "cpu" for p in parameters.values()):
         return "a parameter is frozen or not on the CPU"
@@ -179,6 +179,15 @@ class _State:
             own = [self.tau_parameter.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
             pairs += [(self.tau[:, i], tensor.view(self.R)) for i, tensor in enumerate(own)]
         return pairs
+
+    def copy(self) -> tuple[Tensor, ...]:
+        """What :meth:`restore` brings back."""
+        return self.body.clone(), self.tau.clone(), self.touched.clone()
+
+    def restore(self, copied: tuple[Tensor, ...]) -> None:
+        """Put the state back to an earlier copy, in place: the kernel knows the arrays by address."""
+        for mine, value in zip((self.body, self.tau, self.touched), copied, strict=True):
+            mine.copy_(value)
 
     @torch.no_grad()
     def unpack(self, step: int) -> None:
@@ -273,13 +282,24 @@ class FusedTrainer(Trainer):
         kept = np.unique(np.linspace(0, plan.steps - 1, MAX_CURVE_POINTS).astype(int))
         state = _State(learner, optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)
+        capacity = learner.groups[0].capacity
+        growing = isinstance(capacity, CountGate) and capacity.growing
         chunk = max(1, min(self.chunk, RUN_STEPS // count))
         began = saved = time.monotonic()
         with Progress(self.title, plan.steps, start, count, self.progress) as bar:
-            for first in range(start, plan.steps, chunk):
-                steps = min(chunk, plan.steps - first)
-                done = first + steps
-                objective, task, t = kernel.advance(first, steps)
+            done = start
+            while done < plan.steps:
+                first = done
+                if growing and self._make_room(first, optimizer, state):
+                    state = _State(learner, optimizer)
+                    kernel = _Kernel(learner, self.batches, plan, state)
+                saved_state = state.copy() if growing else None
+                objective, task, t = kernel.advance(first, min(chunk, plan.steps - first))
+                if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
+                    # A component was missing from then on: only the steps before count.
+                    state.restore(saved_state)
+                    objective, task, t = kernel.advance(first, enough)
+                done = first + t.shape[1]
                 finite = torch.isfinite(objective)
                 where = torch.where(finite.all(1), -1, first + finite.to(torch.int8).argmin(1))
                 bad = torch.where(bad < 0, where, bad)
@@ -298,4 +318,28 @@ class FusedTrainer(Trainer):
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
         learner.set_progress(1.0)
+        learner.begin_step(None)
         return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
+
+    def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
+        """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""
+        state.unpack(first)
+        self.learner.set_progress(first / self.plan.steps)
+        grown = self.learner.make_room()
+        if grown:
+            _pad_moments(optimizer)
+        return grown
+
+    def _enough(self, first: int, t: Tensor) -> int:
+        """How many of the steps from ``first`` on had all the components that they need; at least one.
+
+        t: the boundaries before each of these steps, [R, steps]. The first step has had its room made.
+        """
+        capacity = self.learner.groups[0].capacity
+        assert isinstance(capacity, CountGate)
+        for n in range(1, t.shape[1]):
+            capacity.set_progress((first + n) / self.plan.steps)
+            own = t[:, n].reshape(capacity.tau.shape)
+            if active_components(own, capacity.K + 1, capacity.beta, capacity.delta) > capacity.K:
+                return n
+        return t.shape[1]
