@@ -117,6 +117,8 @@ def _commands() -> list[str]:
         found += named
     for path in (compose.CONF.parent / "docs" / "cli.md", compose.CONF / "hydra" / "help" / "ngn.yaml"):
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
+    readme = (compose.CONF.parent / "README.md").read_text()
+    found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
     return sorted(set(found))
 
 
