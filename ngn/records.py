@@ -90,6 +90,9 @@ def publish(path: Path, content: bytes, replace: bool = False) -> bool:
                 done = True
             except FileExistsError:
                 done = False
+    except OSError as fault:
+        fault.filename = str(path)  # "no space left" alone does not say on what
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)

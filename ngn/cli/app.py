@@ -7,6 +7,7 @@ Exit status: 0 all runs are complete or were present; 1 a run failed; 2 the comm
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from ngn import compose
 from ngn.cli import arguments, rewrite
 from ngn.cli.expand import Job, expand, first_job, is_sweep, needs_cuda
+from ngn.engine import interrupt
 from ngn.identity import run_id
 from ngn.records import RecordError
 from ngn.schema import Config, ConfigError
@@ -219,8 +221,9 @@ def _summary(session: Session) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (without the program's name); the exit status."""
     global _session
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
-        rewritten, configs = prepare(sys.argv[1:] if argv is None else argv)
+        rewritten, configs = prepare(given)
     except ConfigError as error:
         if _full_error():
             traceback.print_exc()
@@ -228,12 +231,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     _session = Session(process=os.getpid(), jobs=max(1, len(configs)), configs=configs)
     os.environ["NGN_ROOT"] = str(ROOT)
-    sys.argv = [sys.argv[0], *rewritten]
+    program = sys.argv[0]
+    sys.argv = [program, *rewritten]
     try:
-        job()
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        return 130
+        with interrupt.handled():
+            job()
+    except KeyboardInterrupt as stopped:
+        return interrupt.leave(stopped, shlex.join(["python", program, *given]))
     finally:
         _summary(_session)
     return _session.status()

@@ -16,14 +16,18 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from ngn.records import publish
+from ngn.records import RecordError, publish
 
 log = logging.getLogger(__name__)
 KEPT = 2
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(RecordError):
     """There are checkpoints, but none that can be used."""
+
+
+class StorageError(RecordError):
+    """A file could not be written: the disk is full, the folder read-only, a quota used up."""
 
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import gc
+import hashlib
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,10 +19,12 @@ import numpy as np
 import torch
 
 from ngn.data.source import DataInfo
-from ngn.engine import checkpoint
+from ngn.engine import checkpoint, interrupt
+from ngn.engine.claims import Claims
 from ngn.engine.memory import replicas_that_fit
 from ngn.engine.packs import kernel_takes, make_packs, pack_id, stackable
 from ngn.engine.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
+from ngn.engine.sharing import Pack, Sharing, arrange, note_pack, tidy
 from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
@@ -28,6 +34,7 @@ from ngn.tasks import make_task
 from ngn.tasks.base import Task
 
 SCRATCH = ROOT / "scratch"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,28 +67,87 @@ def device_of(config: Config) -> torch.device:
     return torch.device("cuda" if present and config.device != "cpu" else "cpu")
 
 
-def execute(configs: Sequence[Config]) -> list[Outcome]:
+def _present(config: Config) -> Outcome | None:
+    """The outcome of a run that has its record already, and is not to be run again."""
+    name = run_id(config)
+    store = Store(results_root(config))
+    if config.force or store.get(name) is None:
+        return None
+    path = store.path(name)
+    return Outcome(name, "present", path, f"{name}: already in {path}; force=true runs it again")
+
+
+def execute(configs: Sequence[Config], patience: float | None = None) -> list[Outcome]:
     """Train what has no record yet, stacked where that is faster; one record and one outcome a run, in order.
+
+    Of several processes that are given the same run, one trains it. The others do what is left, and then wait for it,
+    for good or for ``patience`` seconds.
 
     Raises:
         ngn.data.source.DataError, ngn.records.RecordError, ConfigError: with a message for the reader.
+        ngn.engine.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
-    outcomes: dict[str, Outcome] = {}
-    missing: list[Config] = []
+    outcomes = {found.run_id: found for config in configs if (found := _present(config)) is not None}
+    missing: dict[Path, list[Config]] = defaultdict(list)
     for config in configs:
-        store = Store(results_root(config))
-        present = None if config.force else store.get(run_id(config))
-        if present is None:
-            missing.append(config)
-        else:
-            path = store.path(run_id(config))
-            outcomes[run_id(config)] = Outcome(
-                run_id(config), "present", path, f"{run_id(config)}: already in {path}; force=true runs it again"
-            )
-    for pack in make_packs(missing):
-        for outcome in train_pack(pack):
-            outcomes[outcome.run_id] = outcome
+        if run_id(config) not in outcomes:
+            missing[results_root(config)].append(config)
+    checkpoints = SCRATCH / "checkpoints"
+    for root in {results_root(config) for config in configs} if checkpoints.exists() else ():
+        ready = [name for name, found in outcomes.items() if found.path.parent.parent == root]
+        tidy(ready, root, checkpoints, functools.partial(_folder, root=root))
+    for root, wanted in missing.items():
+        with Claims(root) as claims:
+            sharing = Sharing(claims, _present, _train, patience)
+            for outcome in sharing.run(arrange(wanted, root, checkpoints)):
+                outcomes[outcome.run_id] = outcome
     return [outcomes[run_id(config)] for config in configs]
+
+
+def _train(pack: Pack) -> list[Outcome]:
+    """Train a pack of claimed runs; outcomes of those that had no record."""
+    wanted = {run_id(config) for config in pack.missing}
+    return [outcome for outcome in train_in_memory(pack.whole()) if outcome.run_id in wanted]
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether an error is for want of memory: Python's, CUDA's, or that of torch's allocator on a CPU."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+def train_in_memory(pack: Sequence[Config]) -> list[Outcome]:
+    """Train a pack, in halves if memory does not suffice for the whole; a single run that is too large fails.
+
+    Raises:
+        ngn.engine.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
+    """
+    try:
+        return train_pack(pack)
+    except (MemoryError, RuntimeError) as error:
+        if len(pack) == 1 or not _out_of_memory(error):
+            raise
+        log.warning("no memory for a stack of %d runs (%s); training it in halves", len(pack), error)
+    except OSError as fault:
+        raise checkpoint.StorageError(
+            f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
+            "what was saved before is kept, and the same command goes on from there"
+        ) from fault
+    gc.collect()  # the failed stack, before its halves
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    checkpoint.remove(checkpoints_of(pack))
+    half = len(pack) // 2
+    return [*train_in_memory(pack[:half]), *train_in_memory(pack[half:])]
+
+
+def checkpoints_of(pack: Sequence[Config]) -> Path:
+    """Where a pack keeps its checkpoints; records of another folder are another training."""
+    return _folder(pack_id(pack), results_root(pack[0]))
+
+
+def _folder(name: str, root: Path) -> Path:
+    digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
+    return SCRATCH / "checkpoints" / f"{name}-{digest}"
 
 
 def execute_packs(configs: Sequence[Config]) -> dict[str, Outcome | Exception]:
@@ -108,7 +174,8 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
         fits = replicas_that_fit(first, task, device)
         if fits is not None and fits < len(pack):
             return [o for at in range(0, len(pack), fits) for o in train_pack(pack[at : at + fits])]
-    scratch = SCRATCH / "checkpoints" / pack_id(pack)
+    scratch = checkpoints_of(pack)
+    note_pack(scratch, pack, results_root(first))
     phases: dict[str, Trained] = {}
     if isinstance(first.method, Fixed):
         phases["fixed"] = _phase(pack, task, "fixed", device, scratch / "fixed", count=first.method.count)
@@ -140,12 +207,14 @@ def _phase(
             {k: np.asarray(v, dtype=CURVE_TYPES.get(k, np.float32)) for k, v in c.items()} for c in stored["curves"]
         ]
         return Trained(stored["results"], curves, stored["resumed"], stored["engine"])
-    who = run_id(pack[0]) if len(pack) == 1 else f"{run_id(pack[0]).rsplit('-', 2)[0]} x {len(pack)}"
+    first = pack[0]
+    who = f"{first.task.name} {f'x{len(pack)}' if len(pack) > 1 else f's{first.seed.value}'}"
     norms = pack[0].task.name == "regression1d" and name == "grown"
-    trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms)
-    plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
-    content = {"results": trained.results, "curves": plain, "resumed": trained.resumed, "engine": trained.engine}
-    publish(kept, json.dumps(content).encode(), replace=True)
+    with interrupt.deferred():
+        trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms)
+        plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
+        content = {"results": trained.results, "curves": plain, "resumed": trained.resumed, "engine": trained.engine}
+        publish(kept, json.dumps(content).encode(), replace=True)
     return trained
 
 

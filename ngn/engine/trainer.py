@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ngn.engine import checkpoint
+from ngn.engine import checkpoint, interrupt
 from ngn.engine.batches import Batches
 from ngn.engine.optim import ClipScope, adam, clip_gradients
 from ngn.engine.progress import Mode, Progress
@@ -136,10 +136,11 @@ class Trainer:
                     bar.show(step + 1, self._state())
                 if self.on_step is not None:
                     self.on_step(step + 1)
-                now = time.monotonic()
-                if self.folder is not None and now - saved >= self.checkpoint_seconds and step + 1 < plan.steps:
+                now, stopping = time.monotonic(), interrupt.asked()
+                if (stopping or now - saved >= self.checkpoint_seconds) and step + 1 < plan.steps:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
+                    interrupt.stop()
             if bar.shown:
                 bar.show(plan.steps, self._state())
         learner.set_progress(1.0)
@@ -173,6 +174,8 @@ class Trainer:
         return {"step": np.array(steps), **{name: value.double().cpu().numpy() for name, value in stacked.items()}}
 
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
+        if self.folder is None:
+            return
         tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in self.learner.model.named_parameters()}
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             tensors |= {f"adam.{i}.{name}": value for name, value in optimizer.state.get(p, {}).items()}
@@ -180,10 +183,7 @@ class Trainer:
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
         tensors["allocated"] = torch.tensor([group.bank.K for group in self.learner.groups])
-        if self.folder is not None:
-            checkpoint.save(
-                self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps}
-            )
+        checkpoint.save(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
+from ngn.engine import interrupt
 from ngn.engine.batches import Batches, FullBatches
 from ngn.engine.fused.build import load
 from ngn.engine.optim import adam
@@ -312,11 +313,12 @@ class FusedTrainer(Trainer):
                         bar.show(done, self._state())
                     if self.on_step is not None:
                         self.on_step(done)
-                now = time.monotonic()
-                if self.folder is not None and now - saved >= self.checkpoint_seconds and done < plan.steps:
+                now, stopping = time.monotonic(), interrupt.asked()
+                if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
                     state.unpack(done)
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
+                    interrupt.stop()
         learner.set_progress(1.0)
         return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
 

@@ -1,0 +1,415 @@
+"""The faults that are injected, and what is left of the work after each.
+
+    python tests/faults.py NAME FOLDER      # one of them; prints its count as JSON
+
+``tests/test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+
+import faulty  # noqa: E402
+from faulty import KILL, Hook, child, configs, found, lost, train  # noqa: E402
+
+from ngn.engine import interrupt, phases, runs  # noqa: E402
+from ngn.engine.checkpoint import StorageError  # noqa: E402
+from ngn.engine.claims import Claims  # noqa: E402
+from ngn.identity import run_id  # noqa: E402
+
+
+@dataclass
+class Count:
+    """Of one kind of fault.
+
+    Attributes:
+        tried: faults injected.
+        survived: after how many everything went on as it should, in the words of ``means``.
+        lost: results that are missing, or differ by a bit from the undisturbed ones, after the same command was given
+            again (wall times aside).
+    """
+
+    means: str
+    tried: int = 0
+    survived: int = 0
+    lost: int = 0
+
+
+def _undisturbed(folder: Path, kind: str, seeds: int, **changes: object) -> dict[str, object]:
+    calm = folder / "calm"
+    status = child(lambda: train(calm, configs(calm, kind, seeds, **changes)))
+    if status:
+        raise RuntimeError(f"the undisturbed run ended with status {status}")
+    return found(calm, configs(calm, kind, seeds, **changes))
+
+
+def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Count:
+    """Kill at random moments, each in a fresh folder; give the command again; compare."""
+    total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds), writes)
+    expected = _undisturbed(folder, kind, seeds)
+    result = Count("resumed; record and curves bit-equal, nothing left behind")
+    for at in faulty.moments(total, count, seed=total):
+        place = folder / f"at-{at}"
+        wanted = configs(place, kind, seeds)
+
+        def dies(at: int = at, place: Path = place) -> None:
+            hook = Hook(at, KILL)
+            hook.at_writes() if writes else hook.at_steps()
+            train(place, configs(place, kind, seeds))
+
+        first, again = child(dies), child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        # a leftover of the instant of the kill may stay; what a finished run had needed may not
+        remains = [p for p in faulty.left(place) if p.suffix != ".part"]
+        good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
+        result.survived += good
+        if not good:
+            print(f"killed at {at} of {total}: {first}, {again}, {missing}, {remains}", file=sys.stderr)
+    return result
+
+
+def kill_steps(folder: Path) -> Count:
+    return _kills(folder, "1d, three phases", 1, 20, writes=False)
+
+
+def kill_saves(folder: Path) -> Count:
+    return _kills(folder, "1d", 1, 20, writes=True)
+
+
+def kill_stack_steps(folder: Path) -> Count:
+    return _kills(folder, "cora", 3, 20, writes=False)
+
+
+def kill_stack_saves(folder: Path) -> Count:
+    return _kills(folder, "cora", 3, 20, writes=True)
+
+
+def signals(folder: Path) -> Count:
+    """Each signal at five steps: a checkpoint of exactly that step, the status of the signal, the rest bit-equal."""
+    expected = _undisturbed(folder, "1d", 2)
+    result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
+    for signum in interrupt.SIGNALS:
+        for at in (1, 2, 6, 10, 11):
+            place = folder / f"{signum}-{at}"
+            wanted = configs(place, "1d", 2, checkpoint_seconds=1e9)
+
+            def dies(at: int = at, signum: int = signum, place: Path = place, wanted: list = wanted) -> None:
+                Hook(at, faulty.send(signum)).at_steps()
+                train(place, wanted)
+
+            status = child(dies)
+            saved = [p.stem for p in place.rglob("step-*.json")]
+            again = child(lambda place=place, wanted=wanted: train(place, wanted))
+            missing = lost(expected, found(place, wanted))
+            result.tried += 1
+            result.lost += missing
+            good = (status, saved, again, missing) == (128 + signum, [f"step-{at:010d}"], 0, 0)
+            result.survived += good
+            if not good:
+                print(f"{signum} at {at}: {status}, {saved}, {again}, {missing}", file=sys.stderr)
+    return result
+
+
+def damaged_checkpoints(folder: Path) -> Count:
+    """The newest checkpoint cut short or with one bit flipped, at random places: the one before is used."""
+    expected = _undisturbed(folder, "1d", 2)
+    result = Count("said so, went on from the one before, bit-equal")
+    for at in range(3, 11):
+        place = folder / str(at)
+        wanted = configs(place, "1d", 2)
+
+        def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+            Hook(at, KILL).at_steps()
+            train(place, wanted)
+
+        child(dies)
+        newest = max(place.rglob("step-*.safetensors"))
+        content = bytearray(newest.read_bytes())
+        where = at * len(content) // 11
+        if at % 2:
+            newest.write_bytes(content[:where])
+        else:
+            content[where] ^= 1 << at % 8
+            newest.write_bytes(content)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        result.survived += (again, missing) == (0, 0) and "cannot be used" in (place / "log").read_text()
+    return result
+
+
+def disk_full(folder: Path) -> Count:
+    """No file may grow beyond a limit, from a checkpoint's size down to a note's; or the n-th flush finds no room."""
+    expected = _undisturbed(folder, "1d", 2)
+    result = Count("stopped with a message that names the file, went on when there was room")
+    for kind, at in [
+        *(("limit", size) for size in (20_000, 8_000, 1_000, 500)),
+        *(("flush", n) for n in (2, 15, 60, 91)),
+    ]:
+        place = folder / f"{kind}-{at}"
+        wanted = configs(place, "1d", 2)
+
+        def starved(kind: str = kind, at: int = at, place: Path = place, wanted: list = wanted) -> None:
+            def full() -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            if kind == "limit":
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
+            else:
+                Hook(at, full).at_writes(["fsync"])
+            try:
+                train(place, wanted)
+            except StorageError as error:
+                # short: the log is a file too
+                print("StorageError", str(error)[-250:], file=sys.stderr)
+                raise SystemExit(1) from None
+
+        status = child(starved, folder / f"{place.name}.log")
+        told = (folder / f"{place.name}.log").read_text()
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "goes on from there" in told
+        result.survived += good
+        if not good:
+            print(place.name, status, again, missing, told, file=sys.stderr)
+    return result
+
+
+def read_only_results(folder: Path) -> Count:
+    """A folder of records that cannot be written, before the run (said at once) and from its middle on."""
+    expected = _undisturbed(folder, "1d", 2)
+    result = Count("refused before training, or kept the training; went on when it was writable")
+    for when in ("before", "middle"):
+        place = folder / when
+        wanted = configs(place, "1d", 2)
+        place.mkdir()
+        # a file where a folder belongs: holds for root too, whom permissions do not stop
+        results = place / "results"
+
+        def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
+            if when == "before":
+                results.write_text("")
+            else:
+                results.mkdir()
+                Hook(6, lambda: (results / "regression1d").write_text("")).at_steps()  # type: ignore[arg-type]
+            train(place, wanted)
+
+        status = child(refused, place / "log")
+        told = (place / "log").read_text()
+        trained = list(place.rglob("finished.json"))
+        (results if when == "before" else results / "regression1d").unlink()
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        clear = "cannot be written" in told and bool(trained) == (when == "middle")
+        result.tried += 1
+        result.lost += missing
+        result.survived += (status, again, missing) == (1, 0, 0) and clear
+    return result
+
+
+def nan_in_a_replica(folder: Path) -> Count:
+    """One replica's gradients become NaN at some step: it is recorded as diverged, the others as if nothing was."""
+    expected = _undisturbed(folder, "1d", 4)
+    result = Count("recorded as diverged without numbers, the others bit-equal")
+    for victim in range(4):
+        place = folder / str(victim)
+        wanted = configs(place, "1d", 4)
+
+        def poisoned(victim: int = victim, place: Path = place, wanted: list = wanted) -> None:
+            real = phases.learner_of
+
+            def learner_of(*arguments: object, **named: object) -> object:
+                learner = real(*arguments, **named)  # type: ignore[arg-type]
+                parameter = learner.body_parameters()[0]
+                parameter.register_hook(lambda g: g.index_fill(0, g.new_tensor([victim]).long(), float("nan")))
+                return learner
+
+            phases.learner_of = learner_of  # type: ignore[assignment]
+            train(place, wanted)
+
+        status = child(poisoned)
+        got = found(place, wanted)
+        name = run_id(wanted[victim])
+        told = json.loads(got[name][0])
+        phase = told["phases"]["grown"]
+        missing = lost({k: v for k, v in expected.items() if k != name}, got)
+        result.tried += 1
+        result.lost += missing
+        as_diverged = told["status"] == "diverged" and not {"t", "soft", "truncated"} & set(phase)
+        result.survived += (status, missing) == (0, 0) and as_diverged
+    return result
+
+
+def out_of_memory(folder: Path) -> Count:
+    """No memory for more than so many replicas: the stack is halved until it fits."""
+    result = Count("trained in smaller stacks, all records there")
+    for fits, error in ((1, MemoryError), (2, MemoryError), (3, RuntimeError), (7, RuntimeError)):
+        place = folder / str(fits)
+        wanted = configs(place, "1d", 8)
+        sizes = place / "sizes"
+        place.mkdir()
+
+        def crowded(fits: int = fits, error: type = error, place: Path = place, sizes: Path = sizes) -> None:
+            real = runs.train_phase
+
+            def train_phase(pack: list, *rest: object, **named: object) -> object:
+                if len(pack) > fits:
+                    raise error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
+                sizes.open("a").write(f"{len(pack)} ")
+                return real(pack, *rest, **named)  # type: ignore[arg-type]
+
+            runs.train_phase = train_phase  # type: ignore[assignment]
+            train(place, configs(place, "1d", 8))
+
+        status = child(crowded, place / "log")
+        missing = 8 - len(found(place, wanted))
+        used = [int(size) for size in sizes.read_text().split()]
+        result.tried += 1
+        result.lost += missing
+        result.survived += (status, missing, sum(used)) == (0, 0, 8) and max(used) <= fits
+    return result
+
+
+def one_run_many_processes(folder: Path) -> Count:
+    """Sixteen processes are given the same run at the same moment: one trains it, and one record is there."""
+    expected = _undisturbed(folder, "1d", 1)
+    result = Count("one process trained, the others found its record")
+    for attempt in range(3):
+        place = folder / str(attempt)
+        wanted = configs(place, "1d", 1)
+        place.mkdir()
+
+        def one(place: Path = place, wanted: list = wanted) -> None:
+            while not (place / "go").exists():
+                os.sched_yield()
+            (outcome,) = train(place, wanted)
+            (place / f"{outcome.status}-{os.getpid()}").touch()
+
+        children = []
+        for _ in range(16):
+            if (pid := os.fork()) == 0:
+                os._exit(child(one))
+            children.append(pid)
+        (place / "go").touch()
+        statuses = [faulty.wait(pid) for pid in children]
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
+        result.survived += (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
+    return result
+
+
+def dead_owners(folder: Path) -> Count:
+    """Claims of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
+    expected = _undisturbed(folder, "1d", 3)
+    result = Count("taken over and trained; a living owner's runs left alone")
+    for kind in ("killed", "silent", "garbled"):
+        place = folder / kind
+        wanted = configs(place, "1d", 3)
+        names = [run_id(config) for config in wanted]
+
+        def dies(names: list = names, place: Path = place) -> None:
+            Claims(place / "results").take(names)
+            KILL()
+
+        child(dies)
+        for claim in place.rglob("*.claim"):
+            if kind == "silent":
+                claim.write_text(json.dumps({**json.loads(claim.read_text()), "machine": "elsewhere", "host": "node7"}))
+            elif kind == "garbled":
+                claim.write_bytes(b"\0" * 40)
+
+        def heir(place: Path = place, wanted: list = wanted) -> None:
+            runs.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
+            train(place, wanted)
+
+        status = child(heir)
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        result.survived += (status, missing) == (0, 0) and not faulty.left(place)
+    return result
+
+
+def clock_backwards(folder: Path) -> Count:
+    """The clock of the day jumps to and fro at every step, and so do the times of all files."""
+    expected = _undisturbed(folder, "1d", 2)
+    result = Count("same records; checkpoints chosen by step, claims by life")
+    for seed in range(4):
+        place = folder / str(seed)
+        wanted = configs(place, "1d", 2)
+
+        def unsteady(seed: int = seed, place: Path = place, wanted: list = wanted) -> None:
+            real, turn = time.time, [0]
+
+            def jump() -> None:
+                turn[0] += 1
+                then = real() + (-1) ** turn[0] * 86_400 * (seed + turn[0])
+                time.time = lambda: then
+                for path in place.rglob("*.*"):
+                    os.utime(path, (then, then))
+                if turn[0] == 5 + seed:
+                    KILL()
+
+            hook = Hook(0, KILL)
+            hook.__class__ = type("Every", (Hook,), {"__call__": lambda self: jump()})
+            hook.at_steps()
+            train(place, wanted)
+
+        first = child(unsteady)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        result.survived += (first, again, missing) == (-signal.SIGKILL, 0, 0)
+    return result
+
+
+FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
+    "kill_steps": ("SIGKILL at 20 random steps of a run of three phases", kill_steps),
+    "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
+    "kill_stack_steps": ("SIGKILL at 20 random steps of a stack of three", kill_stack_steps),
+    "kill_stack_saves": ("SIGKILL at 20 random points inside saving (stack of three)", kill_stack_saves),
+    "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
+    "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
+    "disk_full": ("disk full at a checkpoint, at a record", disk_full),
+    "read_only_results": ("folder of records not writable", read_only_results),
+    "nan_in_a_replica": ("NaN in one replica of a stack", nan_in_a_replica),
+    "out_of_memory": ("out of memory in a stack", out_of_memory),
+    "one_run_many_processes": ("sixteen processes on one run", one_run_many_processes),
+    "dead_owners": ("owner of a claim killed, silent, or its claim garbled", dead_owners),
+    "clock_backwards": ("clock and file times jump by days, then SIGKILL", clock_backwards),
+}
+
+
+def main() -> int:
+    """Inject one kind of fault; print its count."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    # what every child would find out or import anew
+    for kind in ("1d", "cora"):
+        train(folder / "warm", configs(folder / "warm", kind, 2))
+    print(json.dumps(asdict(FAULTS[name][1](folder))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
