@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,18 +19,21 @@ from torch import Tensor, nn
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import Head, ParallelModel
+from ngn.compose import compose
 from ngn.engine import checkpoint
 from ngn.engine.batches import FullBatches, MiniBatches, Split
 from ngn.engine.fused import FusedTrainer, trainer_for, unsupported
 from ngn.engine.fused import bank1d as module
 from ngn.engine.fused.build import BuildError, build, compiler, load
-from ngn.engine.optim import ClipScope
+from ngn.engine.optim import ClipScope, adam
+from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Course, Trainer, TrainPlan
 from ngn.methods.base import CapacityExceeded, Scalar
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE
+from ngn.tasks import make_task
 from ngn.tasks.regression1d import RegressionTask, target
 
 needs_kernel = pytest.mark.skipif(module.library() is None, reason="no C++ compiler that can build the kernel")
@@ -70,9 +75,7 @@ def plan(steps: int, lr: float | Tensor = 1e-3, clip: float | None = 0.003, **se
     return TrainPlan(steps=steps, lr=lr, lr_shape=COSINE, clip=clip, **settings)
 
 
-def train(
-    kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 512, **settings: Any
-) -> Course:
+def train(kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 512, **settings: Any) -> Course:
     return kind(learner, batches(samples), TASK.loss, how, progress="never", **settings).fit()
 
 
@@ -108,9 +111,8 @@ def test_tanh() -> None:
     x = torch.cat([x, -x])
     exact = x.double().tanh()
     error = (module.fast_tanh(x).double() - exact).abs()
-    assert error.max() <= 4e-7
-    assert error.square().mean().sqrt() <= 1e-7
-    assert (error / exact.abs())[x != 0].max() <= 5e-7
+    assert error.max() <= 2.5e-7
+    assert error.square().mean().sqrt() <= 6e-8
     special = module.fast_tanh(torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0]))
     assert special[0].isnan()
     torch.testing.assert_close(special[1:], torch.tensor([1.0, -1.0, 0.0]), rtol=0, atol=4e-7)
@@ -174,7 +176,7 @@ def test_other_widths_and_sample_counts(h: int, samples: int) -> None:
     plain, fast = stir(gated([1, 2], K=6, h=h)), stir(gated([1, 2], K=6, h=h))
     train(Trainer, plain, plan(20), samples)
     train(FusedTrainer, fast, plan(20), samples)
-    assert_close(plain, fast, 2e-6)
+    assert_close(plain, fast, 5e-6)
 
 
 @needs_kernel
@@ -186,7 +188,7 @@ def test_clip_scopes(scope: ClipScope | None) -> None:
     how = plan(30, clip=None if scope is None else 0.01, **({} if scope is None else {"clip_scope": scope}))
     train(Trainer, plain, how)
     train(FusedTrainer, fast, how)
-    assert_close(plain, fast, 5e-6)
+    assert_close(plain, fast, 2e-6)
     train(FusedTrainer, other, plan(30, clip=0.003 if scope is None else None))
     assert float((state(other)["group.bank.W2"] - state(fast)["group.bank.W2"]).abs().max()) > 1e-4
 
@@ -315,6 +317,7 @@ def test_resuming_changes_nothing(
     how = plan(120, lr=RATES if whole.replicas == 3 else 1e-3, lr_boundary=0.3)
     expected = train(FusedTrainer, whole, how)
     for cut in cuts:
+
         def stop(step: int, cut: int = cut) -> None:
             # The checkpoint of a step is written after on_step: this is the first call past it.
             if step > cut:
@@ -432,7 +435,7 @@ def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:
 
 def fake_compiler(folder: Path, body: str) -> Path:
     script = folder / "fake-c++"
-    script.write_text(f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo fake 1.0; exit 0; fi\n{body}\n")
+    script.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo fake 1.0; exit 0; fi\n{body}\n')
     script.chmod(0o755)
     return script
 
@@ -491,3 +494,46 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source.write_text("int y;")
     assert build(source) != built[0]
     assert log.read_text().splitlines() == ["call", "call"]
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_late_gradients_are_as_accurate_as_torchs() -> None:
+    """Late in a training the residuals are small and their errors count; both against float64, seed by seed."""
+    configuration = compose({}, {"seed.value": 0})
+    task = make_task(configuration, torch.device("cpu"))
+    batches, plan = task.batches(configuration.train, 0), plan_of([configuration], 512)
+    learner = learner_of([configuration], task)
+
+    class Enough(Exception):
+        pass
+
+    def halt(step: int) -> None:
+        if step >= 20_000:
+            raise Enough
+
+    with pytest.raises(Enough):
+        FusedTrainer(learner, batches, task.loss, plan, progress="never", on_step=halt).fit()
+    learner.set_progress(0.8)
+
+    def gradients(model: torch.nn.Module, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+        x, y = (v.to(dtype) for v in batches.at(0))
+        model.zero_grad()
+        (model(x) - y).square().mean().backward()
+        return {
+            name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None and "tau" not in name
+        }
+
+    exact = gradients(copy.deepcopy(learner.model).double(), torch.float64)
+    by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
+    rates = (torch.tensor([rate], dtype=torch.float64) for rate in (1e-3, 5e-2))
+    optimizer = adam(learner.body_parameters(), learner.controller_parameters(), *rates, weight_decay=0.0)
+    state = module._State(learner, optimizer)
+    module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(20_000, 1)
+    state.unpack(20_001)
+    ours = {name: optimizer.state[p]["exp_avg"].double() / 0.1 for name, p in learner.model.named_parameters()}
+
+    def error(found: dict[str, torch.Tensor]) -> float:
+        return math.sqrt(sum(float((found[n] - exact[n]).square().sum() / exact[n].square().sum()) for n in exact))
+
+    assert error(ours) <= 2 * error(by_torch)
