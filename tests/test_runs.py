@@ -12,6 +12,7 @@ from ngn.engine.packs import make_packs, pack_key
 from ngn.engine.phases import fixed_configuration, learner_of, prunes_back
 from ngn.engine.runs import execute, results_root
 from ngn.identity import run_id
+from ngn.numerics import NUMERICS_OF_TASK
 from ngn.records import Store
 from ngn.schema import GATES_OF_TASK
 from ngn.tasks import make_task
@@ -62,6 +63,16 @@ def test_a_run_is_trained_once(tmp_path, monkeypatch):
     assert second.status == "present"
     assert str(first.path) in second.message
     assert "force=true" in second.message
+
+
+def test_a_stale_record_is_named(tmp_path, monkeypatch):
+    config = smoke(tmp_path)
+    execute([config])
+    monkeypatch.setitem(NUMERICS_OF_TASK, "regression1d", 99)
+    (again,) = execute([config])
+    assert again.status == "present"
+    assert "STALE" in again.message
+    assert "99" in again.message
 
 
 def test_force_replaces_the_record(tmp_path):

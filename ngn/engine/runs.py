@@ -71,10 +71,13 @@ def _present(config: Config) -> Outcome | None:
     """The outcome of a run that has its record already, and is not to be run again."""
     name = run_id(config)
     store = Store(results_root(config))
-    if config.force or store.get(name) is None:
+    record = None if config.force else store.get(name)
+    if record is None:
         return None
-    path = store.path(name)
-    return Outcome(name, "present", path, f"{name}: already in {path}; force=true runs it again")
+    path, now = store.path(name), numerics(config)
+    then = record["code"]["numerics"]
+    stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
+    return Outcome(name, "present", path, f"{name}: already in {path};{stale} force=true runs it again")
 
 
 def execute(configs: Sequence[Config], patience: float | None = None) -> list[Outcome]:
