@@ -64,17 +64,23 @@ class Bank(nn.Module, ABC):
         """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; returns [*R, N, out]."""
 
     @abstractmethod
-    def components(self, x: Any) -> Tensor:
-        """Every f_k(x), unweighted: [*R, K, N, out]."""
+    def components(self, x: Any, count: int | None = None) -> Tensor:
+        """Every f_k(x), unweighted, of the ``count`` leading components (None: all K): [*R, count, N, out]."""
 
     @abstractmethod
-    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
-        """An ordinary module of the first ``count`` components, ``weights`` [count] folded into their last maps."""
+    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
+        """An ordinary module of the components ``kept`` (ascending indices), ``weights`` folded into their last maps.
 
-    def parameter(self, name: str, replica: int | None, count: int) -> Tensor:
-        """A copy of the first ``count`` components' parameter ``name``: [count, ...]."""
+        Args:
+            kept: int64 [count]; for a prefix 0 ... count - 1.
+            weights: [count], what each kept component is multiplied by.
+            replica: which model of a stack; None for a single model.
+        """
+
+    def parameter(self, name: str, replica: int | None, kept: Tensor) -> Tensor:
+        """A copy of the parameter ``name`` of the components ``kept``: [len(kept), ...]."""
         value: Tensor = getattr(self, name).detach()
-        return (value if replica is None else value[replica])[:count].clone()
+        return (value if replica is None else value[replica]).index_select(0, kept.to(value.device))
 
 
 def uniform(shape: Sequence[int], fan_in: int, source: torch.Generator) -> Tensor:
@@ -98,11 +104,37 @@ class OrderedSum(nn.Module):
             )
         self.bank, self.capacity = bank, capacity
         self.mode: Mode = "soft"
+        self.calibrating = False
+        self.rms: Tensor | None = None
 
     def forward(self, x: Any) -> Tensor:
         """[*R, N, out]"""
-        y: Tensor = self.bank(x, self.capacity.coefficients(self.mode))
-        return y
+        c = self.capacity.coefficients(self.mode)
+        if self.capacity.rms_eps is None:
+            y: Tensor = self.bank(x, c)
+            return y
+        return self._normalised(x, c, self.capacity.rms_eps)
+
+    def _normalised(self, x: Any, c: Tensor, eps: float) -> Tensor:
+        """sum_k c_k f_k / rms_k, rms_k = sqrt(mean f_k^2 + eps) over the batch and the entries of the output.
+
+        In training the batch's own rms is used, and gradients pass through it. After :meth:`CapacityLearner.calibrate`
+        it is that of the calibration batch, a constant, which truncation folds into the components' last maps.
+        """
+        k = c.shape[-1]
+        if self.calibrating:
+            f = self.bank.components(x)
+            self.rms = _rms(f, eps).detach()
+            f = f.narrow(-3, 0, k)
+        else:
+            f = self.bank.components(x, k)
+        rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
+        return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
+
+    def penalty(self) -> Tensor:
+        """What the capacity adds to the task loss, [*R]."""
+        own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.bank.parameters())
+        return own if prior is None else own + prior
 
     def make_room(self) -> bool:
         """Allocate the components that the capacity wants; whether there were any."""
@@ -117,10 +149,20 @@ class OrderedSum(nn.Module):
         """The retained components as an ordinary module."""
         if (replica is None) != (self.bank.replicas is None):
             raise ValueError("name the replica to deploy of a stack, and none of a single model")
-        counts, weights = self.capacity.count(), self.capacity.weights()
-        count = int(counts if replica is None else counts[replica])
-        kept = (weights if replica is None else weights[replica])[:count]
-        return self.bank.truncated(count, kept, replica)
+        open_, weights = self.capacity.kept(), self.capacity.weights().detach()
+        if self.capacity.rms_eps is not None:
+            if self.rms is None:
+                raise RuntimeError("normalised components are deployed by the rms of a batch: call calibrate(x) first")
+            weights = weights / self.rms.to(weights)
+        if replica is not None:
+            open_, weights = open_[replica], weights[replica]
+        kept = open_.nonzero().flatten()
+        return self.bank.truncated(kept, weights[kept], replica)
+
+
+def _rms(f: Tensor, eps: float) -> Tensor:
+    """sqrt(mean f_k^2 + eps) of [*R, k, N, out]: [*R, k]. eps under the root keeps its gradient finite at f_k = 0."""
+    return (f.square().mean((-2, -1)) + eps).sqrt()
 
 
 def deploy(model: nn.Module, replica: int | None = None) -> nn.Module:

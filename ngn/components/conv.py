@@ -81,19 +81,21 @@ class ConvBank(Bank):
         own = x.dim() == 5
         return torch.stack([self._sum(x[s] if own else x, c[s], s) for s in range(self.replicas)])
 
-    def components(self, x: Tensor) -> Tensor:
+    def components(self, x: Tensor, count: int | None = None) -> Tensor:
+        k = self.K if count is None else count
+
         def of(x: Tensor, replica: int | None) -> Tensor:
             x = x.contiguous(memory_format=torch.channels_last)
-            return torch.stack([F.linear(self._hidden(x, b), b[-2], b[-1]) for b in self._branches(self.K, replica)])
+            return torch.stack([F.linear(self._hidden(x, b), b[-2], b[-1]) for b in self._branches(k, replica)])
 
         if self.replicas is None:
             return of(x, None)
         return torch.stack([of(x[s] if x.dim() == 5 else x, s) for s in range(self.replicas)])
 
-    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
+    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
         branches = []
-        columns = {name: self.parameter(name, replica, count) for name, _ in self.named_parameters()}
-        for k in range(count):
+        columns = {name: self.parameter(name, replica, kept) for name, _ in self.named_parameters()}
+        for k in range(len(kept)):
             layers: list[nn.Module] = []
             for i in range(1, len(self.channels) + 1):
                 W = columns[f"W{i}"][k]

@@ -96,24 +96,25 @@ class GCNBank(Bank):
         summed = (self._hidden(x, k) @ W).sum(-3)
         return x.hop @ summed + (self.b2.narrow(-2, 0, k) * c).sum(-2).unsqueeze(-2)
 
-    def components(self, x: GraphInput) -> Tensor:
-        return x.hop @ (self._hidden(x, self.K) @ self.W2) + self.b2.unsqueeze(-2)
+    def components(self, x: GraphInput, count: int | None = None) -> Tensor:
+        k = self.K if count is None else count
+        return x.hop @ (self._hidden(x, k) @ self.W2.narrow(-3, 0, k)) + self.b2.narrow(-2, 0, k).unsqueeze(-2)
 
-    def truncated(self, count: int, weights: Tensor, replica: int | None) -> nn.Module:
-        return ParallelGCN(self, count, weights, replica)
+    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
+        return ParallelGCN(self, kept, weights, replica)
 
 
 class ParallelGCN(nn.Module):
-    """The sum of ``count`` two-layer graph convolutions, as ordinary torch-geometric layers on the whole graph."""
+    """The sum of the kept two-layer graph convolutions, as ordinary torch-geometric layers on the whole graph."""
 
-    def __init__(self, bank: GCNBank, count: int, weights: Tensor, replica: int | None) -> None:
+    def __init__(self, bank: GCNBank, kept: Tensor, weights: Tensor, replica: int | None) -> None:
         from torch_geometric.nn import GCNConv
 
         super().__init__()
         self.out = bank.out
         self.first, self.second = nn.ModuleList(), nn.ModuleList()
-        part = {name: bank.parameter(name, replica, count) for name in ("W1", "b1", "W2", "b2")}
-        for k in range(count):
+        part = {name: bank.parameter(name, replica, kept) for name in ("W1", "b1", "W2", "b2")}
+        for k in range(len(kept)):
             w = weights[k].to(part["W2"])
             first = GCNConv(bank.features, bank.width).to(w.device, w.dtype)
             second = GCNConv(bank.width, bank.out).to(w.device, w.dtype)

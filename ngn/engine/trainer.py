@@ -113,6 +113,7 @@ class Trainer:
             for step in range(start, plan.steps):
                 fraction = step / plan.steps
                 learner.set_progress(fraction)
+                learner.begin_step(step)
                 if learner.make_room():
                     _pad_moments(optimizer)
                 for group in optimizer.param_groups:
@@ -144,6 +145,9 @@ class Trainer:
             if bar.shown:
                 bar.show(plan.steps, self._state())
         learner.set_progress(1.0)
+        learner.begin_step(None)
+        if learner.normalised:
+            learner.calibrate(self.batches.at(0)[0])
         return Course(self._curves(), bad.cpu().numpy(), before + time.monotonic() - began, resumed)
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
@@ -161,10 +165,7 @@ class Trainer:
         return total / parts
 
     def _state(self) -> str:
-        t = self.learner.size().double()
-        return f"t = {float(t.mean()):.2f}" + (
-            f" ({float(t.min()):.2f} to {float(t.max()):.2f})" if t.numel() > 1 else ""
-        )
+        return f"t {float(self.learner.size().double().mean()):.2f}"
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:

@@ -7,11 +7,13 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Union
 
 import torch
 from torch import Tensor, nn
+
+from ngn.gate import prefix
 
 Mode = Literal["soft", "hard", "kept"]
 """soft: the whole candidate model with its learned gates. hard: the retained prefix with gates of one. kept: the
@@ -43,6 +45,10 @@ class Capacity(nn.Module):
 
     K: int
     replicas: int | None
+    has_boundary = False
+    """Whether ``size`` is a boundary t, of which one may ask how near to an integer it is."""
+    rms_eps: float | None = None
+    """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 
     def wanted(self) -> int:
         """Components that have to exist now; more than K only where they are allocated as the size grows."""
@@ -55,17 +61,31 @@ class Capacity(nn.Module):
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
 
+    def begin_step(self, step: int | None) -> None:
+        """Called before the forward passes of step 0, 1, ...; with None before the trained model is evaluated.
+
+        What is random is drawn here, from a stream that is addressed by ``step``.
+        """
+
     def coefficients(self, mode: Mode) -> Tensor:
         """What each component is multiplied by: [*R, k] in float64, for the k <= K leading components that matter."""
         raise NotImplementedError
 
     def weights(self) -> Tensor:
-        """The ordering weights that a truncated model keeps: [*R, K] in float64."""
+        """What the components of a truncated model are multiplied by for good: [*R, K] in float64."""
         raise NotImplementedError
+
+    def kept(self) -> Tensor:
+        """Which components truncation keeps: bool [*R, K]. The leading ones, unless a method says otherwise."""
+        return prefix(self.count(), self.K)
 
     def penalty(self) -> Tensor:
         """What is added to the task loss: [*R] in float64."""
         raise NotImplementedError
+
+    def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor | None:
+        """What a prior on the components' ``parameters`` (each [*R, K, ...]) adds to the loss: [*R], None for none."""
+        return None
 
     def post_step(self) -> None:
         """Called after every optimiser step: clamping, proximal steps, re-allocation."""
@@ -77,6 +97,10 @@ class Capacity(nn.Module):
     def size(self) -> Tensor:
         """The continuous size that the method reports, t for a boundary: float64 [*R]."""
         raise NotImplementedError
+
+    def learned_decay(self) -> Tensor | None:
+        """The ratio r of the ordering weights where it is learned: float64 [*R]; None where it is a setting."""
+        return None
 
 
 CapacityFactory = Callable[[int | None, int | None], Capacity]

@@ -39,6 +39,34 @@ class CapacityLearner(nn.Module):
         for group in self.groups:
             group.capacity.set_progress(progress)
 
+    def begin_step(self, step: int | None) -> None:
+        """Called before the forward passes of a step; with None before the trained model is evaluated."""
+        for group in self.groups:
+            group.capacity.begin_step(step)
+            if step is not None:
+                group.rms = None
+
+    @property
+    def normalised(self) -> bool:
+        """Whether any group divides its components by their rms, which :meth:`calibrate` then has to fix."""
+        return any(group.capacity.rms_eps is not None for group in self.groups)
+
+    @torch.no_grad()
+    def calibrate(self, x: Any) -> None:
+        """Make the rms of the components over the batch ``x`` the constants of all that follows, deployment included.
+
+        The next ``begin_step`` of a training drops them. Without normalised groups this does nothing.
+        """
+        if not self.normalised:
+            return
+        for group in self.groups:
+            group.calibrating, group.rms = True, None
+        try:
+            self.soft_forward(x)
+        finally:
+            for group in self.groups:
+                group.calibrating = False
+
     @contextmanager
     def _mode(self, mode: Mode) -> Iterator[None]:
         for group in self.groups:
@@ -55,7 +83,7 @@ class CapacityLearner(nn.Module):
         return output
 
     def hard_forward(self, x: Any) -> Tensor:
-        """The retained prefix of every group with gates of one: truncation."""
+        """The retained components of every group as they are deployed: truncation."""
         with self._mode("hard"):
             return self.soft_forward(x)
 
@@ -66,7 +94,7 @@ class CapacityLearner(nn.Module):
 
     def penalty(self) -> Tensor:
         """Sum of the groups' penalties, [*R]."""
-        return torch.stack([group.capacity.penalty() for group in self.groups]).sum(0)
+        return torch.stack([group.penalty() for group in self.groups]).sum(0)
 
     def make_room(self) -> bool:
         """Allocate the components that the boundaries have come to need; whether parameters have grown."""
@@ -85,6 +113,12 @@ class CapacityLearner(nn.Module):
     def size(self) -> Tensor:
         """Continuous sizes (t for a boundary): float64 [*R, G]."""
         return torch.stack([group.capacity.size() for group in self.groups], -1)
+
+    def learned_decay(self) -> Tensor | None:
+        """The ratios r of the ordering weights where every group learns its own: float64 [*R, G]; else None."""
+        ratios = [group.capacity.learned_decay() for group in self.groups]
+        learned = [r for r in ratios if r is not None]
+        return torch.stack(learned, -1) if len(learned) == len(ratios) else None
 
     def controller_parameters(self) -> list[nn.Parameter]:
         """What decides the size; trained at a rate of its own and never decayed."""

@@ -27,6 +27,8 @@ class CountGate(Capacity):
         replicas: None for one model, else the length of the replica axis; every number above may then be one a replica.
     """
 
+    has_boundary = True
+
     def __init__(
         self,
         K: int | None,
