@@ -177,7 +177,10 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
 
     status, ran = command("seed=0..3", engine)
     assert (status, len(ran)) == (130, 1)
-    assert capsys.readouterr().err.startswith("interrupted; the same command goes on")
+    told = capsys.readouterr().err
+    assert "stopped by SIGINT; what was computed is saved. To go on:" in told
+    assert "  python " in told
+    assert told.rstrip().endswith("seed=0..3")
 
 
 # The real program, as it is typed. Each start costs a second, so these are few.

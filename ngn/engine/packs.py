@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ngn.identity import flatten, run_id, scientific
 from ngn.schema import Config
+
+if TYPE_CHECKING:
+    import torch
 
 SCALARS = (
     "seed.value",
@@ -98,5 +99,7 @@ def values(configs: Sequence[Config], key: str) -> list[float]:
 
 def scalar(configs: Sequence[Config], key: str) -> float | torch.Tensor:
     """A scalar setting as the engine takes it: a number for a single run, float64 [R] for a stack."""
+    import torch  # not earlier: sweeps are planned without it
+
     found = values(configs, key)
     return found[0] if len(found) == 1 else torch.tensor(found, dtype=torch.float64)

@@ -1,0 +1,145 @@
+"""Studies: the runs behind a table or a figure, by name. ``python scripts/sweep.py plan NAME`` says what is missing.
+
+Where a table's rows name their runs already, the study takes them from there, so that the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from experiments.selection import Selection
+from experiments.tables import MACROS
+from experiments.tables.one_d import BASELINE, FOUR
+from ngn.compose import nearest
+from ngn.identity import run_id
+from ngn.records import Store
+from ngn.schema import Config, Seed
+
+FIFTY = range(50)
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs behind a table or a figure.
+
+    Attributes:
+        name, title: what it is called on the command line, and what it is.
+        make: its selections; called when they are needed, since thousands take a moment.
+    """
+
+    name: str
+    title: str
+    make: Callable[[], list[Selection]]
+
+    def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
+        """(run id, configuration) of every run, each once.
+
+        Runs that are found through the record of another (the fixed model of a learned size) follow once ``store``
+        has that record.
+        """
+        seen: set[str] = set()
+        for selection in self.make():
+            for config in configurations(selection):
+                name = run_id(config)
+                if name not in seen:
+                    seen.add(name)
+                    yield name, config
+                record = store.get(name) if store is not None and selection.companions else None
+                if record is None or record["status"] != "complete":
+                    continue
+                for _, find in selection.companions:
+                    (other,) = configurations(find(selection, config.seed.value, record))
+                    if run_id(other) not in seen:
+                        seen.add(run_id(other))
+                        yield run_id(other), other
+
+
+def configurations(selection: Selection) -> Iterator[Config]:
+    """The configuration of each seed; composed once, since nothing but the seed differs."""
+    first: Config | None = None
+    for seed in selection.seeds:
+        first = selection.config(seed) if first is None else first
+        yield first.model_copy(update={"seed": Seed(value=seed)})
+
+
+def _baseline() -> list[Selection]:
+    return [BASELINE.with_seeds(FIFTY)]
+
+
+def _prices(count: int = 500) -> list[float]:
+    """Log-spaced from 1e-6 to 1e-2, six digits each, so that a record's name does not hang on a last bit."""
+    return [float(f"{10 ** (-6 + 4 * n / (count - 1)):.6g}") for n in range(count)]
+
+
+def _lambda_sweep() -> list[Selection]:
+    return [
+        BASELINE.with_seeds([0]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
+        for price in _prices()
+    ]
+
+
+def _fixed_frontier() -> list[Selection]:
+    choices = {"task": "regression1d", "gate": "mlp", "method": "fixed", "schedule": "paper"}
+    fixed = [Selection.of(choices, {"method.count": count}, FIFTY) for count in range(1, 13)]
+    # the grown points of the figure: the baseline, and two other prices
+    grown = [
+        BASELINE.with_seeds(FIFTY).with_overrides(change)
+        for change in ({}, *({"schedule.lambda0": price, "schedule.alpha_max": price} for price in (1e-5, 1e-3)))
+    ]
+    return fixed + grown
+
+
+def _init_sweep() -> list[Selection]:
+    panels = (
+        BASELINE,
+        BASELINE.with_overrides({"gate.r": 1.0}),
+        Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"}),
+    )
+    # t = softplus(tau) is never zero: the paper's standard start stands for it
+    starts: list[dict[str, float]] = [{}, *({"gate.t0": float(t)} for t in range(1, 17))]
+    return [panel.with_seeds(FIFTY).with_overrides(start) for panel in panels for start in starts]
+
+
+def _vision() -> list[Selection]:
+    tasks = (("mnist", "mlp"), ("mnist", "conv"), ("cifar10", "conv"), ("cora", "gcn"))
+    return [Selection.of({"task": task, "gate": gate}) for task, gate in tasks]
+
+
+def _smoke() -> list[Selection]:
+    choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
+    prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
+    return [Selection.of(choices, {"schedule.lambda0": price, "gate.K": 4}, FIFTY) for price in prices]
+
+
+def _tables() -> list[Selection]:
+    return [row.runs for table in MACROS for row in table.rows if row.runs is not None]
+
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Study("schedules", "table 4: six schedules, ten seeds", lambda: [r.runs for r in FOUR.rows if r.runs]),
+        Study("baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline),
+        Study("lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", _lambda_sweep),
+        Study("fixed_frontier", "figure 3: fixed counts 1 to 12 and grown runs, fifty seeds", _fixed_frontier),
+        Study("init_sweep", "figure 5: t_init 0 to 16, fifty seeds, three panels", _init_sweep),
+        Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
+        Study("tables", "every run that a table names today, and the fixed models that belong to them", _tables),
+        Study("smoke", "200 runs of seconds on tiny data, to try a cluster with", _smoke),
+    )
+}
+
+
+@cache
+def study(name: str) -> Study:
+    """The study of that name.
+
+    Raises:
+        KeyError: if there is none; the message lists the names and gives the nearest.
+    """
+    if name not in STUDIES:
+        raise KeyError(f"no study '{name}'.{nearest(name, list(STUDIES))} The studies are: {', '.join(STUDIES)}")
+    return STUDIES[name]

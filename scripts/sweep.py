@@ -1,0 +1,249 @@
+"""Run the studies behind tables and figures, here or on a Slurm cluster.
+
+    python scripts/sweep.py plan schedules                    # freeze what is missing, and say how long it will take
+    python scripts/sweep.py run schedules                     # run it here
+    python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
+    python scripts/sweep.py status schedules
+
+`run` plans first what no plan in flight covers. The same command again goes on with what is missing. docs/sweeps.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments import sweeps
+from experiments.studies import STUDIES, study
+from ngn.cluster import plan as plans
+from ngn.cluster import settings, slurm
+from ngn.data import DataError
+from ngn.engine import interrupt
+from ngn.identity import run_id
+from ngn.provenance import ROOT
+from ngn.records import RecordError, Store
+from ngn.schema import Config, ConfigError
+
+
+class Sweep:
+    """One study and one folder of records."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        try:
+            self.study = study(given.study)
+        except KeyError as unknown:
+            raise ConfigError(str(unknown.args[0])) from None
+        first = next(self.study.runs())[1]
+        self.results = (given.results or plans.usual_results([first])).resolve()
+        self.folder = plans.folder_of(self.study.name, self.results)
+        self.strict, self.again = given.strict, given.again
+        self.data_root = None if given.data_root is None else str(given.data_root.resolve())
+        self.device = given.device
+
+    def runs(self) -> Iterator[tuple[str, Config]]:
+        """(run id, configuration) of every run, as the YAML files say now."""
+        for name, config in self.study.runs(Store(self.results)):
+            yield name, config.model_copy(update={"data_root": self.data_root, "device": self.device})
+
+    def queued(self) -> dict[str, str]:
+        """Run id → Slurm task, of what is in Slurm's queue."""
+        jobs = slurm.submitted(self.folder)
+        alive = slurm.in_queue(jobs)
+        read = {path: plans.read(Path(path)) for path in {job.plan for job in jobs if job.job in alive}}
+        return {name: job.job for job in jobs if job.job in alive for name in read[job.plan].tasks[job.task]}
+
+    @cached_property
+    def view(self) -> sweeps.View:
+        """What is known about the runs now."""
+        return sweeps.View(self.results, self.queued(), sweeps.failures(self.folder))
+
+    @cached_property
+    def speeds(self) -> sweeps.Speeds:
+        """Speeds from the records of this folder, and of the usual ones."""
+        places = {self.results, ROOT / "results", ROOT / "scratch" / "results"}
+        return sweeps.Speeds(Store(place) for place in sorted(places))
+
+    def wanted(self) -> list[Config]:
+        """What has to be run and is not in Slurm's queue."""
+        return [c for c in sweeps.wanting(self.runs(), self.view, self.again) if run_id(c) not in self.view.queued]
+
+    def estimate(self, configs: list[Config]) -> str:
+        """How long runs take on one worker, as far as records tell."""
+        each = [self.speeds.seconds(config) for config in configs]
+        known = [seconds for seconds in each if seconds is not None]
+        if not known:
+            return "no record tells how long they take"
+        rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
+        return f"about {sweeps.in_words(sum(known))} on one worker{rest}"
+
+    def refuse_doubtful(self) -> None:
+        """With ``--strict``: no sweep over records that do not count.
+
+        Raises:
+            ConfigError: naming them.
+        """
+        told = sweeps.progress(self.runs(), self.view, self.speeds)
+        bad = [f"  {name}: {state}: {text}" for name, state, text in told.notes if state in ("stale", "refused")]
+        if bad:
+            raise ConfigError("records that do not count (--again runs them anew):\n" + "\n".join(bad))
+
+
+def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
+    """Freeze what has to be run; None if that is nothing."""
+    configs = sweep.wanted()
+    if not configs:
+        return None
+    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, configs, largest)
+    plan = plans.read(path)
+    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(configs)}\n  {path}")
+    return plan
+
+
+def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Freeze what is missing."""
+    if sweep.strict:
+        sweep.refuse_doubtful()
+    cluster = settings.load(given.cluster, given.settings)
+    if given.dry_run:
+        return _dry_run(sweep)
+    if _plan(sweep, cluster.runs_per_task) is None:
+        print(f"{sweep.study.name}: nothing is missing")
+    return 0
+
+
+def _dry_run(sweep: Sweep) -> int:
+    configs = sweep.wanted()
+    for config in configs:
+        print(run_id(config))
+    print(f"{len(configs)} runs, {sweep.estimate(configs)}; nothing was started", file=sys.stderr)
+    return 0
+
+
+def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
+    """Data are fetched here, where there is a network; compute nodes need none."""
+    from ngn.data import data_root, sets
+    from ngn.data.fetch import fetch
+
+    for name in sorted({c.task.name for c in configs if c.profile == "full"} & set(sets.NAMES)):
+        fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
+
+
+def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Run what is missing: here until it is done, or on Slurm, returning at once."""
+    if sweep.strict:
+        sweep.refuse_doubtful()
+    cluster = settings.load(given.cluster, given.settings)
+    if given.dry_run:
+        return _dry_run(sweep)
+    if given.plan is None:
+        _fetch_data(sweep, sweep.wanted())
+        plan = _plan(sweep, cluster.runs_per_task)
+    else:
+        plan = plans.read(given.plan)
+    if plan is None:
+        print(f"{sweep.study.name}: nothing is missing" + (", the rest is queued" if sweep.view.queued else ""))
+        return 0
+    unfinished = [n for n, names in enumerate(plan.tasks) if not set(names) <= sweep.view.records or sweep.again]
+    if cluster.kind == "slurm":
+        jobs = slurm.submit(plan, unfinished, cluster)
+        arrays = sorted({job.job.partition("_")[0] for job in jobs})
+        print(f"submitted {len(jobs)} array tasks as {', '.join(arrays)}; python scripts/sweep.py status {plan.study}")
+        return 0
+    return _run_here(sweep, plan, unfinished, cluster)
+
+
+def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
+    from ngn.cluster.local import Supervisor
+
+    told: dict[str, str] = {}
+
+    def report(task: int, runs: dict[str, str]) -> None:
+        told.update(runs)
+        kinds = {status if status in KNOWN else "failed" for status in runs.values()}
+        print(f"[{len(told)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
+
+    Supervisor(plan, tasks, cluster, report).run()
+    failed = {name: status for name, status in told.items() if status not in KNOWN}
+    held = [name for name, status in told.items() if status == "held"]
+    diverged = [name for name, status in told.items() if status == "diverged"]
+    for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
+        if names:
+            lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
+            print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
+    missing = [name for names in plan.tasks for name in names if name not in sweeps.present(plan.results)]
+    return 1 if failed or missing else 3 if diverged else 0
+
+
+KNOWN = ("complete", "present", "diverged", "held")
+
+
+def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Show how far the study is; 0 if it is complete."""
+    told = sweeps.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
+    total = sum(told.counts.values())
+    print(f"{sweep.study.name} ({sweep.study.title}): {told.counts['done']} of {total} runs done")
+    print(f"  records in {sweep.results}")
+    for state in sweeps.STATES[1:]:
+        if told.counts[state]:
+            print(f"  {told.counts[state]:>7} {state}")
+    for name, state, text in told.notes:
+        print(f"  {name}: {state}{f': {text}' if text else ''}")
+    if told.more:
+        print(f"  and {told.more} more; --lines N shows more of them")
+    open_runs = sum(told.counts[state] for state in sweeps.UNFINISHED)
+    if open_runs:
+        known = f"about {sweeps.in_words(told.left_seconds)} on one worker" if told.unknown < open_runs else "unknown"
+        rest = f" ({told.unknown} runs of unknown speed)" if 0 < told.unknown < open_runs else ""
+        print(f"  left: {known}{rest}")
+    doubtful = told.counts["stale"] + told.counts["refused"]
+    if sweep.strict and doubtful:
+        print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
+        return 1
+    return 0 if open_runs + doubtful == 0 else 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script. Status: 0 complete (or submitted), 1 something is missing, 2 refused, 3 diverged, 130 Ctrl-C."""
+    listed = "\n".join(f"  {s.name:16} {s.title}" for s in STUDIES.values())
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=f"studies:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("study", help="one of the studies below")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="settings of the cluster, such as workers=4")
+    parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.names())}, or a YAML file")
+    parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
+    parser.add_argument("--dry-run", action="store_true", help="only show the runs and an estimated time")
+    parser.add_argument("--strict", action="store_true", help="refuse stale and other records that do not count")
+    parser.add_argument(
+        "--again", action="append", default=[], choices=["stale", "refused", "diverged"], help="run these anew"
+    )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="folder of the records")
+    parser.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the data sets")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--lines", type=int, default=20, help="status: lines on single runs (20)")
+    words = sys.argv[1:] if argv is None else argv
+    given = parser.parse_intermixed_args(words)
+    try:
+        with interrupt.handled():
+            return COMMANDS[given.command](Sweep(given), given)
+    except ConfigError as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 2
+    except (RecordError, DataError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stopped:
+        return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
+
+
+COMMANDS = {"plan": plan_command, "run": run_command, "status": status_command}
+
+if __name__ == "__main__":
+    sys.exit(main())
