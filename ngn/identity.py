@@ -34,6 +34,10 @@ UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
         "train.clip_scope",
         "phases",
     ),
+    # gate.r stays: a fixed phase retrains with w_k = r^k, whatever weights the method itself has.
+    "l0": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
+    "awnn": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
+    "decay": ("gate.K_max",),
 }
 
 

@@ -164,7 +164,62 @@ class Fixed(Closed):
         return self
 
 
-MethodConfig = Annotated[Union[NGN, Fixed], Field(discriminator="name")]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class STE(Closed):
+    """NGN's boundary and objective with the hard prefix in the forward pass (straight-through estimator)."""
+
+    name: Literal["ste"]
+
+
+class L0(Closed):
+    """Hard-concrete gates, one a component, independent of one another and without ordering weights."""
+
+    name: Literal["l0"]
+    price: NonNegative
+    """lambda, times the expected number of open gates; not divided by the number of samples."""
+    temperature: Positive
+    open_probability: Fraction
+    """Sigmoid of the gates' initial parameter."""
+    stretch_low: Annotated[float, Field(lt=0)]
+    stretch_high: Annotated[float, Field(gt=1)]
+
+
+class AWNN(Closed):
+    """Width by a learned exponential importance: the live prefix holds a part ``quantile`` of its mass."""
+
+    name: Literal["awnn"]
+    quantile: Fraction
+    width: Positive
+    """Initial width."""
+    prior_sd: Positive
+    """Standard deviation of the Gaussian prior on the components' parameters."""
+
+
+class Decay(Closed):
+    """The count gate with a learned decay r of its ordering weights, without its boundary, or over normalised f_k."""
+
+    name: Literal["decay"]
+    learn_r: StrictBool
+    boundary: StrictBool
+    normalise: StrictBool
+    """Divide every f_k by its root mean square over the batch."""
+    quantile: Fraction
+    """Without a boundary: the part of the finite mass of the weights that the deployed prefix holds."""
+    eps: Positive
+    """Added to the mean square before its root is taken."""
+
+    @model_validator(mode="after")
+    def _something_to_learn(self) -> Decay:
+        if not (self.learn_r or self.boundary):
+            raise ValueError("with learn_r=false and boundary=false nothing is learned: use method=fixed")
+        if self.boundary and not self.learn_r and not self.normalise:
+            raise ValueError("learn_r=false, boundary=true and normalise=false is method=ngn: use that")
+        return self
+
+
+MethodConfig = Annotated[Union[NGN, Fixed, STE, L0, AWNN, Decay], Field(discriminator="name")]
 
 
 class Schedule(Closed):
@@ -260,11 +315,34 @@ class Config(Closed):
                 "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
                 "so the result would depend on when they are allocated"
             )
+        self._method_fits()
         if isinstance(self.method, Fixed) and self.gate.K is not None and (self.method.count or 0) > self.gate.K:
             raise ValueError(f"method.count={self.method.count} is more than the gate.K={self.gate.K} candidates")
         if isinstance(self.method, Fixed) and self.method.count == 0 and self.gate.delta > 0:
             raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
         return self
+
+    def _method_fits(self) -> None:
+        """What only some methods can do."""
+        method = self.method
+        if isinstance(method, (L0, AWNN, Decay)) and self.gate.K is None:
+            raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
+        if "from_high" in self.phases and (
+            isinstance(method, (L0, AWNN)) or (isinstance(method, Decay) and not method.boundary)
+        ):
+            raise ValueError(
+                f"method={method.name} has no boundary that could start high: leave from_high out of phases"
+            )
+        if isinstance(method, AWNN) and self.gate.K is not None and method.width > self.gate.K:
+            raise ValueError(f"method.width={method.width:g} is more than the gate.K={self.gate.K} candidates")
+        if isinstance(method, Decay):
+            if method.learn_r and self.gate.r >= 1:
+                raise ValueError("method.learn_r=true starts at gate.r, which then has to lie below 1")
+            if method.normalise and self.train.batch is not None:
+                raise ValueError(
+                    "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
+                    "train.batch=null (and train.steps in place of epochs)"
+                )
 
 
 MAX_JOBS = 10_000

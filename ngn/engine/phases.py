@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from ngn.engine.batches import Batches
+from ngn.engine.capacities import capacity_of
 from ngn.engine.packs import scalar
 from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate
-from ngn.methods.base import Capacity, CapacityFactory
+from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
-from ngn.methods.ngn import CountGate
 from ngn.schema import Config, ConfigError, Fixed, is_integer, steps_of
 from ngn.tasks.base import Task
 
@@ -45,33 +45,10 @@ def seeds_of(pack: Sequence[Config]) -> int | list[int]:
     return pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
 
 
-def ngn_capacity(pack: Sequence[Config], t0: float | None) -> CapacityFactory:
-    """The count gate of a pack; ``t0`` replaces the configured start."""
-    first = pack[0]
-
-    def make(K: int | None, replicas: int | None) -> Capacity:
-        return CountGate(
-            K,
-            K_max=first.gate.K_max,
-            lambda0=scalar(pack, "schedule.lambda0"),
-            alpha_max=scalar(pack, "schedule.alpha_max"),
-            beta=(scalar(pack, "schedule.beta_start"), scalar(pack, "schedule.beta_end")),
-            r=scalar(pack, "gate.r"),
-            delta=first.gate.delta,
-            t0=scalar(pack, "gate.t0") if t0 is None else t0,
-            lambda_shape=first.schedule.lambda_shape,
-            alpha_shape=first.schedule.alpha_shape,
-            beta_shape=first.schedule.beta_shape,
-            replicas=replicas,
-        )
-
-    return make
-
-
 def learner_of(
     pack: Sequence[Config], task: Task, count: int | None = None, t0: float | None = None
 ) -> CapacityLearner:
-    """The learner of a pack: NGN, or a fixed model of ``count`` components."""
+    """The learner of a pack: that of its method, or a fixed model of ``count`` components."""
     first = pack[0]
     if count is not None:
 
@@ -79,7 +56,8 @@ def learner_of(
             return FixedCount(count, r=scalar(pack, "gate.r"), replicas=replicas)
 
         return CapacityLearner(task.model(first, count, seeds_of(pack), capacity))
-    return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), ngn_capacity(pack, t0)))
+    make = capacity_of(pack, seeds_of(pack), len(task.train), t0)
+    return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), make))
 
 
 def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
@@ -179,6 +157,8 @@ def _measure(
         modes |= {"soft": learner.soft_forward, "gates_kept": learner.kept_forward}
     scores = {mode: evaluate(forward, parts, task.metrics) for mode, forward in modes.items()}
     runs = learner.replicas or 1
+    learned, boundary = learner.learned_decay(), all(group.capacity.has_boundary for group in learner.groups)
+    ratios = None if learned is None else learned.reshape(runs, -1).tolist()
     t, counts = learner.size().reshape(runs, -1).tolist(), learner.count().reshape(runs, -1).tolist()
     candidate = sum(p.numel() for p in learner.model.parameters()) // runs
     results = []
@@ -196,7 +176,11 @@ def _measure(
             deployed = 0
         else:
             if not fixed:
-                result |= {"t": t[r], "integer": [is_integer(value) for value in t[r]]}
+                result |= {"t": t[r]}
+                if boundary:
+                    result["integer"] = [is_integer(value) for value in t[r]]
+                if ratios is not None:
+                    result["r"] = ratios[r]
             result |= measured
             small = learner.deploy(None if learner.replicas is None else r)
             deployed = sum(p.numel() for p in small.parameters())
@@ -239,4 +223,8 @@ def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> di
 
 def fixed_configuration(config: Config, count: int) -> Config:
     """The run that the ``fixed`` phase of ``config`` would be on its own: ``method=fixed method.count=count``."""
-    return config.model_copy(update={"method": Fixed(name="fixed", count=count)})
+    alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
+    if count > 0:
+        return alone
+    # Independent gates may all close; a fixed model's identity does not depend on delta, but count = 0 needs -1/2.
+    return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

@@ -98,6 +98,10 @@ class Capacity(nn.Module):
         """The continuous size that the method reports, t for a boundary: float64 [*R]."""
         raise NotImplementedError
 
+    def controllers(self) -> list[nn.Parameter]:
+        """Its parameters that are trained at the boundary's rate; others are trained as the body is."""
+        return list(self.parameters())
+
     def learned_decay(self) -> Tensor | None:
         """The ratio r of the ordering weights where it is learned: float64 [*R]; None where it is a setting."""
         return None

@@ -122,7 +122,7 @@ class CapacityLearner(nn.Module):
 
     def controller_parameters(self) -> list[nn.Parameter]:
         """What decides the size; trained at a rate of its own and never decayed."""
-        return [p for group in self.groups for p in group.capacity.parameters() if p.requires_grad]
+        return [p for group in self.groups for p in group.capacity.controllers() if p.requires_grad]
 
     def body_parameters(self) -> list[nn.Parameter]:
         """Everything else that is trained."""

@@ -1,0 +1,84 @@
+"""From the ``method`` block of a pack to the capacity of each ordered group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngn.engine.packs import scalar
+from ngn.methods.awnn import AdaptiveWidth
+from ngn.methods.base import Capacity, CapacityFactory
+from ngn.methods.decay import DecayGate
+from ngn.methods.l0 import HardConcrete
+from ngn.methods.ngn import CountGate
+from ngn.methods.ste import StraightThrough
+from ngn.schema import AWNN, L0, STE, Config, Decay
+
+
+def gate_settings(pack: Sequence[Config], t0: float | None) -> dict[str, Any]:
+    """The arguments of a count gate, K and replicas apart; ``t0`` replaces the configured start."""
+    first = pack[0]
+    return {
+        "K_max": first.gate.K_max,
+        "lambda0": scalar(pack, "schedule.lambda0"),
+        "alpha_max": scalar(pack, "schedule.alpha_max"),
+        "beta": (scalar(pack, "schedule.beta_start"), scalar(pack, "schedule.beta_end")),
+        "r": scalar(pack, "gate.r"),
+        "delta": first.gate.delta,
+        "t0": scalar(pack, "gate.t0") if t0 is None else t0,
+        "lambda_shape": first.schedule.lambda_shape,
+        "alpha_shape": first.schedule.alpha_shape,
+        "beta_shape": first.schedule.beta_shape,
+    }
+
+
+def capacity_of(pack: Sequence[Config], seeds: int | list[int], samples: int, t0: float | None) -> CapacityFactory:
+    """The capacity of a pack's method.
+
+    Args:
+        pack: runs that differ in seed and scalars only.
+        seeds: theirs; one for a single run.
+        samples: training samples.
+        t0: where a boundary starts, in place of the configured value; None for that value.
+    """
+    method = pack[0].method
+
+    def preset(K: int | None) -> int:
+        if K is None:
+            raise ValueError(f"method={method.name} needs a preset K")
+        return K
+
+    def make(K: int | None, replicas: int | None) -> Capacity:
+        if isinstance(method, L0):
+            return HardConcrete(
+                preset(K),
+                seeds,
+                price=scalar(pack, "method.price"),
+                temperature=scalar(pack, "method.temperature"),
+                open_probability=scalar(pack, "method.open_probability"),
+                stretch=(method.stretch_low, method.stretch_high),
+            )
+        if isinstance(method, AWNN):
+            return AdaptiveWidth(
+                preset(K),
+                samples,
+                quantile=scalar(pack, "method.quantile"),
+                width=scalar(pack, "method.width"),
+                prior_sd=scalar(pack, "method.prior_sd"),
+                replicas=replicas,
+            )
+        if isinstance(method, Decay):
+            return DecayGate(
+                preset(K),
+                learn_r=method.learn_r,
+                boundary=method.boundary,
+                normalise=method.normalise,
+                quantile=scalar(pack, "method.quantile"),
+                eps=method.eps,
+                replicas=replicas,
+                **gate_settings(pack, t0),
+            )
+        gate = StraightThrough if isinstance(method, STE) else CountGate
+        return gate(K, replicas=replicas, **gate_settings(pack, t0))
+
+    return make

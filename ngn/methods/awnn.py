@@ -1,0 +1,102 @@
+"""AWNN on blocks: width from a learned importance distribution (Errica et al., "Adaptive Width Neural Networks",
+arXiv 2501.15889), written from the equations alone.
+
+    nu = softplus(rho),  r = exp(-nu)                        rate, and ratio of successive importances
+    p_k = exp(-nu k) - exp(-nu (k + 1)) = (1 - r) r^k        discretised exponential distribution
+    D = ceil(ln(1 - q) / ln r)                               the smallest D with 1 - r^D >= q
+    y = sum_{k < D} (1 - r) r^k f_k(x)                       hard cut in training, too; D has no gradient
+    J = loss + ||theta_live||^2 / (2 sigma^2 n)              Gaussian prior on the live blocks, n samples
+
+The weights are not renormalised over the prefix: with (1 - r^D) divided out, rho does not move and the width stays
+where it began. What is evaluated and deployed is what was trained, weight by weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.gate import ordering_weights, prefix, softplus_inverse
+from ngn.methods.base import Capacity, Mode, Scalar, setting
+
+SLACK = 1e-9
+"""A width of 16 + 1e-9 or less is 16: rounding must not add a block to the initial width."""
+
+
+class AdaptiveWidth(Capacity):
+    """The live prefix of K blocks under a learned exponential importance.
+
+    Args:
+        K: largest width.
+        samples: n, the training samples over which the prior is spread.
+        quantile: q, the mass that the live prefix holds.
+        width: initial D.
+        prior_sd: sigma, standard deviation of the Gaussian prior on the blocks' parameters.
+        replicas: None for one model, else the length of the replica axis.
+
+    Raises:
+        ValueError: if K or samples is below 1.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        samples: int,
+        *,
+        quantile: Scalar = 0.9,
+        width: Scalar = 16.0,
+        prior_sd: Scalar = 10.0,
+        replicas: int | None = None,
+    ) -> None:
+        super().__init__()
+        if K < 1 or samples < 1:
+            raise ValueError(f"K and samples must be at least 1, not {K} and {samples}")
+        self.K, self.samples, self.replicas = K, samples, replicas
+        for name, value in (("quantile", quantile), ("prior_sd", prior_sd)):
+            self.register_buffer(name, setting(value, replicas), persistent=False)
+        self.quantile: Tensor
+        self.prior_sd: Tensor
+        self.rho = nn.Parameter(softplus_inverse(-torch.log1p(-self.quantile) / setting(width, replicas)))
+
+    def rate(self) -> Tensor:
+        """nu = softplus(rho), [*R]."""
+        return F.softplus(self.rho, threshold=700.0)
+
+    def importance(self, k: int) -> Tensor:
+        """(1 - r) r^j for j < k: [*R, k]."""
+        nu = self.rate()
+        return -torch.expm1(-nu).unsqueeze(-1) * ordering_weights(torch.exp(-nu), k)
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        """The importances of the live prefix; the same in every mode."""
+        live = self.count()
+        # On CUDA reading the width back would stall the device, so all K are computed there.
+        k = self.K if live.is_cuda else int(live.max())
+        return self.importance(k) * prefix(live, k)
+
+    def weights(self) -> Tensor:
+        return self.importance(self.K).detach()
+
+    def penalty(self) -> Tensor:
+        """None of its own: the width moves by the fit and by the prior on what is live."""
+        return torch.zeros_like(self.rho, requires_grad=False)
+
+    def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor:
+        """||theta||^2 / (2 sigma^2 n) over the live blocks."""
+        live = prefix(self.count(), self.K)
+        axis = self.rho.dim()
+        squares = torch.stack([p.double().square().flatten(axis + 1).sum(-1) for p in parameters]).sum(0)
+        return (squares * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
+
+    def count(self) -> Tensor:
+        return torch.ceil(self.size() - SLACK).to(torch.int64).clamp(1, self.K)
+
+    def size(self) -> Tensor:
+        """The width before it is rounded up: ln(1 - q) / ln r."""
+        return -torch.log1p(-self.quantile) / self.rate().detach()
+
+    def learned_decay(self) -> Tensor:
+        return torch.exp(-self.rate()).detach()
