@@ -23,6 +23,12 @@ SCALARS = (
     "schedule.beta_end",
     "train.lr",
     "train.lr_boundary",
+    "method.price",
+    "method.temperature",
+    "method.open_probability",
+    "method.quantile",
+    "method.width",
+    "method.prior_sd",
 )
 """What may differ between the replicas of a stack."""
 
