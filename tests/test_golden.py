@@ -18,6 +18,8 @@ from ngn.schema import GATES_OF_TASK
 
 FILE = Path(__file__).parent / "golden_losses.json"
 CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate in gates for method in ("ngn", "fixed")]
+# The other learners of capacity are compared on the 1D study; the contract test has them on every component.
+CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "decay")]
 
 
 def losses(task, gate, method, folder):
@@ -25,11 +27,15 @@ def losses(task, gate, method, folder):
     overrides = {"results": str(folder), "progress": "never", "train.steps": 20, "gate.K": 4, "phases": ["grown"]}
     if method == "fixed":
         overrides["method.count"] = 2
+    if method == "awnn":
+        overrides["method.width"] = 3.0
+    if method == "decay":
+        overrides["method.normalise"] = True
     config = compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, overrides)
     (outcome,) = runs.execute([config])
     curves = Store(folder).curves(outcome.run_id)
     phase = "fixed" if method == "fixed" else "grown"
-    t = curves[f"{phase}.t"][:, 0].tolist() if method == "ngn" else []
+    t = curves[f"{phase}.t"][:, 0].tolist() if method != "fixed" else []
     return {"numerics": numerics(config), "loss": curves[f"{phase}.loss"].tolist(), "t": t}
 
 
