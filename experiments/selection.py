@@ -75,4 +75,8 @@ def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str,
     """The ``method=fixed`` run of the size that this seed of a one-gate study retained, with the same seed."""
     (count,) = record["phases"]["grown"]["count"]
     choices = {**dict(selection.choices), "method": "fixed"}
-    return Selection.of(choices, {**dict(selection.overrides), "method.count": count}, (seed,))
+    # A fixed model has none of its learner's own settings; it keeps the ordering weights w_k = r^k of gate.r.
+    kept = {key: value for key, value in selection.overrides if not key.startswith("method.")}
+    if count == 0:
+        kept["gate.delta"] = -0.5  # a count of zero is legal only so; it is no part of a fixed model's identity
+    return Selection.of(choices, {**kept, "method.count": count}, (seed,))

@@ -96,7 +96,7 @@ def fill(store: Store) -> None:
         for seed in selection.seeds:
             if dict(selection.choices)["task"] == "regression1d":
                 t, mse = values(seed)
-                phases = {"grown": {**grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
+                phases = {"grown": {**grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25], "r": [0.8]}}
                 made = record(selection.config(seed), phases)
                 store.write(made)
                 if selection.companions:

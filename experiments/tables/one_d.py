@@ -5,6 +5,9 @@ r"""The 1D regression: schedule ablations (tables 4), capacity baselines (7), th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from experiments.selection import Selection, fixed_of_learned_count
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, Table, column, mean_sd, number, row
 
@@ -66,10 +69,19 @@ FOUR_FULL = Table(
     calibrated=True,
 )
 
+
+def _learner(method: str, overrides: Mapping[str, Any] | None = None, seeds: int = 10) -> Selection:
+    """Runs of a capacity learner, each with the fixed model of NGN's weights w_k = r^k at the count that it kept."""
+    choices = {**dict(BASELINE.choices), "method": method}
+    return Selection.of(choices, overrides, range(seeds), {"fixed": fixed_of_learned_count})
+
+
+_KEPT = {"t": "grown.count"}
+"""Size is t where there is a boundary, and the number of kept blocks where there is none."""
 _METHODS = (
-    row("awnn", "AWNN (block adaptation)", seeds=50),
-    row("ste", "STE", seeds=50),
-    row("l0", "$L_0$ (hard concrete)", seeds=50),
+    row("awnn", "AWNN (block adaptation)", seeds=50, runs=_learner("awnn", seeds=50), quantities=_KEPT),
+    row("ste", "STE", seeds=50, runs=_learner("ste", seeds=50)),
+    row("l0", "$L_0$ (hard concrete)", seeds=50, runs=_learner("l0", seeds=50), quantities=_KEPT),
     row("ngn", "NGN (baseline)", seeds=50, runs=BASELINE.with_seeds(range(50)), dashes=["fixed"]),
 )
 
@@ -97,6 +109,16 @@ SEVEN_FULL = Table(
     _METHODS,
 )
 
+
+def _decay(
+    key: str, label: str, learn_r: bool = True, boundary: bool = True, normalise: bool = False, **rest: Any
+) -> Row:
+    """A row of the decay table; a learned r is read from the record's results, a fixed one from its configuration."""
+    switches = {"method.learn_r": learn_r, "method.boundary": boundary, "method.normalise": normalise}
+    quantities = {"r": "grown.r"} if learn_r else {}
+    return row(key, label, seeds=10, runs=_learner("decay", switches), quantities=quantities, **rest)
+
+
 # The published standard row is one run, printed without deviations; ours is ten seeds, printed as the rows below it.
 _ONE_MSE = "<value:.2e>"
 DECAY = Table(
@@ -117,9 +139,15 @@ DECAY = Table(
             runs=TEN_WITH_FIXED,
             formats={"r": ("<value:.2f>",)},
         ),
-        row("learn_r_and_t", "learn $r$ and $t$", seeds=10),
-        row("normalized", "learn $t$, norm., fixed $r=0.5$", seeds=10, formats={"r": ("<value:.2f>",)}),
-        row("learn_r", "learn $r$ only", seeds=10, dashes=["t"]),
-        row("learn_r_normalized", "learn $r$, normalized", seeds=10, dashes=["t"]),
+        _decay("learn_r_and_t", "learn $r$ and $t$"),
+        _decay(
+            "normalized",
+            "learn $t$, norm., fixed $r=0.5$",
+            normalise=True,
+            learn_r=False,
+            formats={"r": ("<value:.2f>",)},
+        ),
+        _decay("learn_r", "learn $r$ only", boundary=False, dashes=["t"]),
+        _decay("learn_r_normalized", "learn $r$, normalized", boundary=False, normalise=True, dashes=["t"]),
     ),
 )
