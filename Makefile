@@ -16,7 +16,7 @@ INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constrain
 # On small tensors threads get into each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test fast-test data paper lint bench env clean distclean
+.PHONY: help demo test fast-test data paper lint bench env faults clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -24,7 +24,7 @@ help: ## This list
 demo: $(STAMPS)/paper ## Ten seeds of the 1D study, trained here, as a table beside the published values
 	$(PY) scripts/demo.py
 
-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## All tests (those for a GPU or Slurm are skipped where there is none)
+test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/cluster $(STAMPS)/dev ## All tests (those for a GPU or Slurm are skipped where there is none)
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
 
 fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take seconds
@@ -45,6 +45,9 @@ bench: $(STAMPS)/graph ## Speed of training on this machine
 	$(PY) benchmarks/bench.py $(ARGS)
 
 env: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The environment alone, with what the tests need
+
+faults: $(STAMPS)/graph $(STAMPS)/dev ## Inject every kind of fault and write the table of docs/reliability.md
+	$(ONE_THREAD) $(PY) scripts/fault_table.py
 
 clean: ## Remove caches and build products; records, scratch and the environment stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -146,6 +146,8 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         plan = _plan(sweep, cluster.runs_per_task)
     else:
         plan = plans.read(given.plan)
+    for name in sweep.view.claimed & sweep.view.records:
+        sweep.view.claims.clear(name)  # of those who were killed between a record and their goodbye
     if plan is None:
         print(f"{sweep.study.name}: nothing is missing" + (", the rest is queued" if sweep.view.queued else ""))
         return 0

@@ -1,0 +1,68 @@
+"""Inject every kind of fault, count what survived, and write the table of docs/reliability.md.
+
+python scripts/fault_table.py                 # all of them, a few minutes
+python scripts/fault_table.py signals         # only look at one
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FAULTS = ROOT / "tests" / "faults.py"
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- faults: written by scripts/fault_table.py -->", "<!-- end of faults -->"
+
+
+def titles() -> dict[str, str]:
+    """The faults and what they are, in order; without importing torch here."""
+    return dict(re.findall(r'^    "(\w+)": \("(.*?)", \w+\),$', FAULTS.read_text(), re.MULTILINE))
+
+
+def inject(name: str) -> dict[str, object]:
+    """Inject one kind of fault in a process of its own; its count.
+
+    Raises:
+        RuntimeError: with its output, if it could not be injected.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, str(FAULTS), name, folder], capture_output=True, text=True, env=one_thread, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr}")
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+def main() -> int:
+    """Run the script; 0 if nothing was lost and everything survived."""
+    known = titles()
+    names = sys.argv[1:] or list(known)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no such fault: {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
+        return 2
+    rows = ["| fault | tried | survived | lost | survived means |", "| --- | ---: | ---: | ---: | --- |"]
+    good = True
+    for name in names:
+        count = inject(name)
+        rows.append(f"| {known[name]} | {count['tried']} | {count['survived']} | {count['lost']} | {count['means']} |")
+        print(rows[-1], flush=True)
+        good = good and count["tried"] == count["survived"] and count["lost"] == 0
+    if not sys.argv[1:]:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(rows) + f"\n{END}{after}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""A real Slurm of one node runs a packed sweep, and is treated badly while it does."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+from ngn.cluster import plan as plans
+from ngn.compose import CONF, compose
+
+HERE = Path(__file__).parent
+ROOT = CONF.parent
+
+pytest.importorskip("submitit")
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("slurmctld") is None, reason="needs Slurm's daemons (slurm-wlm and munge)"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a Slurm"),
+]
+
+
+def until(condition, what, seconds=240):
+    """Wait for a condition; fail when it does not come."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    home = tmp_path / "slurm"
+    subprocess.run(["bash", HERE / "cluster.sh", "start", home], check=True)
+    monkeypatch.setenv("SLURM_CONF", str(home / "slurm.conf"))
+    yield
+    subprocess.run(["bash", HERE / "cluster.sh", "stop", home], check=True)
+
+
+def slurm(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+def queue():
+    """Array task → state."""
+    return dict(line.split() for line in slurm("squeue", "-h", "-r", "-o", "%i %T").splitlines())
+
+
+def sweep(*words):
+    line = [sys.executable, ROOT / "scripts" / "sweep.py", *words]
+    return subprocess.run(line, capture_output=True, text=True)
+
+
+def frozen(tmp_path, widths):
+    """A plan of one stack of three seeds a width, long enough to be interrupted."""
+    results = tmp_path / "results"
+    configs = [
+        compose(
+            {"task": "regression1d", "profile": "smoke"},
+            {
+                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": 8000, "seed.value": seed,
+                "threads": 1, "progress": "never", "checkpoint_seconds": 0.1,
+            },
+        )
+        for width in widths
+        for seed in range(3)
+    ]  # fmt: skip
+    return plans.read(plans.freeze(plans.folder_of("smoke", results), "smoke", results, configs, 10))
+
+
+def job_of(plan, task):
+    jobs = [json.loads(line) for line in (plan.path.parent / "jobs.jsonl").read_text().splitlines()]
+    return [job["job"] for job in jobs if job["task"] == task][-1]
+
+
+def records(plan, task):
+    return [p for name in plan.tasks[task] if (p := plan.results / "regression1d" / f"{name}.json").exists()]
+
+
+def trained(plan):
+    """How often each run was trained to its end, from the logs of all array tasks."""
+    logs = "".join(path.read_text() for path in (plan.path.parent / "slurm").rglob("*.out"))
+    return {name: logs.count(f"{name}: complete") for names in plan.tasks for name in names}
+
+
+def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
+    plan = frozen(tmp_path, [5, 6, 7, 9])
+    line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
+    done = sweep(*line, "workers=2", "grace_seconds=30")
+    assert done.returncode == 0, done.stderr
+    assert "submitted 4 array tasks" in done.stdout
+
+    def saved(task):
+        return list(checkpoints(plan, task).glob("grown/step-*.json"))
+
+    cancelled, warned, requeued = (job_of(plan, task) for task in range(3))
+    until(lambda: saved(0), "a checkpoint of the first task")
+    slurm("scancel", cancelled)
+    until(lambda: saved(1), "a checkpoint of the second task")
+    # The task queues itself again while scancel looks at it, which scancel takes for a refusal and tries again.
+    warning = subprocess.Popen(["scancel", "--signal=USR2", warned], stderr=subprocess.DEVNULL)
+    until(lambda: queue().get(warned) == "PENDING", "the warned task in the queue again")
+    warning.kill()
+    warning.wait()
+    slurm("scontrol", "update", f"jobid={warned}", "StartTime=now")
+
+    until(lambda: saved(2) or records(plan, 2), "a checkpoint of the third task")
+    (node,) = slurm("sinfo", "-h", "-o", "%n").split()
+    slurm("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    slurm("scontrol", "requeue", requeued)
+    until(lambda: queue().get(requeued) == "PENDING", "the requeued task in the queue again")
+    slurm("scontrol", "update", f"jobid={requeued}", "StartTime=now")
+    until(lambda: "drain" in slurm("sinfo", "-h", "-o", "%T"), "a drained node")
+    assert queue()[requeued] == "PENDING", "a drained node takes nothing"
+    assert sweep("status", "smoke", f"--results={plan.results}").returncode == 1
+    slurm("scontrol", "update", f"nodename={node}", "state=resume")
+
+    until(lambda: not queue(), "the end of all jobs")
+    assert [len(records(plan, task)) for task in range(4)] == [0, 3, 3, 3], trained(plan)
+
+    again = sweep(*line)
+    assert "submitted 1 array tasks" in again.stdout
+    until(lambda: not queue(), "the end of the last job")
+    names = [name for task in plan.tasks for name in task]
+    assert sorted(p.stem for p in plan.results.rglob("*.json") if ".sweeps" not in p.parts) == sorted(names)
+    assert trained(plan) == dict.fromkeys(names, 1)
+    for task in (0, 1):
+        for path in records(plan, task):
+            assert json.loads(path.read_text())["execution"]["resumed"] == 1
+    assert "nothing is missing" not in again.stdout
+    assert sweep(*line).returncode == 0
+
+
+def checkpoints(plan, task):
+    """Where a task keeps its checkpoints."""
+    from ngn.engine.runs import checkpoints_of
+
+    ((_, configs),) = plans.configurations(plan.path, [task])
+    return checkpoints_of(configs)

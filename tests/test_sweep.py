@@ -1,0 +1,236 @@
+"""Planning, running here, and watching: the real script, the real workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from record_samples import grown, record
+
+from experiments import sweeps
+from experiments.studies import STUDIES, Study
+from ngn.cluster import plan as plans
+from ngn.cluster import settings
+from ngn.cluster.local import Supervisor
+from ngn.compose import CONF, compose
+from ngn.engine import interrupt
+from ngn.engine.claims import Claims
+from ngn.identity import run_id
+from ngn.records import Store
+from ngn.schema import ConfigError
+
+sys.path.insert(0, str(CONF.parent / "scripts"))
+import sweep
+
+SCRIPT = CONF.parent / "scripts" / "sweep.py"
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A study of six runs in two tasks, and the script on it."""
+    base = STUDIES["smoke"].make()
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "six", lambda: [s.with_seeds(range(3)) for s in base[:2]]))
+    results = tmp_path / "results"
+
+    def call(*words):
+        return sweep.main([words[0], "tiny", f"--results={results}", *words[1:]])
+
+    call.results = results
+    call.folder = results / ".sweeps" / "tiny"
+    return call
+
+
+def put(tiny, count, **changes):
+    """Records of the first runs of the study, made up."""
+    for name, config in list(STUDIES["tiny"].runs())[:count]:
+        Store(tiny.results).write(record(config, {"grown": grown([2.0], 1e-3, 1e-3)}, **changes), replace=True)
+        assert Store(tiny.results).path(name).exists()
+
+
+def test_a_plan_freezes_what_is_missing_and_stays_as_it_is(tiny, capsys):
+    put(tiny, 2)
+    assert tiny("plan", "runs_per_task=3") == 0
+    assert "4 runs in 2 tasks" in capsys.readouterr().out
+    (path,) = tiny.folder.glob("plan-*.jsonl")
+    before = path.read_bytes()
+    put(tiny, 4)
+    assert tiny("plan") == 0
+    assert path.read_bytes() == before
+    first, second = (plans.read(p) for p in sorted(tiny.folder.glob("plan-*.jsonl")))
+    assert (first.runs, second.runs) == (4, 2)
+    for plan in (first, second):
+        for number, configs in plans.configurations(plan.path):
+            assert [run_id(c) for c in configs] == list(plan.tasks[number])
+
+
+def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
+    tiny("plan")
+    plan = plans.latest(tiny.folder)
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
+    configs = [c for _, task in plans.configurations(plan.path) for c in task]
+    assert [run_id(c) for c in configs] == [name for task in plan.tasks for name in task]
+    assert not {run_id(c) for c in configs} & {name for name, _ in STUDIES["tiny"].runs()}
+
+
+def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
+    put(tiny, 1)
+    before = sorted(tiny.results.rglob("*"))
+    assert tiny("run", "--dry-run") == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 5
+    assert "5 runs" in shown.err
+    assert sorted(tiny.results.rglob("*")) == before
+
+
+def test_states_are_told_apart(tiny, capsys, monkeypatch):
+    names = [name for name, _ in STUDIES["tiny"].runs()]
+    put(tiny, 3)
+    stale = list(STUDIES["tiny"].runs())[1][1]
+    old = record(stale, {"grown": grown([2.0], 1e-3, 1e-3)})
+    old["code"]["numerics"] = {"task": 0, "method": 1}
+    Store(tiny.results).write(old, replace=True)
+    Store(tiny.results).path(names[2]).write_text("{")
+    (tiny.folder / "failures").mkdir(parents=True)
+    told = {"run_id": names[3], "error": "ValueError: out of luck", "where": "node1"}
+    (tiny.folder / "failures" / "x.json").write_text(json.dumps(told))
+    with Claims(tiny.results) as claims:
+        claims.take([names[4]])
+        assert tiny("status") == 1
+        shown = capsys.readouterr().out
+    assert "1 of 6 runs done" in shown
+    for state in ("running", "failed", "missing", "stale", "refused"):
+        assert f"      1 {state}" in shown, state
+    assert "out of luck (node1)" in shown
+    assert tiny("status", "--strict") == 1
+    assert tiny("run", "--strict") == 2
+    assert "--again runs them anew" in capsys.readouterr().err
+    again = list(sweeps.wanting(STUDIES["tiny"].runs(), sweeps.View(tiny.results), ["stale"]))
+    assert [(run_id(c), c.force) for c in again][:1] == [(names[1], True)]
+    assert names[2] not in map(run_id, again)
+
+
+def test_wrong_words_are_refused(tiny, capsys):
+    assert sweep.main(["run", "tinny"]) == 2
+    assert tiny("run", "worker=3") == 2
+    assert "workers" in capsys.readouterr().err
+    assert tiny("run", "--cluster=slrum") == 2
+    assert "Did you mean 'slurm'" in capsys.readouterr().err
+    for name in settings.names():
+        assert settings.load(name).kind in ("local", "slurm")
+    with pytest.raises(ConfigError, match="task_minutes"):
+        settings.load("local", ["task_minutes=-1"])
+
+
+def frozen(tmp_path, tasks, **changes):
+    keys = {"gate.K": 2, "train.steps": 2, "progress": "never", **changes}
+    configs = [compose({"profile": "smoke"}, {**keys, "gate.width": 4 + n}) for n in range(tasks)]
+    results = tmp_path / "results"
+    return plans.read(plans.freeze(plans.folder_of("tiny", results), "tiny", results, configs, 10))
+
+
+WORKER = """
+import json, os, signal, sys
+from pathlib import Path
+plan = Path(sys.argv[1])
+for line in sys.stdin:
+    if int(line) == {bad}:
+        {does}
+    print(json.dumps({{"task": int(line), "runs": {{"run": "complete"}}}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()", "stopped after"),
+        ("signal.pause()", "stopped after"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("sys.exit(7)", "status 7"),
+    ],
+)
+def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
+    plan = frozen(tmp_path, 4)
+    told = {}
+    cluster = settings.Cluster(kind="local", workers=2, task_minutes=0.05, grace_seconds=0.5)
+    command = [sys.executable, "-c", WORKER.format(bad=1, does=does)]
+    Supervisor(plan, range(4), cluster, lambda task, runs: told.update({task: runs}), command).run()
+    assert sorted(told) == [0, 1, 2, 3]
+    (name,) = plan.tasks[1]
+    assert reason in told[1][name]
+    assert reason in sweeps.failures(plan.path.parent)[name]
+    assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
+
+
+def until(condition, what, seconds=120):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
+    plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    claims = plan.results / ".claims"
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    until(lambda: list(claims.glob("*.claim")), "a claim")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "To go on:" in err
+    assert f"run smoke --plan={plan.path}" in err
+    assert not list(claims.glob("*.claim"))
+
+
+@pytest.mark.slow
+def test_two_hundred_runs_killed_five_times(tmp_path):
+    """The whole sweep, supervisor and workers, is killed five times at growing numbers of records, then completes."""
+    results = tmp_path / "results"
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
+    folder = results / "regression1d"
+    kills = 0
+    for wanted in (1, 30, 60, 90, 120):
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
+        workers = [int(p) for p in _children(process.pid)]
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert kills == 5
+    names = {name for name, _ in STUDIES["smoke"].runs()}
+    assert sweeps.present(results) == names
+    assert len(names) == 200
+    view = sweeps.View(results)
+    assert {view.state(name, config).state for name, config in STUDIES["smoke"].runs()} == {"done"}
+    assert not list(results.rglob("*.claim"))
+
+
+def _children(pid):
+    """Process numbers of a process's children, which have sessions of their own here."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return listed.stdout.split()
+
+
+def test_two_sweeps_share_the_work(tmp_path):
+    """Both end well, and every run was trained by one of them."""
+    results = tmp_path / "results"
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "runs_per_task=20"]
+    both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ends = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(sweeps.present(results)) == 200
+    assert not list(results.rglob("*.claim"))
+
+
+def test_a_signal_between_trainings_raises_at_once():
+    with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    assert stopped.value.status == 128 + signal.SIGUSR1
+    assert not interrupt.asked()
