@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-
 from ngn.cluster import plan as plans
 from ngn.compose import CONF, compose
 

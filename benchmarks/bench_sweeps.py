@@ -1,0 +1,76 @@
+"""How long plan and status take where many records lie: 100,000 records, a study of 10,000 jobs.
+
+python benchmarks/bench_sweeps.py [--records 100000] [--runs 10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+
+import sweep  # noqa: E402
+from record_samples import grown, record  # noqa: E402
+
+from experiments.selection import Selection  # noqa: E402
+from experiments.studies import STUDIES, Study  # noqa: E402
+from ngn.records import check  # noqa: E402
+
+PHASES = {"grown": {**grown([2.0], 1e-3, 1e-3), "run_steps_per_second": 5000.0}}
+
+
+def fill(results: Path, records: int, runs: int) -> None:
+    """Records of half of the study's runs, and others up to ``records``, of the size of real ones."""
+    folder = results / "regression1d"
+    folder.mkdir(parents=True)
+    study = list(STUDIES["scale"].runs())
+    for n, (name, config) in enumerate(study[: runs // 2]):
+        made = record(config, PHASES)
+        if n == 0:
+            check(made, name)
+        (folder / f"{name}.json").write_text(json.dumps(made, indent=1))
+    text = (folder / f"{study[0][0]}.json").read_text()
+    for n in range(records - runs // 2):
+        (folder / f"regression1d-mlp-ngn-s{n}-other{n:06d}.json").write_text(text)
+
+
+def timed(title: str, work: Callable[[], object]) -> float:
+    """Do it, print how long it took and the memory at its peak."""
+    began = time.perf_counter()
+    work()
+    took = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(f"{title}: {took:.1f} s, {peak:.0f} MiB at the peak", flush=True)
+    return took
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=10_000)
+    given = parser.parse_args()
+    choices = {"task": "regression1d", "gate": "mlp"}
+    made = [
+        Selection.of(choices, {"schedule.lambda0": 1e-6 * (1 + n)}, range(100))
+        for n in range(max(1, given.runs // 100))
+    ]
+    STUDIES["scale"] = Study("scale", "a study to measure with", lambda: made)
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results"
+        timed(f"writing {given.records:,} records", lambda: fill(results, given.records, given.runs))
+        timed("plan", lambda: sweep.main(["plan", "scale", f"--results={results}"]))
+        timed("status", lambda: sweep.main(["status", "scale", f"--results={results}"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

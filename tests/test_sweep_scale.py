@@ -1,0 +1,55 @@
+"""What plan and status read grows with the study, not with the folder; benchmarks/bench_sweeps.py has the times."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from record_samples import grown, record
+
+from experiments import sweeps
+from experiments.selection import Selection
+from experiments.studies import Study
+from ngn.cluster import plan as plans
+from ngn.records import Store
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts of records read and folders listed."""
+    counts = {"read": 0, "listed": 0}
+    read, scandir = sweeps.read, os.scandir
+
+    def counting_read(path):
+        counts["read"] += 1
+        return read(path)
+
+    def counting_scandir(path):
+        counts["listed"] += 1
+        return scandir(path)
+
+    monkeypatch.setattr(sweeps, "read", counting_read)
+    monkeypatch.setattr(sweeps, "os", SimpleNamespace(scandir=counting_scandir))
+    return counts
+
+
+@pytest.mark.parametrize("size", [50, 200])
+def test_one_reading_a_run_and_one_listing_a_task(tmp_path, counted, size):
+    selection = Selection.of({"task": "regression1d", "gate": "mlp"}, seeds=range(size))
+    study = Study("many", "many", lambda: [selection])
+    runs = list(study.runs())
+    store = Store(tmp_path)
+    for name, config in runs[: size // 2]:
+        text = record(config, {"grown": grown([2.0], 1e-3, 1e-3)})
+        store.write(text)
+        (store.path(name).parent / f"regression1d-other-{name[-10:]}.json").write_text("{}")
+    view = sweeps.View(tmp_path)
+    told = sweeps.progress(study.runs(), view, sweeps.Speeds([]))
+    assert told.counts == {"done": size // 2, "missing": size - size // 2}
+    assert counted == {"read": size // 2, "listed": 2}
+    missing = list(sweeps.wanting(study.runs(), view))
+    assert len(missing) == size - size // 2
+    assert counted == {"read": size // 2, "listed": 2}, "a plan opens no record"
+    path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)
+    first = next(iter(plans.configurations(path)))
+    assert len(first[1]) == 10
+    assert len(plans.read(path).tasks) == -(-len(missing) // 10)
