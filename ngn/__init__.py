@@ -13,6 +13,10 @@ __version__ = "0.1.0"
 _WHERE = {
     "CountGate": "ngn.methods.ngn",
     "FixedCount": "ngn.methods.fixed",
+    "StraightThrough": "ngn.methods.ste",
+    "HardConcrete": "ngn.methods.l0",
+    "AdaptiveWidth": "ngn.methods.awnn",
+    "DecayGate": "ngn.methods.decay",
     "OrderedSum": "ngn.components.base",
     "MLPBank": "ngn.components.mlp",
     "ConvBank": "ngn.components.conv",
