@@ -87,7 +87,7 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             raise RuntimeError("setup() must be called before launch()")
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        app.train_ahead(initial_job_idx, len(job_overrides))
+        self.train_ahead(initial_job_idx, len(job_overrides))
         configs = ComposedOnce(self.hydra_context.config_loader, self.config)
         done = []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
@@ -99,6 +99,13 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             returned.return_value = None
             done.append(returned)
         return done
+
+
+    def train_ahead(self, first: int, count: int) -> None:
+        """Train ``count`` jobs from number ``first``; :mod:`ngn.cli.app` keeps their outcomes."""
+        from ngn.cli import app
+
+        app.train_ahead(first, count)
 
 
 class CheckedSweeper(BasicSweeper):  # type: ignore[misc]

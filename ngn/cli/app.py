@@ -81,6 +81,11 @@ def train_ahead(first: int, count: int) -> None:
     _session.ready.update(execute_packs(_session.configs[first : first + count]))
 
 
+def train_elsewhere(first: int, count: int, train: Callable[[list[Config]], dict[str, Any]]) -> None:
+    """Like :func:`train_ahead`, by ``train``: configurations → run id to outcome or exception."""
+    _session.ready.update(train(_session.configs[first : first + count]))
+
+
 def _full_error() -> bool:
     return os.environ.get("HYDRA_FULL_ERROR") == "1"
 

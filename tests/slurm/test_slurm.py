@@ -146,3 +146,18 @@ def checkpoints(plan, task):
 
     ((_, configs),) = plans.configurations(plan.path, [task])
     return checkpoints_of(configs)
+
+
+def test_a_multirun_is_packed_into_array_tasks(cluster, tmp_path):
+    """Six jobs of two shapes: two array tasks, six records, lines in the order of the jobs."""
+    line = ["profile=smoke", "train.steps=5", "gate.K=3", "gate.width=4,6", "seed=0..2", f"results={tmp_path}/results"]
+    own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=pack_slurm", "hydra.launcher.task_minutes=10"]
+    done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [text.split("]")[0] for text in done.stdout.splitlines()] == [f"[{n}/6" for n in range(1, 7)]
+    found = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
+    assert len(found) == 6
+    assert {told["execution"]["replicas"] for told in found} == {3}
+    jobs = (tmp_path / "sweep" / "jobs.jsonl").read_text().splitlines()
+    assert len(jobs) == 2
+    assert sorted(p.name for p in (tmp_path / "sweep").iterdir() if p.name.isdigit()) == list("012345")

@@ -1,0 +1,98 @@
+"""``hydra/launcher=pack_slurm``: a multirun on Slurm, one array task a stack. It waits for the jobs.
+
+    python run.py task=mnist seed=0..9 hydra/launcher=pack_slurm hydra.launcher.partition=gpu hydra.launcher.gpus=1
+
+``python scripts/sweep.py run STUDY --cluster slurm`` submits a whole study and does not wait.
+"""
+
+# No annotations from __future__: see launcher.py.
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from hydra.core.config_store import ConfigStore
+
+from hydra_plugins.ngn_pack.launcher import PackLauncher
+from ngn.schema import Config
+
+POLL = 2.0
+"""Seconds between two looks at Slurm's queue."""
+
+
+class PackSlurmLauncher(PackLauncher):
+    """Trains a batch as array tasks; folders and reports are those of :class:`PackLauncher`.
+
+    Args: as in ``experiments/clusters/slurm.yaml``.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def train_ahead(self, first: int, count: int) -> None:
+        """See :class:`PackLauncher`."""
+        from ngn.cli import app
+
+        app.train_elsewhere(first, count, self._on_slurm)
+
+    def _on_slurm(self, configs: list[Config]) -> dict[str, Any]:
+        from ngn.cluster import plan as plans
+        from ngn.cluster import slurm
+        from ngn.cluster.settings import Cluster
+        from ngn.cluster.worker import failure_path
+        from ngn.engine.runs import Outcome, summary
+        from ngn.identity import run_id
+        from ngn.records import RecordError, Store
+
+        if self.config is None:
+            raise RuntimeError("setup() must be called before launch()")
+        cluster = Cluster.model_validate({"kind": "slurm", **self.settings})
+        given = configs[0].results
+        results = Path(given) if given is not None else plans.usual_results(configs)
+        store = Store(results)
+        wanted = [config for config in configs if config.force or store.get(run_id(config)) is None]
+        if not wanted:
+            return {}
+        folder = Path(str(self.config.hydra.sweep.dir)).absolute()
+        plan = plans.read(plans.freeze(folder, "multirun", results, wanted, cluster.runs_per_task))
+        jobs = slurm.submit(plan, range(len(plan.tasks)), cluster)
+        while slurm.in_queue(jobs):
+            time.sleep(POLL)
+        found: dict[str, Any] = {}
+        for config in wanted:
+            name = run_id(config)
+            record, failure = store.get(name), failure_path(plan.path, name)
+            if failure.exists():
+                told = json.loads(failure.read_text())
+                found[name] = RecordError(f"{told['error']} ({told['where']})")
+            elif record is None:
+                found[name] = RecordError(
+                    f"{name}: its Slurm task ended without a record; logs are in {folder / 'slurm'}"
+                )
+            else:
+                path = store.path(name)
+                found[name] = Outcome(name, str(record["status"]), path, f"{name}: {summary(record)} -> {path}")
+        return found
+
+
+@dataclass
+class PackSlurmLauncherConf:
+    """``hydra/launcher=pack_slurm``; see :class:`ngn.cluster.settings.Cluster`."""
+
+    _target_: str = "hydra_plugins.ngn_pack.slurm.PackSlurmLauncher"
+    workers: Optional[int] = 100  # noqa: UP045 (OmegaConf reads the annotations)
+    runs_per_task: int = 50
+    task_minutes: Optional[float] = 240.0  # noqa: UP045
+    grace_seconds: float = 90.0
+    partition: Optional[str] = None  # noqa: UP045
+    account: Optional[str] = None  # noqa: UP045
+    qos: Optional[str] = None  # noqa: UP045
+    gpus: int = 0
+    cpus: int = 1
+    memory_gb: Optional[float] = None  # noqa: UP045
+    max_array_size: int = 1000
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="pack_slurm", node=PackSlurmLauncherConf, provider="ngn")
