@@ -1,0 +1,148 @@
+"""Claims, and how processes share runs; the faults are in tests/faults.py."""
+
+import json
+import os
+import time
+
+import pytest
+
+from ngn.cluster import plan as plans
+from ngn.cluster import worker
+from ngn.compose import compose
+from ngn.engine import runs, sharing
+from ngn.engine.claims import Claims
+from ngn.identity import run_id
+from ngn.records import RecordError, Store
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+
+
+def smoke(tmp_path, seeds, **changes):
+    keys = {"train.steps": 6, "gate.K": 3, "progress": "never", "results": str(tmp_path / "results"), **changes}
+    return [compose({"profile": "smoke"}, {**keys, "seed.value": seed}) for seed in seeds]
+
+
+def until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def foreign(claims, name):
+    """Make a claim one of another machine."""
+    told = json.loads(claims.path(name).read_text())
+    claims.path(name).write_text(json.dumps({**told, "machine": "elsewhere", "host": "node7"}))
+
+
+def test_a_run_is_held_by_one_until_it_is_released(tmp_path):
+    with Claims(tmp_path) as one, Claims(tmp_path) as other:
+        assert one.take(["a", "b"]) == ["a", "b"]
+        assert other.take(["b", "c"]) == ["c"]
+        assert other.owner("a").pid == os.getpid()
+        one.release(["b"])
+        assert other.take(["b"]) == ["b"]
+        one.release(["b"])
+        assert one.owner("b") is not None, "only its holder releases a run"
+    assert not list(tmp_path.rglob("*.claim"))
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_claim_of_another_machine_lives_while_it_grows(tmp_path):
+    with Claims(tmp_path) as here, Claims(tmp_path, lease=0.2) as there:
+        here.take(["a"])
+        foreign(here, "a")
+        assert str(there.owner("a")) == f"process {os.getpid()} on node7"
+        for _ in range(5):
+            with here.path("a").open("a") as claim:
+                claim.write("\n")
+            before = time.monotonic()
+            assert there.owner("a") is not None
+            until(lambda before=before: time.monotonic() - before > 0.1)
+        until(lambda: there.owner("a") is None)
+        assert there.take(["a"]) == ["a"]
+        here.release(["a"])
+        assert there.owner("a") is not None, "the former owner leaves the heir alone"
+
+
+def test_signs_of_life_are_given_and_never_bring_a_claim_back(tmp_path, caplog):
+    with Claims(tmp_path, beat=0.02) as claims:
+        claims.take(["a"])
+        size = claims.path("a").stat().st_size
+        until(lambda: claims.path("a").stat().st_size > size + 1)
+        json.loads(claims.path("a").read_text())
+        claims.path("a").unlink()
+        until(lambda: "no sign of life" in caplog.text)
+        assert not claims.path("a").exists()
+
+
+def test_a_dead_owners_claim_is_cleared_and_a_living_ones_is_not(tmp_path):
+    with Claims(tmp_path) as claims:
+        claims.take(["a"])
+        claims.clear("a")
+        assert claims.owner("a") is not None
+        told = json.loads(claims.path("a").read_text())
+        claims.path("a").write_text(json.dumps({**told, "started": "1"}))  # another process with this number
+        claims.clear("a")
+        assert not claims.path("a").exists()
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_starts(tmp_path):
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(RecordError, match="name another folder with results=DIR"):
+        runs.execute(smoke(tmp_path, [0]))
+
+
+def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharing, "POLL", 0.01)
+    configs = smoke(tmp_path, range(3))
+    with Claims(tmp_path / "results") as other:
+        other.take([run_id(configs[1])])
+        with pytest.raises(sharing.HeldElsewhere, match=f"process {os.getpid()}"):
+            runs.execute(configs, patience=0.05)
+        done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
+        assert done == [True, False, True], "the free part of the stack is trained"
+    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
+    with Claims(tmp_path / "results") as other:
+        other.take([run_id(configs[1])])
+        assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
+    assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
+
+
+def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkeypatch):
+    """Killed after its second record: with the rest and others in one command, the stack is the one it was."""
+    real, packs = runs._write, []
+
+    def dies(pack, r, *rest):
+        if r == 2:
+            raise KeyboardInterrupt
+        return real(pack, r, *rest)
+
+    monkeypatch.setattr(runs, "_write", dies)
+    with pytest.raises(KeyboardInterrupt):
+        runs.execute(smoke(tmp_path, range(4)))
+    monkeypatch.setattr(runs, "_write", real)
+    train = runs.train_pack
+    monkeypatch.setattr(runs, "train_pack", lambda pack: packs.append([c.seed.value for c in pack]) or train(pack))
+    monkeypatch.setattr(runs, "train_phase", None)  # nothing is trained again of the four
+    outcomes = runs.execute(smoke(tmp_path, [3, 2]))
+    assert packs == [[0, 1, 2, 3]]
+    assert [o.status for o in outcomes] == ["complete", "complete"]
+    assert not list((tmp_path / "scratch" / "checkpoints").glob("*"))
+
+
+def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch, capsys):
+    configs = smoke(tmp_path, range(2))
+    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
+    real = runs.train_phase
+    monkeypatch.setattr(runs, "train_phase", lambda *_, **__: 1 / 0)
+    told = worker.run_task(path, 0)
+    assert set(told.values()) == {"ZeroDivisionError: division by zero"}
+    noted = [json.loads(p.read_text()) for p in (path.parent / "failures").glob("*.json")]
+    assert {n["run_id"] for n in noted} == set(told)
+    monkeypatch.setattr(runs, "train_phase", real)
+    assert set(worker.run_task(path, 0).values()) == {"complete"}
+    assert not list((path.parent / "failures").glob("*.json"))
