@@ -103,7 +103,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
         return "there are no blocks"
     if type(capacity) not in (CountGate, FixedCount):
         return f"the kernel does not know {type(capacity).__name__}"
-    if getattr(capacity, "rms_eps", None) is not None or len(list(capacity.parameters())) != isinstance(capacity, CountGate):
+    if capacity.rms_eps is not None or len(list(capacity.parameters())) != isinstance(capacity, CountGate):
         return "the components are normalised, or more than a boundary is learned beside them"
     parameters = dict(model.named_parameters())
     if any(not p.requires_grad or p.device.type != "cpu" for p in parameters.values()):
@@ -320,6 +320,7 @@ class FusedTrainer(Trainer):
                     saved = now
                     interrupt.stop()
         learner.set_progress(1.0)
+        learner.begin_step(None)
         return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
