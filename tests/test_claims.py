@@ -146,3 +146,20 @@ def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(runs, "train_phase", real)
     assert set(worker.run_task(path, 0).values()) == {"complete"}
     assert not list((path.parent / "failures").glob("*.json"))
+
+
+def test_two_multiruns_share_their_stacks(tmp_path, monkeypatch):
+    """What another one trains comes last: everything else is done before anybody waits."""
+    configs = smoke(tmp_path, range(2)) + smoke(tmp_path, range(2), **{"gate.width": 5})
+    store, waits = Store(tmp_path / "results"), []
+    other = Claims(tmp_path / "results")
+    other.take([run_id(configs[0]), run_id(configs[1])])
+
+    def wait(seconds):
+        waits.append([store.get(run_id(config)) is not None for config in configs])
+        other.close()
+
+    monkeypatch.setattr(sharing.time, "sleep", wait)
+    done = runs.execute_packs(configs)
+    assert waits == [[False, False, True, True]]
+    assert {outcome.status for outcome in done.values()} == {"complete"}

@@ -1,10 +1,12 @@
 """After every injected fault nothing is lost; docs/reliability.md has the same counts."""
 
+import hashlib
 import json
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -45,14 +47,16 @@ def test_every_fault_is_tried():
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
     """The real program, interrupted while it trains; the printed command, as it stands, ends with the record."""
     script = FAULTS.parent.parent / "run.py"
-    own = ["engine=torch", "train.steps=6000", "gate.K=4", "checkpoint_seconds=1e6", "seed=0,1", "progress=always"]
-    line = [sys.executable, str(script), "profile=smoke", *own, f"results={tmp_path}/my results"]
+    own = ["engine=torch", "train.steps=2500", "gate.K=4", "checkpoint_seconds=0.2", "seed=0,1", "progress=never"]
+    results = tmp_path / "my results"
+    line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
     run = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    told = ""
-    while "6000" not in told:  # the progress bar: the training has begun
-        character = run.stderr.read(1)
-        assert character, told
-        told += character
+    saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"
+    end = time.monotonic() + 120
+    while not list((script.parent / "scratch" / "checkpoints").glob(saved)):
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
     run.send_signal(signal.SIGINT)
     _, rest = run.communicate(timeout=60)
     assert run.returncode == 130, rest
@@ -60,5 +64,5 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
     assert shlex.split(command)[1:] == line[1:]
     again = subprocess.run([sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    records = [json.loads(p.read_text()) for p in (tmp_path / "my results").rglob("*.json")]
+    records = [json.loads(p.read_text()) for p in results.rglob("*.json")]
     assert [r["execution"]["resumed"] for r in records] == [1, 1]

@@ -164,6 +164,27 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
+def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
+    """A worker a GPU, each seeing its own; here the workers only say which."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    plan, told = frozen(tmp_path, 6), {}
+    says = """
+import json, os, sys
+for line in sys.stdin:
+    seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    # nobody answers a first task before both GPUs have one
+    open(f"{sys.argv[1]}.{seen}", "w").close()
+    while not all(os.path.exists(f"{sys.argv[1]}.{n}") for n in "25"):
+        os.sched_yield()
+    print(json.dumps({"task": int(line), "runs": {"run": seen}}), flush=True)
+"""
+    command = [sys.executable, "-c", says]
+    Supervisor(plan, range(6), settings.Cluster(kind="local"), lambda t, r: told.update({t: r["run"]}), command).run()
+    assert sorted(told) == list(range(6))
+    assert set(told.values()) == {"2", "5"}
+
+
 def until(condition, what, seconds=120):
     end = time.monotonic() + seconds
     while not (found := condition()):

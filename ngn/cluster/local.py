@@ -65,6 +65,7 @@ class Supervisor:
     cluster: Cluster
     report: Report
     command: Sequence[str] = COMMAND
+    count: int = field(default=0, init=False)
     _workers: list[_Worker] = field(default_factory=list)
 
     def run(self) -> None:
@@ -74,8 +75,8 @@ class Supervisor:
             ngn.engine.interrupt.Interrupted: after the workers have saved and left.
         """
         waiting, cards = deque(self.tasks), gpus()
-        count = min(self.cluster.workers or max(1, len(cards)), len(waiting))
-        free = [cards[n % len(cards)] if cards else None for n in range(count)]
+        self.count = min(self.cluster.workers or max(1, len(cards)), len(waiting))
+        free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
         with interrupt.handled(), interrupt.deferred(), selectors.DefaultSelector() as lines:
             while (waiting or self._workers) and not interrupt.asked():
                 while free and waiting:
@@ -100,6 +101,8 @@ class Supervisor:
     def _start(self, gpu: str | None) -> _Worker:
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
+        if self.count > 1:  # workers that all use all cores get into each other's way
+            own["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.count)))
         with open(self.plan.path.parent / "workers.log", "a") as log:
             # a session of its own: Ctrl-C reaches the supervisor alone, which asks the workers to save
             process = subprocess.Popen(

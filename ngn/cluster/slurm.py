@@ -40,7 +40,11 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
         "time": None if minutes is None else max(1, round(minutes)),
         "array_parallelism": cluster.workers or cluster.max_array_size,
         "signal_delay_s": round(cluster.grace_seconds),
-        "setup": [*cluster.setup, f"export PYTHONPATH={json.dumps(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"],
+        "setup": [
+            f"export OMP_NUM_THREADS={cluster.cpus}",  # what was asked for, not every core of the node
+            *cluster.setup,
+            f"export PYTHONPATH={json.dumps(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
+        ],
         "additional_parameters": {**cluster.more, "requeue": True},
         "stderr_to_stdout": True,
     }

@@ -24,7 +24,7 @@ from ngn.engine.claims import Claims
 from ngn.engine.memory import replicas_that_fit
 from ngn.engine.packs import kernel_takes, make_packs, pack_id, stackable
 from ngn.engine.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
-from ngn.engine.sharing import Pack, Sharing, arrange, note_pack, tidy
+from ngn.engine.sharing import HeldElsewhere, Pack, Sharing, arrange, note_pack, tidy
 from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
@@ -154,13 +154,22 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def execute_packs(configs: Sequence[Config]) -> dict[str, Outcome | Exception]:
-    """Like :func:`execute`, but a pack that fails leaves the others: run id → outcome, or what went wrong."""
+    """Like :func:`execute`, but a pack that fails leaves the others: run id → outcome, or what went wrong.
+
+    What another process is training comes last, so that two commands with the same runs share them.
+    """
     done: dict[str, Outcome | Exception] = {}
-    for pack in make_packs(configs):
-        try:
-            done.update({outcome.run_id: outcome for outcome in execute(pack)})
-        except Exception as error:  # reported with its runs by the caller
-            done.update({run_id(config): error for config in pack})
+    packs = make_packs(configs)
+    for patience in (0.0, None):
+        held = []
+        for pack in packs:
+            try:
+                done.update({outcome.run_id: outcome for outcome in execute(pack, patience)})
+            except HeldElsewhere:
+                held.append(pack)
+            except Exception as error:  # reported with its runs by the caller
+                done.update({run_id(config): error for config in pack})
+        packs = held
     return done
 
 
