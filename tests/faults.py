@@ -7,57 +7,33 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import faulty  # noqa: E402
-from faulty import KILL, Hook, child, configs, found, lost, train  # noqa: E402
+from fault_places import (  # noqa: E402
+    clock_backwards,
+    dead_owners,
+    disk_full,
+    one_run_many_processes,
+    read_only_results,
+)
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from ngn.engine import interrupt, phases, runs  # noqa: E402
-from ngn.engine.checkpoint import StorageError  # noqa: E402
-from ngn.engine.claims import Claims  # noqa: E402
 from ngn.identity import run_id  # noqa: E402
-
-
-@dataclass
-class Count:
-    """Of one kind of fault.
-
-    Attributes:
-        tried: faults injected.
-        survived: after how many everything went on as it should, in the words of ``means``.
-        lost: results that are missing, or differ by a bit from the undisturbed ones, after the same command was given
-            again (wall times aside).
-    """
-
-    means: str
-    tried: int = 0
-    survived: int = 0
-    lost: int = 0
-
-
-def _undisturbed(folder: Path, kind: str, seeds: int, **changes: object) -> dict[str, object]:
-    calm = folder / "calm"
-    status = child(lambda: train(calm, configs(calm, kind, seeds, **changes)))
-    if status:
-        raise RuntimeError(f"the undisturbed run ended with status {status}")
-    return found(calm, configs(calm, kind, seeds, **changes))
 
 
 def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Count:
     """Kill at random moments, each in a fresh folder; give the command again; compare."""
     total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds), writes)
-    expected = _undisturbed(folder, kind, seeds)
+    expected = undisturbed(folder, kind, seeds)
     result = Count("resumed; record and curves bit-equal, nothing left behind")
     for at in faulty.moments(total, count, seed=total):
         place = folder / f"at-{at}"
@@ -97,9 +73,16 @@ def kill_stack_saves(folder: Path) -> Count:
     return _kills(folder, "cora", 3, 20, writes=True)
 
 
+def kill_learners(folder: Path) -> Count:
+    """The other capacity learners, noise and moving averages included."""
+    parts = [_kills(folder / name, name, 2, 5, writes=False) for name in ("ste", "l0", "awnn", "decay")]
+    tried, survived, gone = (sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost"))
+    return Count(parts[0].means, tried, survived, gone)
+
+
 def signals(folder: Path) -> Count:
     """Each signal at five steps: a checkpoint of exactly that step, the status of the signal, the rest bit-equal."""
-    expected = _undisturbed(folder, "1d", 2)
+    expected = undisturbed(folder, "1d", 2)
     result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
     for signum in interrupt.SIGNALS:
         for at in (1, 2, 6, 10, 11):
@@ -125,7 +108,7 @@ def signals(folder: Path) -> Count:
 
 def damaged_checkpoints(folder: Path) -> Count:
     """The newest checkpoint cut short or with one bit flipped, at random places: the one before is used."""
-    expected = _undisturbed(folder, "1d", 2)
+    expected = undisturbed(folder, "1d", 2)
     result = Count("said so, went on from the one before, bit-equal")
     for at in range(3, 11):
         place = folder / str(at)
@@ -152,81 +135,9 @@ def damaged_checkpoints(folder: Path) -> Count:
     return result
 
 
-def disk_full(folder: Path) -> Count:
-    """No file may grow beyond a limit, from a checkpoint's size down to a note's; or the n-th flush finds no room."""
-    expected = _undisturbed(folder, "1d", 2)
-    result = Count("stopped with a message that names the file, went on when there was room")
-    for kind, at in [
-        *(("limit", size) for size in (20_000, 8_000, 1_000, 500)),
-        *(("flush", n) for n in (2, 15, 60, 91)),
-    ]:
-        place = folder / f"{kind}-{at}"
-        wanted = configs(place, "1d", 2)
-
-        def starved(kind: str = kind, at: int = at, place: Path = place, wanted: list = wanted) -> None:
-            def full() -> None:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-            if kind == "limit":
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
-            else:
-                Hook(at, full).at_writes(["fsync"])
-            try:
-                train(place, wanted)
-            except StorageError as error:
-                # short: the log is a file too
-                print("StorageError", str(error)[-250:], file=sys.stderr)
-                raise SystemExit(1) from None
-
-        status = child(starved, folder / f"{place.name}.log")
-        told = (folder / f"{place.name}.log").read_text()
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "goes on from there" in told
-        result.survived += good
-        if not good:
-            print(place.name, status, again, missing, told, file=sys.stderr)
-    return result
-
-
-def read_only_results(folder: Path) -> Count:
-    """A folder of records that cannot be written, before the run (said at once) and from its middle on."""
-    expected = _undisturbed(folder, "1d", 2)
-    result = Count("refused before training, or kept the training; went on when it was writable")
-    for when in ("before", "middle"):
-        place = folder / when
-        wanted = configs(place, "1d", 2)
-        place.mkdir()
-        # a file where a folder belongs: holds for root too, whom permissions do not stop
-        results = place / "results"
-
-        def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
-            if when == "before":
-                results.write_text("")
-            else:
-                results.mkdir()
-                Hook(6, lambda: (results / "regression1d").write_text("")).at_steps()  # type: ignore[arg-type]
-            train(place, wanted)
-
-        status = child(refused, place / "log")
-        told = (place / "log").read_text()
-        trained = list(place.rglob("finished.json"))
-        (results if when == "before" else results / "regression1d").unlink()
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        clear = "cannot be written" in told and bool(trained) == (when == "middle")
-        result.tried += 1
-        result.lost += missing
-        result.survived += (status, again, missing) == (1, 0, 0) and clear
-    return result
-
-
 def nan_in_a_replica(folder: Path) -> Count:
     """One replica's gradients become NaN at some step: it is recorded as diverged, the others as if nothing was."""
-    expected = _undisturbed(folder, "1d", 4)
+    expected = undisturbed(folder, "1d", 4)
     result = Count("recorded as diverged without numbers, the others bit-equal")
     for victim in range(4):
         place = folder / str(victim)
@@ -287,107 +198,12 @@ def out_of_memory(folder: Path) -> Count:
     return result
 
 
-def one_run_many_processes(folder: Path) -> Count:
-    """Sixteen processes are given the same run at the same moment: one trains it, and one record is there."""
-    expected = _undisturbed(folder, "1d", 1)
-    result = Count("one process trained, the others found its record")
-    for attempt in range(3):
-        place = folder / str(attempt)
-        wanted = configs(place, "1d", 1)
-        place.mkdir()
-
-        def one(place: Path = place, wanted: list = wanted) -> None:
-            while not (place / "go").exists():
-                os.sched_yield()
-            (outcome,) = train(place, wanted)
-            (place / f"{outcome.status}-{os.getpid()}").touch()
-
-        children = []
-        for _ in range(16):
-            if (pid := os.fork()) == 0:
-                os._exit(child(one))
-            children.append(pid)
-        (place / "go").touch()
-        statuses = [faulty.wait(pid) for pid in children]
-        missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
-        result.survived += (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
-    return result
-
-
-def dead_owners(folder: Path) -> Count:
-    """Claims of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
-    expected = _undisturbed(folder, "1d", 3)
-    result = Count("taken over and trained; a living owner's runs left alone")
-    for kind in ("killed", "silent", "garbled"):
-        place = folder / kind
-        wanted = configs(place, "1d", 3)
-        names = [run_id(config) for config in wanted]
-
-        def dies(names: list = names, place: Path = place) -> None:
-            Claims(place / "results").take(names)
-            KILL()
-
-        child(dies)
-        for claim in place.rglob("*.claim"):
-            if kind == "silent":
-                claim.write_text(json.dumps({**json.loads(claim.read_text()), "machine": "elsewhere", "host": "node7"}))
-            elif kind == "garbled":
-                claim.write_bytes(b"\0" * 40)
-
-        def heir(place: Path = place, wanted: list = wanted) -> None:
-            runs.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
-            train(place, wanted)
-
-        status = child(heir)
-        missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        result.survived += (status, missing) == (0, 0) and not faulty.left(place)
-    return result
-
-
-def clock_backwards(folder: Path) -> Count:
-    """The clock of the day jumps to and fro at every step, and so do the times of all files."""
-    expected = _undisturbed(folder, "1d", 2)
-    result = Count("same records; checkpoints chosen by step, claims by life")
-    for seed in range(4):
-        place = folder / str(seed)
-        wanted = configs(place, "1d", 2)
-
-        def unsteady(seed: int = seed, place: Path = place, wanted: list = wanted) -> None:
-            real, turn = time.time, [0]
-
-            def jump() -> None:
-                turn[0] += 1
-                then = real() + (-1) ** turn[0] * 86_400 * (seed + turn[0])
-                time.time = lambda: then
-                for path in place.rglob("*.*"):
-                    os.utime(path, (then, then))
-                if turn[0] == 5 + seed:
-                    KILL()
-
-            hook = Hook(0, KILL)
-            hook.__class__ = type("Every", (Hook,), {"__call__": lambda self: jump()})
-            hook.at_steps()
-            train(place, wanted)
-
-        first = child(unsteady)
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        result.survived += (first, again, missing) == (-signal.SIGKILL, 0, 0)
-    return result
-
-
 FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
     "kill_steps": ("SIGKILL at 20 random steps of a run of three phases", kill_steps),
     "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
     "kill_stack_steps": ("SIGKILL at 20 random steps of a stack of three", kill_stack_steps),
     "kill_stack_saves": ("SIGKILL at 20 random points inside saving (stack of three)", kill_stack_saves),
+    "kill_learners": ("SIGKILL at 5 random steps of each other capacity learner (stack of two)", kill_learners),
     "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
     "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
     "disk_full": ("disk full at a checkpoint, at a record", disk_full),
@@ -405,7 +221,7 @@ def main() -> int:
     name, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     # what every child would find out or import anew
-    for kind in ("1d", "cora"):
+    for kind in ("1d", "cora", "ste", "l0", "awnn", "decay"):
         train(folder / "warm", configs(folder / "warm", kind, 2))
     print(json.dumps(asdict(FAULTS[name][1](folder))))
     return 0

@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, three phases": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown", "fixed", "from_high"]}),
     "cora": ({"task": "cora"}, {"phases": ["grown", "fixed"]}),
+    **{
+        name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})
+        for name in ("ste", "l0", "awnn", "decay")
+    },
     "conv": ({"task": "mnist", "gate": "conv"}, {"phases": ["grown"], "gate.K": 2}),
 }
 
@@ -179,3 +184,28 @@ def left(folder: Path) -> list[Path]:
 def moments(total: int, count: int, seed: int) -> list[int]:
     """``count`` different moments among ``total`` events, from a seed."""
     return sorted(np.random.default_rng(seed).choice(total, size=min(count, total), replace=False) + 1)
+
+
+@dataclass
+class Count:
+    """Of one kind of fault.
+
+    Attributes:
+        tried: faults injected.
+        survived: after how many everything went on as it should, in the words of ``means``.
+        lost: results that are missing, or differ by a bit from the undisturbed ones, after the same command was given
+            again (wall times aside).
+    """
+
+    means: str
+    tried: int = 0
+    survived: int = 0
+    lost: int = 0
+
+
+def undisturbed(folder: Path, kind: str, seeds: int, **changes: object) -> dict[str, object]:
+    calm = folder / "calm"
+    status = child(lambda: train(calm, configs(calm, kind, seeds, **changes)))
+    if status:
+        raise RuntimeError(f"the undisturbed run ended with status {status}")
+    return found(calm, configs(calm, kind, seeds, **changes))

@@ -255,3 +255,32 @@ def test_a_signal_between_trainings_raises_at_once():
         os.kill(os.getpid(), signal.SIGUSR1)
     assert stopped.value.status == 128 + signal.SIGUSR1
     assert not interrupt.asked()
+
+
+@pytest.mark.parametrize(
+    ("signum", "answer", "told"),
+    [
+        ("SIGUSR1", 0, "job 12_3 is in Slurm's queue again"),
+        ("SIGUSR2", 1, "Slurm did not requeue job 12_3: no such job"),
+        ("SIGTERM", 0, None),
+    ],
+)
+def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
+    tmp_path, monkeypatch, capsys, signum, answer, told
+):
+    """A stand-in for scontrol writes down what it was asked; tests/slurm has the real one."""
+    asked = tmp_path / "asked"
+    script = tmp_path / "scontrol"
+    script.write_text(f"#!/bin/sh\necho $@ >> {asked}\necho no such job >&2\nexit {answer}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    number = signal.Signals[signum]
+    assert interrupt.leave(interrupt.Interrupted(number), "the command") == 128 + number
+    shown = capsys.readouterr().err
+    assert "To go on:\n  the command" in shown
+    assert asked.exists() == (told is not None)
+    if told is not None:
+        assert told in shown
+        assert asked.read_text() == "requeue 12_3\n"

@@ -114,7 +114,11 @@ def leave(stopped: KeyboardInterrupt, resume: str) -> int:
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
     print(f"\n{Interrupted(signum)}; what was computed is saved. To go on:\n  {resume}", file=sys.stderr, flush=True)
     if signum in (signal.SIGUSR1, signal.SIGUSR2):
-        job = requeue()
-        if job is not None:
-            print(f"job {job} is in Slurm's queue again", file=sys.stderr, flush=True)
+        try:
+            job = requeue()
+        except RuntimeError as refused:  # an interactive job, for one; the command above still holds
+            print(refused, file=sys.stderr, flush=True)
+        else:
+            if job is not None:
+                print(f"job {job} is in Slurm's queue again", file=sys.stderr, flush=True)
     return 128 + signum

@@ -1,0 +1,188 @@
+"""Faults of what surrounds a training: the disk, other processes, the clock. ``tests/faults.py`` runs them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import faulty
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+
+from ngn.engine import runs
+from ngn.engine.checkpoint import StorageError
+from ngn.engine.claims import Claims
+from ngn.identity import run_id
+
+
+def disk_full(folder: Path) -> Count:
+    """No file may grow beyond a limit, from a checkpoint's size down to a note's; or the n-th flush finds no room."""
+    expected = undisturbed(folder, "1d", 2)
+    result = Count("stopped with a message that names the file, went on when there was room")
+    for kind, at in [
+        *(("limit", size) for size in (20_000, 8_000, 1_000, 500)),
+        *(("flush", n) for n in (2, 15, 60, 91)),
+    ]:
+        place = folder / f"{kind}-{at}"
+        wanted = configs(place, "1d", 2)
+
+        def starved(kind: str = kind, at: int = at, place: Path = place, wanted: list = wanted) -> None:
+            def full() -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            if kind == "limit":
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
+            else:
+                Hook(at, full).at_writes(["fsync"])
+            try:
+                train(place, wanted)
+            except StorageError as error:
+                # short: the log is a file too
+                print("StorageError", str(error)[-250:], file=sys.stderr)
+                raise SystemExit(1) from None
+
+        status = child(starved, folder / f"{place.name}.log")
+        told = (folder / f"{place.name}.log").read_text()
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "goes on from there" in told
+        result.survived += good
+        if not good:
+            print(place.name, status, again, missing, told, file=sys.stderr)
+    return result
+
+
+def read_only_results(folder: Path) -> Count:
+    """A folder of records that cannot be written, before the run (said at once) and from its middle on."""
+    expected = undisturbed(folder, "1d", 2)
+    result = Count("refused before training, or kept the training; went on when it was writable")
+    for when in ("before", "middle"):
+        place = folder / when
+        wanted = configs(place, "1d", 2)
+        place.mkdir()
+        # a file where a folder belongs: holds for root too, whom permissions do not stop
+        results = place / "results"
+
+        def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
+            if when == "before":
+                results.write_text("")
+            else:
+                results.mkdir()
+                Hook(6, lambda: (results / "regression1d").write_text("")).at_steps()  # type: ignore[arg-type]
+            train(place, wanted)
+
+        status = child(refused, place / "log")
+        told = (place / "log").read_text()
+        trained = list(place.rglob("finished.json"))
+        (results if when == "before" else results / "regression1d").unlink()
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        clear = "cannot be written" in told and bool(trained) == (when == "middle")
+        result.tried += 1
+        result.lost += missing
+        result.survived += (status, again, missing) == (1, 0, 0) and clear
+    return result
+
+
+def one_run_many_processes(folder: Path) -> Count:
+    """Sixteen processes are given the same run at the same moment: one trains it, and one record is there."""
+    expected = undisturbed(folder, "1d", 1)
+    result = Count("one process trained, the others found its record")
+    for attempt in range(3):
+        place = folder / str(attempt)
+        wanted = configs(place, "1d", 1)
+        place.mkdir()
+
+        def one(place: Path = place, wanted: list = wanted) -> None:
+            while not (place / "go").exists():
+                os.sched_yield()
+            (outcome,) = train(place, wanted)
+            (place / f"{outcome.status}-{os.getpid()}").touch()
+
+        children = []
+        for _ in range(16):
+            if (pid := os.fork()) == 0:
+                os._exit(child(one))
+            children.append(pid)
+        (place / "go").touch()
+        statuses = [faulty.wait(pid) for pid in children]
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
+        result.survived += (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
+    return result
+
+
+def dead_owners(folder: Path) -> Count:
+    """Claims of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
+    expected = undisturbed(folder, "1d", 3)
+    result = Count("taken over and trained; a living owner's runs left alone")
+    for kind in ("killed", "silent", "garbled"):
+        place = folder / kind
+        wanted = configs(place, "1d", 3)
+        names = [run_id(config) for config in wanted]
+
+        def dies(names: list = names, place: Path = place) -> None:
+            Claims(place / "results").take(names)
+            KILL()
+
+        child(dies)
+        for claim in place.rglob("*.claim"):
+            if kind == "silent":
+                claim.write_text(json.dumps({**json.loads(claim.read_text()), "machine": "elsewhere", "host": "node7"}))
+            elif kind == "garbled":
+                claim.write_bytes(b"\0" * 40)
+
+        def heir(place: Path = place, wanted: list = wanted) -> None:
+            runs.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
+            train(place, wanted)
+
+        status = child(heir)
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        result.survived += (status, missing) == (0, 0) and not faulty.left(place)
+    return result
+
+
+def clock_backwards(folder: Path) -> Count:
+    """The clock of the day jumps to and fro at every step, and so do the times of all files."""
+    expected = undisturbed(folder, "1d", 2)
+    result = Count("same records; checkpoints chosen by step, claims by life")
+    for seed in range(4):
+        place = folder / str(seed)
+        wanted = configs(place, "1d", 2)
+
+        def unsteady(seed: int = seed, place: Path = place, wanted: list = wanted) -> None:
+            real, turn = time.time, [0]
+
+            def jump() -> None:
+                turn[0] += 1
+                then = real() + (-1) ** turn[0] * 86_400 * (seed + turn[0])
+                time.time = lambda: then
+                for path in place.rglob("*.*"):
+                    os.utime(path, (then, then))
+                if turn[0] == 5 + seed:
+                    KILL()
+
+            hook = Hook(0, KILL)
+            hook.__class__ = type("Every", (Hook,), {"__call__": lambda self: jump()})
+            hook.at_steps()
+            train(place, wanted)
+
+        first = child(unsteady)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing = lost(expected, found(place, wanted))
+        result.tried += 1
+        result.lost += missing
+        result.survived += (first, again, missing) == (-signal.SIGKILL, 0, 0)
+    return result
