@@ -73,6 +73,12 @@ def kill_stack_saves(folder: Path) -> Count:
     return _kills(folder, "cora", 3, 20, writes=True)
 
 
+def kill_kernel(folder: Path) -> Count:
+    """The compiled kernel, between its calls and inside of saving."""
+    parts = [_kills(folder / str(writes), "kernel", 3, 10, writes=writes) for writes in (False, True)]
+    return Count(parts[0].means, *(sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost")))
+
+
 def kill_learners(folder: Path) -> Count:
     """The other capacity learners, noise and moving averages included."""
     parts = [_kills(folder / name, name, 2, 5, writes=False) for name in ("ste", "l0", "awnn", "decay")]
@@ -203,6 +209,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
     "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
     "kill_stack_steps": ("SIGKILL at 20 random steps of a stack of three", kill_stack_steps),
     "kill_stack_saves": ("SIGKILL at 20 random points inside saving (stack of three)", kill_stack_saves),
+    "kill_kernel": ("SIGKILL at 20 random points of the compiled 1D kernel (stack of three)", kill_kernel),
     "kill_learners": ("SIGKILL at 5 random steps of each other capacity learner (stack of two)", kill_learners),
     "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
     "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),

@@ -29,6 +29,7 @@ TIMINGS = ("seconds", "run_steps_per_second", "peak_memory_mib")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, three phases": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown", "fixed", "from_high"]}),
+    "kernel": ({"task": "regression1d"}, {"engine": "auto", "phases": ["grown", "from_high"], "train.steps": 1000}),
     "cora": ({"task": "cora"}, {"phases": ["grown", "fixed"]}),
     **{
         name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})

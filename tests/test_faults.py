@@ -18,6 +18,7 @@ SLOW = (
     "kill_saves",
     "kill_stack_steps",
     "kill_stack_saves",
+    "kill_kernel",
     "kill_learners",
     "damaged_checkpoints",
     "out_of_memory",
