@@ -77,6 +77,8 @@ class Sweep:
         """How long runs take on one worker, as far as records tell."""
         each = [self.speeds.seconds(config) for config in configs]
         known = [seconds for seconds in each if seconds is not None]
+        if not configs:
+            return "nothing to do"
         if not known:
             return "no record tells how long they take"
         rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
