@@ -37,7 +37,7 @@ from ngn.components.parallel import ParallelModel
 from ngn.engine import checkpoint
 from ngn.engine.batches import FullBatches, Split
 from ngn.engine.fused import FusedTrainer, trainer_for
-from ngn.engine.fused.bank1d import library
+from ngn.engine.fused.bank1d import compiled
 from ngn.engine.trainer import Trainer, TrainPlan
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.learner import CapacityLearner
@@ -322,7 +322,7 @@ def bench(quick: bool = False, rounds: int | None = None) -> list[dict[str, Any]
     """
     course = QUICK if quick else FULL
     rounds = rounds or (1 if quick else 3)
-    wanted = [v for v in VARIANTS if v.kind != "fused" or library() is not None]
+    wanted = [v for v in VARIANTS if v.kind != "fused" or compiled() is not None]
     limits = ["matmul", "tanh"]
     found: dict[Variant, list[dict[str, float]]] = {v: [] for v in wanted}
     machine: dict[tuple[str, int], list[float]] = {(name, p): [] for name in limits for p in (1, 2)}

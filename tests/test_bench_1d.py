@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from ngn.engine.fused.bank1d import library
+from ngn.engine.fused.bank1d import compiled
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_operations(bench: ModuleType) -> None:
 def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
     course = bench.Course(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
-    for kind in ["loop", "torch", *(["fused"] if library() is not None else [])]:
+    for kind in ["loop", "torch", *(["fused"] if compiled() is not None else [])]:
         found = bench.measure(kind, 1 if kind == "loop" else 3, 2, 1, tmp_path, course)
         assert found["rate"] > 0
         assert found["peak_mib"] >= found["imported_mib"] > 10

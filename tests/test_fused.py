@@ -36,7 +36,7 @@ from ngn.schedules import CONSTANT, COSINE
 from ngn.tasks import make_task
 from ngn.tasks.regression1d import RegressionTask, target
 
-needs_kernel = pytest.mark.skipif(module.library() is None, reason="no C++ compiler that can build the kernel")
+needs_kernel = pytest.mark.skipif(module.compiled() is None, reason="no C++ compiler that can build the kernel")
 
 TASK = object.__new__(RegressionTask)
 """Only its loss is used, which needs no data."""

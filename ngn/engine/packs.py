@@ -46,9 +46,9 @@ def kernel_takes(config: Config) -> bool:
     """Whether the compiled kernel trains this run."""
     if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
         return False
-    from ngn.engine.fused.bank1d import library
+    from ngn.engine.fused.bank1d import compiled
 
-    return library() is not None
+    return compiled() is not None
 
 
 def largest_pack(config: Config) -> int:

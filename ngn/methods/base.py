@@ -7,6 +7,7 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Union
 
@@ -40,7 +41,7 @@ class CapacityExceeded(RuntimeError):
     """A boundary advanced beyond the largest number of components that may be allocated."""
 
 
-class Capacity(nn.Module):
+class Capacity(nn.Module, ABC):
     """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis."""
 
     K: int
@@ -55,8 +56,12 @@ class Capacity(nn.Module):
         return self.K
 
     def grow(self, K: int) -> None:
-        """Go on with K components, K no less than before."""
-        raise NotImplementedError
+        """Go on with K components, K no less than before.
+
+        Raises:
+            ValueError: if the method needs a preset K.
+        """
+        raise ValueError(f"{type(self).__name__} needs a preset K")
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
@@ -67,21 +72,21 @@ class Capacity(nn.Module):
         What is random is drawn here, from a stream that is addressed by ``step``.
         """
 
+    @abstractmethod
     def coefficients(self, mode: Mode) -> Tensor:
         """What each component is multiplied by: [*R, k] in float64, for the k <= K leading components that matter."""
-        raise NotImplementedError
 
+    @abstractmethod
     def weights(self) -> Tensor:
         """What the components of a truncated model are multiplied by for good: [*R, K] in float64."""
-        raise NotImplementedError
 
     def kept(self) -> Tensor:
         """Which components truncation keeps: bool [*R, K]. The leading ones, unless a method says otherwise."""
         return prefix(self.count(), self.K)
 
+    @abstractmethod
     def penalty(self) -> Tensor:
         """What is added to the task loss: [*R] in float64."""
-        raise NotImplementedError
 
     def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor | None:
         """What a prior on the components' ``parameters`` (each [*R, K, ...]) adds to the loss: [*R], None for none."""
@@ -90,13 +95,13 @@ class Capacity(nn.Module):
     def post_step(self) -> None:
         """Called after every optimiser step: clamping, proximal steps, re-allocation."""
 
+    @abstractmethod
     def count(self) -> Tensor:
         """Retained components: int64 [*R]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def size(self) -> Tensor:
         """The continuous size that the method reports, t for a boundary: float64 [*R]."""
-        raise NotImplementedError
 
     def controllers(self) -> list[nn.Parameter]:
         """Its parameters that are trained at the boundary's rate; others are trained as the body is."""

@@ -64,7 +64,7 @@ class Job(ctypes.Structure):
     ]
 
 
-def library() -> ctypes.CDLL | None:
+def compiled() -> ctypes.CDLL | None:
     """The compiled kernel, or None where it cannot be built."""
     found = load(SOURCE)
     if found is not None:
@@ -77,7 +77,7 @@ def library() -> ctypes.CDLL | None:
 
 def fast_tanh(x: Tensor) -> Tensor:
     """The kernel's tanh of a float32 vector."""
-    kernel = library()
+    kernel = compiled()
     if kernel is None:
         raise RuntimeError("the kernel cannot be built here")
     padded = torch.zeros(-(-len(x) // 16) * 16)
@@ -117,7 +117,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
         return "inputs and targets are not float32 [N, 1]"
     if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
         return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
-    return None if library() is not None else "the kernel cannot be built here"
+    return None if compiled() is not None else "the kernel cannot be built here"
 
 
 def trainer_for(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> type[Trainer]:
@@ -206,9 +206,9 @@ class _Kernel:
     """The kernel with everything of a training that stays the same from call to call."""
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
-        found = library()
+        found = compiled()
         assert found is not None
-        self.library, self.plan, self.state = found, plan, state
+        self.compiled, self.plan, self.state = found, plan, state
         capacity = learner.groups[0].capacity
         x, target = (v.flatten() for v in batches.at(0))
         N, padded = len(x), -(-len(x) // TILE) * TILE
@@ -248,7 +248,7 @@ class _Kernel:
             **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
             **{name: arrays[name].data_ptr() for name in _ARRAYS},
         )  # fmt: skip
-        code = self.library.ngn_bank1d_advance(ctypes.byref(job))
+        code = self.compiled.ngn_bank1d_advance(ctypes.byref(job))
         if code:
             raise MemoryError("no memory for the kernel") if code == 2 else RuntimeError(f"the kernel returned {code}")
         return found["objective"], found["task"], found["t"]
