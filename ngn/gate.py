@@ -70,10 +70,9 @@ def snapping(t: Tensor) -> Tensor:
 def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
     """How many leading components have a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
 
-    Reads the boundary back to the host.
+    A replica whose boundary is no longer finite has diverged and asks for none. Reads the boundary back to the host.
     """
     reach = -math.log(GATE_CUTOFF)
-    furthest = float((t + delta + reach / beta).max())
-    if not math.isfinite(furthest):
-        return K
-    return max(1, min(K, math.floor(furthest) + 1))
+    furthest = t + delta + reach / beta
+    furthest = torch.where(torch.isfinite(furthest), furthest, 0.0)
+    return max(1, min(K, math.floor(float(furthest.max())) + 1))
