@@ -1,7 +1,7 @@
 """Run the studies behind tables and figures, here or on a Slurm cluster.
 
     python scripts/sweep.py plan schedules                    # freeze what is missing, and say how long it will take
-    python scripts/sweep.py run schedules                     # run it here
+    python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
     python scripts/sweep.py status schedules
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cached_property
@@ -159,7 +160,29 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         arrays = sorted({job.job.partition("_")[0] for job in jobs})
         print(f"submitted {len(jobs)} array tasks as {', '.join(arrays)}; python scripts/sweep.py status {plan.study}")
         return 0
+    if given.detach:
+        return _leave_running(sweep, plan, given)
     return _run_here(sweep, plan, unfinished, cluster)
+
+
+def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
+    """Run a frozen plan in a process of its own that outlives this terminal; its output goes to a file."""
+    words = ["run", sweep.study.name, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
+    words += ["--results", str(sweep.results), "--device", sweep.device]
+    words += [] if sweep.data_root is None else ["--data-root", sweep.data_root]
+    words += [word for state in sweep.again for word in ("--again", state)]
+    log = plan.path.with_suffix(".log")
+    with log.open("ab") as out:
+        child = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    print(f"running as process {child.pid}, which says what it does in\n  {log}")
+    print(f"python scripts/sweep.py status {plan.study}; kill {child.pid} saves and stops it")
+    return 0
 
 
 def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
@@ -224,6 +247,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.names())}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
     parser.add_argument("--dry-run", action="store_true", help="only show the runs and an estimated time")
+    parser.add_argument("--detach", action="store_true", help="run here, but leave the terminal at once")
     parser.add_argument("--strict", action="store_true", help="refuse stale and other records that do not count")
     parser.add_argument(
         "--again", action="append", default=[], choices=["stale", "refused", "diverged"], help="run these anew"

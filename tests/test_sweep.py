@@ -250,6 +250,18 @@ def test_two_sweeps_share_the_work(tmp_path):
     assert not list(results.rglob("*.claim"))
 
 
+@pytest.mark.slow
+def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
+    plan = frozen(tmp_path, 2)
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    left = subprocess.run([*line, "--detach"], capture_output=True, text=True, check=True)
+    assert "sweep.py status" in left.stdout
+    names = [name for task in plan.tasks for name in task]
+    until(lambda: all(Store(plan.results).path(name).exists() for name in names), "all records")
+    process = int(left.stdout.split("process ")[1].split(",")[0])
+    until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the detached process")
+
+
 def test_a_signal_between_trainings_raises_at_once():
     with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
         os.kill(os.getpid(), signal.SIGUSR1)
