@@ -20,7 +20,13 @@ from ngn.schema import Config
 
 SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")
 
-ADDED_LATER: dict[str, Any] = {"gate.K_max": 1024}
+ADDED_LATER: dict[str, Any] = {
+    "gate.K_max": 1024,
+    "train.lr_boundary_shape.kind": "constant",
+    "train.lr_boundary_shape.start": 0.0,
+    "train.lr_boundary_shape.full": 1.0,
+    "train.lr_boundary_shape.power": 1.0,
+}
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
@@ -31,6 +37,7 @@ UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
         "gate.delta",
         "gate.t0",
         "train.lr_boundary",
+        "train.lr_boundary_shape",
         "train.clip_scope",
         "phases",
     ),

@@ -154,6 +154,7 @@ class Train(Closed):
     lr: Positive
     lr_shape: Shape
     lr_boundary: Positive
+    lr_boundary_shape: Shape = Shape(kind="constant")
     clip: Positive | None = None
     """Largest gradient norm, per model; null for none."""
     clip_scope: Literal["joint", "separate", "body"] = "joint"

@@ -198,3 +198,11 @@ def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
     assert learner.count().tolist() == [3]
     (outcome,) = execute([config])
     assert "fixed3" in outcome.run_id
+
+
+def test_the_boundarys_rate_may_follow_a_course(tmp_path):
+    """The kernel keeps that rate constant, so such a run goes to the torch engine and says so."""
+    flat, falling = smoke(tmp_path), smoke(tmp_path, train__lr_boundary_shape={"kind": "power"})
+    assert run_id(flat) != run_id(falling)
+    (outcome,) = execute([falling])
+    assert json.loads(outcome.path.read_text())["execution"]["engine"] == "torch"

@@ -14,7 +14,7 @@ from ngn.engine.optim import ReplicaAdam, adam, clip_gradients
 from ngn.engine.trainer import Trainer, TrainPlan, evaluate
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.schedules import COSINE
+from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.tasks.base import cross_entropy
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
@@ -50,14 +50,16 @@ def state(learner):
     return {name: p.detach().clone() for name, p in learner.model.named_parameters()}
 
 
-def test_steps_are_those_of_torch_adam_and_clip_grad_norm():
+@pytest.mark.parametrize("boundary", [CONSTANT, POWER_DECAY], ids=["constant", "falling"])
+def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
     ours, reference = learner_of(0), learner_of(0)
-    trainer_of(ours, steps=25, weight_decay=0.01).fit()
+    trainer_of(ours, steps=25, weight_decay=0.01, lr_boundary_shape=boundary).fit()
     body, tau = reference.body_parameters(), reference.controller_parameters()
     optimizer = torch.optim.Adam([{"params": body, "lr": 1e-2, "weight_decay": 0.01}, {"params": tau, "lr": 5e-2}])
     for step in range(25):
         p = step / 25
         optimizer.param_groups[0]["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * p))
+        optimizer.param_groups[1]["lr"] = 5e-2 * (1.0 if boundary is CONSTANT else 1 - p)
         reference.set_progress(p)
         t = reference.groups[0].capacity.t()
         price, alpha = 1e-3 * (1 - p), 1e-3 * max(0.0, 2 * p - 1)

@@ -46,6 +46,8 @@ def kernel_takes(config: Config) -> bool:
     """Whether the compiled kernel trains this run."""
     if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
         return False
+    if config.train.lr_boundary_shape.kind != "constant":
+        return False
     from ngn.engine.fused.bank1d import compiled
 
     return compiled() is not None

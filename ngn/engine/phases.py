@@ -68,6 +68,7 @@ def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
         lr=scalar(pack, "train.lr"),
         lr_boundary=scalar(pack, "train.lr_boundary"),
         lr_shape=train.lr_shape,
+        lr_boundary_shape=train.lr_boundary_shape,
         clip=train.clip,
         clip_scope=train.clip_scope,
         weight_decay=train.weight_decay,

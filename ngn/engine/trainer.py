@@ -38,7 +38,7 @@ class TrainPlan:
     Attributes:
         steps: optimiser steps.
         lr, lr_boundary: learning rates of the body and of what decides the size; one number, or one a replica.
-        lr_shape: course of the body's rate over training progress; the boundary's is constant.
+        lr_shape, lr_boundary_shape: courses of the two rates over training progress.
         clip, clip_scope: largest gradient norm of a model, and over what it is taken.
         weight_decay: L2 on the body.
         accumulate: micro-batches a step.
@@ -49,6 +49,7 @@ class TrainPlan:
     lr: float | Tensor = 1e-3
     lr_boundary: float | Tensor = 5e-2
     lr_shape: Shape = CONSTANT
+    lr_boundary_shape: Shape = CONSTANT
     clip: float | None = None
     clip_scope: ClipScope = "joint"
     weight_decay: float = 0.0
@@ -118,7 +119,10 @@ class Trainer:
                     _pad_moments(optimizer)
                 for group in optimizer.param_groups:
                     group["lr"] = group["rate"]
-                optimizer.param_groups[0]["lr"] *= shape_at(plan.lr_shape, fraction) if body else 1.0
+                if body:
+                    optimizer.param_groups[0]["lr"] *= shape_at(plan.lr_shape, fraction)
+                if controllers:
+                    optimizer.param_groups[-1]["lr"] *= shape_at(plan.lr_boundary_shape, fraction)
                 task = self._backward(step, device)
                 penalty = learner.penalty()
                 if penalty.requires_grad:

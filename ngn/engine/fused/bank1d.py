@@ -115,6 +115,8 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
     x, target = batches.at(0)
     if not all(isinstance(v, Tensor) and v.shape == (len(target), 1) and v.dtype == torch.float32 for v in (x, target)):
         return "inputs and targets are not float32 [N, 1]"
+    if plan.lr_boundary_shape.kind != "constant":
+        return "the kernel keeps the boundary's rate constant"
     if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
         return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
     return None if compiled() is not None else "the kernel cannot be built here"
