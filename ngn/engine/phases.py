@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ngn.engine.batches import Batches
 from ngn.engine.capacities import capacity_of
+from ngn.engine.cost import forward_cost, take_replica
 from ngn.engine.packs import scalar
 from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate
 from ngn.methods.base import Capacity
@@ -129,6 +130,10 @@ def train_phase(
         progress=first.progress,
     ).fit()
     results = _measure(learner, task, plan, course, count is not None, device)
+    if task.timed_samples is not None:
+        for r, result in enumerate(results):
+            if result["status"] == "complete":
+                result["cost"] = _cost(pack, r, learner, task, count, t0, device)
     if norms:
         with torch.no_grad():
             x, _ = batches.at(0)
@@ -194,6 +199,25 @@ def _measure(
         }
         results.append(result)
     return results
+
+
+def _cost(
+    pack: Sequence[Config],
+    r: int,
+    learner: CapacityLearner,
+    task: Task,
+    count: int | None,
+    t0: float | None,
+    device: torch.device,
+) -> Any:
+    """What a forward pass of run ``r`` costs, truncated and, where its size is learned, before that."""
+    x, samples = task.timed_batch()
+    stacked = learner.replicas is not None
+    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
+    if count is None:
+        single = learner_of([pack[r]], task, None, t0).to(device) if stacked else learner
+        models["candidate"] = take_replica(single, learner, r) if stacked else learner.model
+    return forward_cost(models, x, samples, device)
 
 
 def peak_memory(device: torch.device) -> float:

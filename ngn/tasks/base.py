@@ -29,6 +29,7 @@ class Task(ABC):
     Attributes:
         train, held: the training data, and the data that scores are computed on.
         info: name, digest and provenance of the data, for the record.
+        timed_samples: samples of the forward pass whose cost a record holds; None where that says nothing.
     """
 
     train: Split
@@ -36,6 +37,7 @@ class Task(ABC):
     info: DataInfo
     chunk = 2000
     """Samples evaluated at once."""
+    timed_samples: int | None = None
 
     @abstractmethod
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
@@ -64,6 +66,11 @@ class Task(ABC):
         x, y = self.held.inputs, self.held.targets
         return [(self.prepare(x[i : i + self.chunk]), y[i : i + self.chunk]) for i in range(0, len(y), self.chunk)]
 
+    def timed_batch(self) -> tuple[Any, int]:
+        """The batch whose forward pass is timed, and how many samples it has."""
+        x = self.held.inputs[: self.timed_samples]
+        return self.prepare(x), len(x)
+
 
 def _shared_rows(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Output [*R, N, C] and target [N] or [*R, N] as one long batch, and *R."""
@@ -84,6 +91,8 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 
 class Classification(Task):
     """Cross-entropy and accuracy."""
+
+    timed_samples = 128
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         return cross_entropy(output, target)

@@ -37,6 +37,10 @@ class CoraTask(Classification):
     def held_parts(self) -> list[tuple[Any, Tensor]]:
         return [(self.held.inputs, self.held.targets)]
 
+    def timed_batch(self) -> tuple[Any, int]:
+        """The whole graph: a forward pass needs the neighbours of every held node."""
+        return self.held.inputs, len(self.held)
+
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         assert isinstance(config.gate, GCNGate)
         size = capacity(K, replicas_of(seeds))

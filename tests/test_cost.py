@@ -1,0 +1,61 @@
+"""The cost of a forward pass: counted against sums by hand, and present in the records of the benchmarks."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from ngn.compose import compose
+from ngn.engine import runs
+from ngn.engine.cost import forward_cost, multiply_adds, take_replica
+from ngn.engine.phases import learner_of
+from ngn.tasks import make_task
+
+
+def test_multiply_adds_of_layers_by_hand():
+    linear, conv = nn.Linear(7, 5), nn.Conv2d(3, 4, 3, padding=1)
+    assert multiply_adds(linear, torch.zeros(11, 7)) == 11 * 7 * 5
+    assert multiply_adds(conv, torch.zeros(2, 3, 6, 6)) == 2 * (6 * 6) * 4 * (3 * 3 * 3)
+    assert multiply_adds(nn.ReLU(), torch.zeros(3, 3)) == 0
+
+
+def test_every_model_is_counted_and_timed():
+    models = {"small": nn.Linear(4, 2), "large": nn.Linear(4, 6)}
+    cost = forward_cost(models, torch.zeros(8, 4), 8, torch.device("cpu"))
+    assert cost["samples"] == 8
+    assert cost["multiply_adds"] == {"small": 64, "large": 192}
+    assert set(cost["milliseconds"]) == {"small", "large"}
+    assert min(cost["milliseconds"].values()) > 0
+
+
+def smoke(seed, tmp_path, **own):
+    keys = {"results": str(tmp_path / "results"), "progress": "never", "seed.value": seed}
+    return compose({"task": "mnist", "gate": "mlp", "profile": "smoke"}, {**keys, **own})
+
+
+def test_one_model_of_a_stack_stands_alone(tmp_path):
+    pack = [smoke(seed, tmp_path) for seed in (3, 4)]
+    task = make_task(pack[0], torch.device("cpu"))
+    stack, single = learner_of(pack, task), learner_of(pack[1:], task)
+    with torch.no_grad():
+        for n, p in enumerate(stack.model.parameters()):
+            p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(n), dtype=p.dtype))
+    stack.set_progress(1.0)
+    x, samples = task.timed_batch()
+    assert samples == len(x)
+    torch.testing.assert_close(take_replica(single, stack, 1)(x), stack.soft_forward(x)[1])
+
+
+@pytest.mark.parametrize(("task", "gate"), [("mnist", "mlp"), ("cora", "gcn")])
+def test_the_record_holds_the_cost_before_and_after_truncation(tmp_path, monkeypatch, task, gate):
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    own = {"results": str(tmp_path / "results"), "progress": "never", "gate.t0": 1.0, "gate.K": 6}
+    config = compose({"task": task, "gate": gate, "profile": "smoke"}, own)
+    (outcome,) = runs.execute([config])
+    phases = json.loads(outcome.path.read_text())["phases"]
+    grown, fixed = phases["grown"]["cost"], phases["fixed"]["cost"]
+    assert set(grown["milliseconds"]) == {"candidate", "deployed"}
+    assert set(fixed["milliseconds"]) == {"deployed"}
+    assert 0 < grown["multiply_adds"]["deployed"] < grown["multiply_adds"]["candidate"]
+    assert fixed["multiply_adds"]["deployed"] == grown["multiply_adds"]["deployed"]
