@@ -99,6 +99,11 @@ class Reader:
         self._runs: dict[str, Run | Problem] = {}
         self._collected: dict[Selection, Collected] = {}
 
+    @property
+    def seen(self) -> Mapping[str, Run | Problem]:
+        """Run id → the run, or why it does not count, of all that were asked for so far."""
+        return self._runs
+
     def _run(self, seed: int, config: Config, run_id: str) -> Run | Problem:
         if run_id not in self._runs:
             self._runs[run_id] = self._read(seed, config, run_id)

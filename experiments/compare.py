@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from experiments.collect import Reader
+from experiments.collect import Reader, Run
 from experiments.formats import Format, Value
 from experiments.published import Published, value_of
 from experiments.reduce import Cell, reduce_cell
@@ -17,7 +17,7 @@ from experiments.verdict import Verdict, judge
 
 @dataclass(frozen=True)
 class Comparison:
-    """One cell. ``stand_in`` is empty for the row's own runs."""
+    """One cell. ``stand_in`` is empty, and ``selection`` None, for the row's own runs."""
 
     table: Table
     row: Row
@@ -26,6 +26,7 @@ class Comparison:
     published: tuple[Format, Value] | None
     verdict: Verdict
     stand_in: str = ""
+    selection: Selection | None = None
 
     @property
     def name(self) -> str:
@@ -36,6 +37,11 @@ class Comparison:
     def published_text(self) -> str:
         """What the paper prints, empty for a dash."""
         return "" if self.published is None else self.published[0].render(self.published[1])
+
+    def runs(self, reader: Reader) -> tuple[Run, ...]:
+        """The usable runs that it was reduced from, and some that lack a number of it."""
+        selection = self.selection or self.row.runs
+        return reader.collect(selection).runs if selection else ()
 
 
 def compare_cell(
@@ -51,7 +57,7 @@ def compare_cell(
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
     verdict = judge(cell, published, table.quantity(row, column.key), row.seeds, table.calibrated)
-    return Comparison(table, row, column, cell, published, verdict, stand_in)
+    return Comparison(table, row, column, cell, published, verdict, stand_in, selection)
 
 
 def compare_all(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from experiments.collect import Reader
 from experiments.formats import Number, parse_format
 from experiments.reduce import Cell, reduce_cell
+from experiments.statistics import Array
 from experiments.tables import macro
 from experiments.tables.model import Row, Table
 
@@ -26,21 +28,39 @@ def find(name: str) -> list[tuple[Table, Row, str]]:
     return [(table, row, column.key) for row in rows for column in columns]
 
 
-def _digits(number: Number) -> str:
+@dataclass(frozen=True)
+class Step:
+    """One statistic of a cell: of which quantity, of which of its ``gates``, over which ``numbers`` (shape [seeds])."""
+
+    statistic: str
+    quantity: str
+    gate: int
+    gates: int
+    numbers: Array
+    result: Number
+
+    def __str__(self) -> str:
+        which = f" of gate {self.gate}" if self.gates > 1 else ""
+        listed = ", ".join(digits(number) for number in self.numbers)
+        return f"{self.statistic} of {self.quantity}{which}: ({listed}) = {digits(self.result)}"
+
+
+def digits(number: Number) -> str:
+    """A number with what one needs of its digits to repeat the arithmetic."""
     return f"{number:.10g}"
 
 
-def _arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[str]:
-    assert cell.value is not None
+def arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[Step]:
+    """How a cell's numbers follow from those of its runs; nothing for a cell without any."""
+    if cell.value is None:
+        return
     for slot in parse_format(table.formats(row, column)[0]).slots:
         quantity = slot.quantity(table.quantity(row, column))
         gates = cell.samples[quantity]
         entry = cell.value[slot.name]
         results = list(entry) if isinstance(entry, Sequence) else [entry]
         for gate, (numbers, result) in enumerate(zip(gates, results, strict=True)):
-            which = f" of gate {gate}" if len(gates) > 1 else ""
-            listed = ", ".join(_digits(number) for number in numbers)
-            yield f"  {slot.statistic} of {quantity}{which}: ({listed}) = {_digits(result)}"
+            yield Step(slot.statistic, quantity, gate, len(gates), numbers, result)
 
 
 def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
@@ -55,7 +75,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
         for at, run_id in enumerate(cell.run_ids):
             run = by_id[run_id]
             numbers = "; ".join(
-                f"{quantity} = {', '.join(_digits(number) for number in gates[:, at])}"
+                f"{quantity} = {', '.join(digits(number) for number in gates[:, at])}"
                 for quantity, gates in cell.samples.items()
             )
             commit = (run.record["code"]["commit"] or "unknown")[:10]
@@ -63,7 +83,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
             lines.append(f"  {place} (commit {commit}): {numbers}")
             lines += [f"    with {key}: {other.run_id}" for key, other in run.companions.items()]
     if cell.value is not None:
-        lines += _arithmetic(table, row, column, cell)
+        lines += [f"  {step}" for step in arithmetic(table, row, column, cell)]
         lines.append(f"  as text: {cell.text} ({cell.n} of {cell.wanted} seeds)")
     lines += [f"  {problem.kind}: {problem}" for problem in cell.problems]
     lines.append(f"  printed: {cell.printed}")
