@@ -1,0 +1,174 @@
+"""The settings of every study, from its composed configuration, with where each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.selection import Selection
+from ngn.identity import UNUSED_BY_METHOD, flatten, scientific
+from ngn.schema import Config
+
+ORIGINS = Path(__file__).with_name("origins.yaml")
+PAPER, CHOSEN = "paper", "chosen"
+_OF_THE_RUN = ("seed.value", "profile", "task.name", "gate.component", "method.name")
+"""Keys that a table's title or a variant's name says already."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of a configuration. ``origin`` is ``paper`` or ``chosen``; ``source`` says where or how, in a phrase."""
+
+    key: str
+    value: str
+    origin: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the runs of a study change against the table that they stand under; ``runs`` counts seeds as well."""
+
+    study: str
+    changes: tuple[Setting, ...]
+    runs: int
+
+
+@dataclass(frozen=True)
+class SettingsTable:
+    """The standard settings of a task and gate, and the studies that differ from them."""
+
+    task: str
+    gate: str
+    settings: tuple[Setting, ...]
+    variants: tuple[Variant, ...]
+
+
+@cache
+def origins() -> Mapping[str, Mapping[str, str]]:
+    """scope → key → ``paper: where`` or ``chosen: how``."""
+    loaded: dict[str, dict[str, str]] = yaml.safe_load(ORIGINS.read_text())
+    return loaded
+
+
+def origin_of(key: str, config: Config) -> tuple[str, str]:
+    """(``paper`` or ``chosen``, phrase) of a dotted scientific key of a configuration.
+
+    Raises:
+        KeyError: if the key has no entry; the message says where to add one.
+    """
+    parent = key.rpartition(".")[0]
+    names = [key, parent] if parent.endswith("_shape") else [key]
+    for scope in (config.method.name, f"{config.task.name}-{config.gate.component}", "any"):
+        for name in names:
+            entry = origins().get(scope, {}).get(name)
+            if entry is not None:
+                word, _, phrase = entry.partition(": ")
+                return word, phrase
+    raise KeyError(f"'{key}' has no entry in experiments/report/origins.yaml: say there whether the paper states it")
+
+
+def _shape(shape: Mapping[str, Any]) -> str:
+    kind = str(shape["kind"])
+    if kind == "power":
+        return f"power {shape['power']:g}"
+    if kind == "delayed_linear":
+        return f"delayed linear, {shape['start']:g} to {shape['full']:g}"
+    return kind
+
+
+def value_text(value: Any) -> str:
+    """A setting's value as text: ``none`` for null, schedules' shapes in words."""
+    if isinstance(value, Mapping):
+        return _shape(value)
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value_text(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def keys_of(config: Config) -> dict[str, Any]:
+    """Dotted key → value of what a run uses; the shape of a schedule is one value."""
+    unused = UNUSED_BY_METHOD.get(config.method.name, ())
+    found: dict[str, Any] = {}
+    for block, content in scientific(config).items():
+        entries = content if isinstance(content, Mapping) else {"": content}
+        for name, value in entries.items():
+            key = f"{block}.{name}" if name else block
+            if key not in unused and block not in unused:
+                found[key] = value
+    return found
+
+
+def setting(config: Config, key: str, value: Any, text: str | None = None) -> Setting:
+    """One line of a table."""
+    leaf = f"{key}.kind" if isinstance(value, Mapping) else key
+    return Setting(key, value_text(value) if text is None else text, *origin_of(leaf, config))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(sorted(flatten(value).items())) if isinstance(value, Mapping) else str(value)
+
+
+def _spread(values: list[Any]) -> str:
+    """Several values of one key: listed when few, else their number and ends."""
+    if len(values) <= 6:
+        return ", ".join(value_text(value) for value in values)
+    try:
+        ends = f"{value_text(min(values))} to {value_text(max(values))}"
+    except TypeError:
+        return f"{len(values)} values"
+    return f"{len(values)} values, {ends}"
+
+
+def _variants(study: str, base: Config, selections: Iterable[Selection]) -> list[Variant]:
+    standard = keys_of(base)
+    grouped: dict[tuple[str, ...], list[tuple[dict[str, Any], Config, int]]] = {}
+    for selection in selections:
+        config = selection.config(selection.seeds[0])
+        keys = keys_of(config)
+        changed = {key: value for key, value in keys.items() if standard.get(key) != value or key not in standard}
+        for key in _OF_THE_RUN:
+            if key != "method.name":
+                changed.pop(key, None)
+        # what only varies in value is one line; another method or another course of a schedule is a line of its own
+        kinds = tuple(f"{key}={_hashable(value)}" if not isinstance(value, (int, float)) else key
+                      for key, value in sorted(changed.items()))
+        grouped.setdefault(kinds, []).append((changed, config, len(selection.seeds)))
+    found = []
+    for members in grouped.values():
+        config = members[0][1]
+        changes = []
+        for key in members[0][0]:
+            values = list({_hashable(changed[key]): changed[key] for changed, _, _ in members}.values())
+            changes.append(setting(config, key, values[0], _spread(values) if len(values) > 1 else None))
+        found.append(Variant(study, tuple(changes), sum(seeds for _, _, seeds in members)))
+    return found
+
+
+def settings_tables(studies: Mapping[str, Iterable[Selection]]) -> tuple[SettingsTable, ...]:
+    """One table a task and gate that any study uses, in the order in which they come.
+
+    Args:
+        studies: name → selections; the standard settings are those of ``method=ngn schedule=paper``.
+    """
+    by_pair: dict[tuple[str, str], dict[str, list[Selection]]] = {}
+    for name, selections in studies.items():
+        for selection in selections:
+            config = selection.config(selection.seeds[0])
+            by_pair.setdefault((config.task.name, config.gate.component), {}).setdefault(name, []).append(selection)
+    tables = []
+    for (task, gate), used in by_pair.items():
+        base = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
+        lines = tuple(setting(base, key, value) for key, value in keys_of(base).items() if key not in _OF_THE_RUN)
+        variants = [variant for name, selections in used.items() for variant in _variants(name, base, selections)]
+        tables.append(SettingsTable(task, gate, lines, tuple(variants)))
+    return tuple(tables)
