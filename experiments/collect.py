@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.selection import Selection, configurations
+from experiments.selection import Selection, configurations, keys_of
 from ngn.identity import flatten, identity_keys
 from ngn.numerics import numerics
 from ngn.records import RecordError, Store
@@ -58,10 +58,20 @@ class Collected:
     companion_problems: Mapping[str, tuple[Problem, ...]]
 
 
-def fault_of(record: Mapping[str, Any], config: Config, where: str, allow_dirty: bool = False) -> Problem | None:
-    """Why a legal record does not count as the run of ``config``, or None if it does."""
+def fault_of(
+    record: Mapping[str, Any],
+    config: Config,
+    where: str,
+    allow_dirty: bool = False,
+    keys: Mapping[str, Any] | None = None,
+) -> Problem | None:
+    """Why a legal record does not count as the run of ``config``, or None if it does.
+
+    Args:
+        keys: the configuration's :func:`ngn.identity.identity_keys`, where they are known already.
+    """
     stored = flatten(record["config"])
-    for key, value in identity_keys(config).items():
+    for key, value in (identity_keys(config) if keys is None else keys).items():
         if key not in stored or stored[key] != value:
             return Problem("foreign", where, f"holds another configuration than its name says ({key})")
     wanted = numerics(config)
@@ -104,12 +114,12 @@ class Reader:
         """Run id → the run, or why it does not count, of all that were asked for so far."""
         return self._runs
 
-    def _run(self, seed: int, config: Config, run_id: str) -> Run | Problem:
+    def _run(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:
         if run_id not in self._runs:
-            self._runs[run_id] = self._read(seed, config, run_id)
+            self._runs[run_id] = self._read(selection, seed, config, run_id)
         return self._runs[run_id]
 
-    def _read(self, seed: int, config: Config, run_id: str) -> Run | Problem:
+    def _read(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:
         try:
             record = self.store.get(run_id)
         except RecordError as error:
@@ -117,7 +127,8 @@ class Reader:
             return Problem("damaged", run_id, str(error).removeprefix(f"{where}: "))
         if record is None:
             return Problem("missing", run_id, "not run")
-        return fault_of(record, config, run_id, self.allow_dirty) or Run(seed, run_id, record)
+        fault = fault_of(record, config, run_id, self.allow_dirty, keys_of(selection, seed))
+        return fault or Run(seed, run_id, record)
 
     def collect(self, selection: Selection) -> Collected:
         """The records of a selection. Their absence or damage is reported, never raised."""
@@ -130,7 +141,7 @@ class Reader:
         problems: list[Problem] = []
         beside: dict[str, list[Problem]] = {name: [] for name, _ in selection.companions}
         for seed, config, run_id in configurations(selection):
-            found = self._run(seed, config, run_id)
+            found = self._run(selection, seed, config, run_id)
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
@@ -139,8 +150,9 @@ class Reader:
                 if found.record["status"] != "complete":
                     beside[name].append(Problem("diverged", run_id, "training diverged, so nothing follows from it"))
                     continue
-                ((other_seed, other_config, other_id),) = configurations(find(selection, seed, found.record))
-                other = self._run(other_seed, other_config, other_id)
+                companion = find(selection, seed, found.record)
+                ((other_seed, other_config, other_id),) = configurations(companion)
+                other = self._run(companion, other_seed, other_config, other_id)
                 if isinstance(other, Problem):
                     beside[name].append(other)
                 else:

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from ngn.compose import compose
-from ngn.identity import run_id
-from ngn.schema import Config
+from ngn.identity import identity_keys, name_of
+from ngn.schema import Config, Seed
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
@@ -50,7 +50,7 @@ class Selection:
         Raises:
             ngn.schema.ConfigError: if the selection is no legal configuration.
         """
-        return compose(dict(self.choices), {**dict(self.overrides), "seed.value": seed})
+        return _of_any_seed(self.choices, self.overrides).model_copy(update={"seed": Seed(value=seed)})
 
     def with_seeds(self, seeds: Iterable[int]) -> Selection:
         """The same configuration with other seeds."""
@@ -62,12 +62,27 @@ class Selection:
 
 
 @cache
+def _of_any_seed(choices: Items, overrides: Items) -> Config:
+    return compose(dict(choices), dict(overrides))
+
+
+@cache
+def _identity(choices: Items, overrides: Items) -> Mapping[str, Any]:
+    return identity_keys(_of_any_seed(choices, overrides))
+
+
+def keys_of(selection: Selection, seed: int) -> dict[str, Any]:
+    """What :func:`ngn.identity.identity_keys` gives for a seed; computed once, since nothing but the seed differs."""
+    return {**_identity(selection.choices, selection.overrides), "seed.value": seed}
+
+
+@cache
 def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
     """(seed, configuration, run id) of every run of a selection, in the order of its seeds."""
     found = []
     for seed in selection.seeds:
         config = selection.config(seed)
-        found.append((seed, config, run_id(config)))
+        found.append((seed, config, name_of(config, keys_of(selection, seed))))
     return tuple(found)
 
 

@@ -7,7 +7,6 @@ the two equal for every selection.
 
 from __future__ import annotations
 
-import copy
 import difflib
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -44,12 +43,24 @@ def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = copy.deepcopy(value)
+            into[key] = _copy(value)
+
+
+@cache
+def _options(group: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (CONF / group).glob("*.yaml")))
 
 
 def options(group: str) -> list[str]:
     """The choices of a configuration group."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return list(_options(group))
+
+
+def _copy(value: Any) -> Any:
+    """A copy of nested mappings and lists. ``copy.deepcopy`` is slow enough to be felt over thousands of runs."""
+    if isinstance(value, Mapping):
+        return {key: _copy(entry) for key, entry in value.items()}
+    return [_copy(entry) for entry in value] if isinstance(value, list) else value
 
 
 def complete(choices: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +95,7 @@ def complete(choices: Mapping[str, str]) -> dict[str, str]:
 def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     chosen = dict(choices)
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
-    merged: dict[str, Any] = copy.deepcopy(base)
+    merged: dict[str, Any] = _copy(base)
     for group in GROUPS:
         _merge(merged, _load(CONF / group / f"{chosen[group]}.yaml"))
     return merged
@@ -92,7 +103,8 @@ def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 def selection(choices: Mapping[str, str]) -> dict[str, Any]:
     """The merged, unchecked configuration of a choice of files; the caller may change it."""
-    return copy.deepcopy(_selection(tuple(sorted(complete(choices).items()))))
+    copied: dict[str, Any] = _copy(_selection(tuple(sorted(complete(choices).items()))))
+    return copied
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:

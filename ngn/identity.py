@@ -78,7 +78,12 @@ def identity_keys(config: Config) -> dict[str, Any]:
 
 def run_id(config: Config) -> str:
     """``<task>-<component>-<method><count>-s<seed>-<hash>``; file-name safe."""
-    canonical = json.dumps(identity_keys(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return name_of(config, identity_keys(config))
+
+
+def name_of(config: Config, keys: Mapping[str, Any]) -> str:
+    """The run identifier of a configuration whose :func:`identity_keys` are known already."""
+    canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     count = getattr(config.method, "count", None)
     method = config.method.name if count is None else f"{config.method.name}{count}"

@@ -39,7 +39,7 @@ def test_every_scientific_key_of_every_study_has_an_origin() -> None:
 
 def test_a_key_without_an_entry_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "origins", lambda: {"any": {"gate.K": "paper: x"}})
-    with pytest.raises(KeyError, match="'train.lr' has no entry"):
+    with pytest.raises(KeyError, match=r"'train\.lr' has no entry"):
         origin_of("train.lr", compose())
 
 

@@ -95,7 +95,7 @@ def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def keys_of(config: Config) -> dict[str, Any]:
+def used_keys(config: Config) -> dict[str, Any]:
     """Dotted key → value of what a run uses; the shape of a schedule is one value."""
     unused = UNUSED_BY_METHOD.get(config.method.name, ())
     found: dict[str, Any] = {}
@@ -130,18 +130,20 @@ def _spread(values: list[Any]) -> str:
 
 
 def _variants(study: str, base: Config, selections: Iterable[Selection]) -> list[Variant]:
-    standard = keys_of(base)
+    standard = used_keys(base)
     grouped: dict[tuple[str, ...], list[tuple[dict[str, Any], Config, int]]] = {}
     for selection in selections:
         config = selection.config(selection.seeds[0])
-        keys = keys_of(config)
+        keys = used_keys(config)
         changed = {key: value for key, value in keys.items() if standard.get(key) != value or key not in standard}
         for key in _OF_THE_RUN:
             if key != "method.name":
                 changed.pop(key, None)
         # what only varies in value is one line; another method or another course of a schedule is a line of its own
-        kinds = tuple(f"{key}={_hashable(value)}" if not isinstance(value, (int, float)) else key
-                      for key, value in sorted(changed.items()))
+        kinds = tuple(
+            f"{key}={_hashable(value)}" if not isinstance(value, (int, float)) else key
+            for key, value in sorted(changed.items())
+        )
         grouped.setdefault(kinds, []).append((changed, config, len(selection.seeds)))
     found = []
     for members in grouped.values():
@@ -168,7 +170,7 @@ def settings_tables(studies: Mapping[str, Iterable[Selection]]) -> tuple[Setting
     tables = []
     for (task, gate), used in by_pair.items():
         base = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
-        lines = tuple(setting(base, key, value) for key, value in keys_of(base).items() if key not in _OF_THE_RUN)
+        lines = tuple(setting(base, key, value) for key, value in used_keys(base).items() if key not in _OF_THE_RUN)
         variants = [variant for name, selections in used.items() for variant in _variants(name, base, selections)]
         tables.append(SettingsTable(task, gate, lines, tuple(variants)))
     return tuple(tables)

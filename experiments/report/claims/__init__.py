@@ -1,0 +1,60 @@
+"""What the paper states, and whether our records support it.
+
+A claim is a sentence and a predicate over records. Thresholds are ours, fixed before the studies were run, and stand in
+the sentence. ``evidence`` is how a predicate reads records; the other modules hold the claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from experiments.collect import Reader
+from experiments.compare import Comparison
+from experiments.report.claims import language, one_d, transfer
+from experiments.report.claims.evidence import (
+    NOT_SUPPORTED,
+    SUPPORTED,
+    UNTESTED,
+    Claim,
+    Evidence,
+    Judged,
+    Outcome,
+    Untested,
+)
+
+CLAIMS: tuple[Claim, ...] = (*one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS)
+
+
+def judge(claim: Claim, reader: Reader, items: Mapping[str, Comparison]) -> Judged:
+    """The verdict on one claim.
+
+    Args:
+        items: name → comparison of every cell of the tables, without stand-ins.
+    """
+    evidence = Evidence(reader, items)
+    try:
+        outcome = claim.predicate(evidence)
+    except Untested as lack:
+        return Judged(claim.key, claim.text, claim.where, UNTESTED, str(lack), ())
+    word = SUPPORTED if outcome.holds else NOT_SUPPORTED
+    return Judged(claim.key, claim.text, claim.where, word, outcome.because, tuple(dict.fromkeys(evidence.used)))
+
+
+def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, ...]:
+    """The verdicts on all claims, in their order."""
+    return tuple(judge(claim, reader, items) for claim in CLAIMS)
+
+
+__all__ = [
+    "CLAIMS",
+    "NOT_SUPPORTED",
+    "SUPPORTED",
+    "UNTESTED",
+    "Claim",
+    "Evidence",
+    "Judged",
+    "Outcome",
+    "Untested",
+    "judge",
+    "judge_all",
+]

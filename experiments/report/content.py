@@ -1,0 +1,136 @@
+"""What the report says, from records alone: sections with their tables, claims, settings, licences, compute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.build import problems_of
+from experiments.collect import Problem, Reader
+from experiments.compare import Comparison, compare_all, words
+from experiments.published import Published, load
+from experiments.report.claims import Judged, judge_all
+from experiments.report.licences import Licence, licences
+from experiments.report.sections import PLANS
+from experiments.report.settings import SettingsTable, settings_tables
+from experiments.report.truncation import TwoWays, two_ways
+from experiments.selection import Selection, configurations
+from experiments.studies import STUDIES
+from experiments.tables import MACROS
+from experiments.tables.model import Table
+from experiments.verdict import DIFFERS, Chance, by_chance
+
+
+@dataclass(frozen=True)
+class TableContent:
+    """A table of the paper with one comparison a number, stand-ins behind the rows that they stand for."""
+
+    table: Table
+    items: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A study of the paper. ``figures`` are names of :data:`experiments.figures.FIGURES`."""
+
+    key: str
+    title: str
+    paragraphs: tuple[str, ...]
+    tables: tuple[TableContent, ...]
+    figures: tuple[str, ...]
+
+    @property
+    def items(self) -> tuple[Comparison, ...]:
+        """Every comparison of its tables."""
+        return tuple(item for table in self.tables for item in table.items)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Cells by verdict, without stand-ins."""
+        return words(self.items)
+
+    @property
+    def differing(self) -> tuple[Comparison, ...]:
+        """The cells whose published value does not fit our runs."""
+        return tuple(item for item in self.items if item.verdict.word == DIFFERS and not item.stand_in)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a renderer needs.
+
+    ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
+    runs that merely do not exist yet are not among them.
+    """
+
+    sections: tuple[Section, ...]
+    truncation: tuple[TwoWays, ...]
+    settings: tuple[SettingsTable, ...]
+    licences: tuple[Licence, ...]
+    claims: tuple[Judged, ...]
+    problems: tuple[tuple[Problem, tuple[str, ...]], ...]
+
+    @property
+    def items(self) -> tuple[Comparison, ...]:
+        """Every comparison of every section."""
+        return tuple(item for section in self.sections for item in section.items)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Cells by verdict, without stand-ins."""
+        return words(self.items)
+
+    @property
+    def chance(self) -> Chance:
+        """How many tested numbers differ, and how many would by chance."""
+        return by_chance(item.verdict for item in self.items if not item.stand_in)
+
+
+def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
+    by_macro: dict[str, list[Comparison]] = {}
+    for item in items:
+        by_macro.setdefault(item.table.name, []).append(item)
+    tables = {table.name: table for table in MACROS}
+    return tuple(
+        Section(
+            plan.key,
+            plan.title,
+            plan.paragraphs,
+            tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros),
+            plan.figures,
+        )
+        for plan in PLANS
+    )
+
+
+def _studied() -> dict[str, list[Selection]]:
+    """The selections of every full-size study; what an earlier one has already is left out of a later one."""
+    seen: set[str] = set()
+    studied: dict[str, list[Selection]] = {}
+    for name, study in STUDIES.items():
+        for selection in study.make():
+            (_, config, run), *_ = configurations(selection)
+            if run not in seen and config.profile == "full":
+                seen.add(run)
+                studied.setdefault(name, []).append(selection)
+    return studied
+
+
+def build(reader: Reader, values: Published | None = None) -> Report:
+    """Read the records, reduce, compare and judge.
+
+    Args:
+        values: the published values; :func:`experiments.published.load` where not given.
+    """
+    items = compare_all(reader, load() if values is None else values, MACROS)
+    cells = {item.name: item.cell for item in items if not item.stand_in}
+    problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
+    return Report(
+        sections=_sections(items),
+        truncation=two_ways(reader, items),
+        settings=settings_tables(_studied()),
+        licences=licences(),
+        claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
+        problems=tuple(problems),
+    )
