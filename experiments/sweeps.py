@@ -107,7 +107,7 @@ class Speeds:
         rate = rates.get(kind) or (median(near) if near else None)
         if rate is None:
             return None
-        phases = 1 if config.method.name == "fixed" else len(config.phases)
+        phases = 1 if config.method.name == "fixed" else len(config.phases) + len(config.continue_with)
         return phases * steps_of(config.train, USUAL_SAMPLES.get(config.task.name, 512)) / rate
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ngn.schema import Config
 
-SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")
+SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "continue_with", "seed", "profile")
 
 ADDED_LATER: dict[str, Any] = {
     "gate.K_max": 1024,
@@ -26,6 +26,7 @@ ADDED_LATER: dict[str, Any] = {
     "train.lr_boundary_shape.start": 0.0,
     "train.lr_boundary_shape.full": 1.0,
     "train.lr_boundary_shape.power": 1.0,
+    "continue_with": [],
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
@@ -40,6 +41,7 @@ UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
         "train.lr_boundary_shape",
         "train.clip_scope",
         "phases",
+        "continue_with",
     ),
     # gate.r stays: a fixed phase retrains with w_k = r^k, whatever weights the method itself has.
     "l0": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),

@@ -16,7 +16,7 @@ from ngn.schema_base import Closed, Count, Delta, NonNegative, Positive
 from ngn.schema_methods import AWNN, L0, NGN, STE, Decay, Fixed
 
 PHASES = ("grown", "fixed", "from_high")
-"""The phases of one seed, in the order in which they run."""
+"""The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
 
 GATES_OF_TASK: dict[str, tuple[str, ...]] = {
     "regression1d": ("mlp",),
@@ -190,6 +190,8 @@ class Config(Closed):
     schedule: Schedule
     train: Train
     phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]
+    continue_with: list[Positive] = Field(default_factory=list)
+    """Factors of lambda0: for each, the grown model is trained once more from where it ended (:func:`branch_of`)."""
     seed: Seed
     profile: Literal["full", "smoke"] = "full"
 
@@ -227,6 +229,8 @@ class Config(Closed):
                 "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
                 "so the result would depend on when they are allocated"
             )
+        if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
+            raise ValueError("continue_with must not name a factor twice")
         self._method_fits()
         if isinstance(self.method, Fixed) and self.gate.K is not None and (self.method.count or 0) > self.gate.K:
             raise ValueError(f"method.count={self.method.count} is more than the gate.K={self.gate.K} candidates")
@@ -239,9 +243,10 @@ class Config(Closed):
         method = self.method
         if isinstance(method, (L0, AWNN, Decay)) and self.gate.K is None:
             raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
-        if "from_high" in self.phases and (
-            isinstance(method, (L0, AWNN)) or (isinstance(method, Decay) and not method.boundary)
-        ):
+        no_boundary = isinstance(method, (L0, AWNN)) or (isinstance(method, Decay) and not method.boundary)
+        if self.continue_with and no_boundary:
+            raise ValueError(f"method={method.name} pays no price schedule.lambda0 that continue_with could scale")
+        if "from_high" in self.phases and no_boundary:
             raise ValueError(
                 f"method={method.name} has no boundary that could start high: leave from_high out of phases"
             )
@@ -255,6 +260,20 @@ class Config(Closed):
                     "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
                     "train.batch=null (and train.steps in place of epochs)"
                 )
+
+
+def branch_phase(factor: float) -> str:
+    """The name of the phase that continues with ``factor``, without a dot: ``continue_0p1``, ``continue_10``."""
+    return f"continue_{factor:g}".replace(".", "p")
+
+
+def branch_of(config: Config, factor: float) -> Config:
+    """The settings of a continuation: those of the run, and ``factor`` times its capacity price lambda0.
+
+    Nothing else changes, alpha_max included, as the paper says of its figure on continued training.
+    """
+    schedule = config.schedule.model_copy(update={"lambda0": factor * config.schedule.lambda0})
+    return config.model_copy(update={"schedule": schedule})
 
 
 MAX_JOBS = 10_000

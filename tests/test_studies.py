@@ -1,14 +1,20 @@
 """Studies name the runs that the tables and figures need."""
 
 import itertools
+import sys
 
 import pytest
-from record_samples import fill
+from record_samples import fill, grown, record
 
-from experiments.studies import STUDIES, study
+from experiments.reductions.sensitivity import VARIANTS
+from experiments.studies import ONE_D, STUDIES, study
 from experiments.tables.one_d import FOUR
-from ngn.identity import run_id
+from ngn.compose import CONF
+from ngn.identity import identity_keys, run_id
 from ngn.records import Store
+
+sys.path.insert(0, str(CONF.parent / "scripts"))
+import sweep
 
 
 @pytest.mark.parametrize(
@@ -19,6 +25,11 @@ from ngn.records import Store
         ("lambda_sweep", 500),
         ("fixed_frontier", 750),
         ("init_sweep", 2550),
+        ("init_sweep_ten", 510),
+        ("continue_learning", 10),
+        ("learners", 200),
+        ("decay", 60),
+        ("sensitivity", 150),
         ("vision", 40),
     ],
 )
@@ -50,6 +61,54 @@ def test_the_three_panels_of_the_initial_boundaries():
     panels = {(c.gate.r, c.schedule.alpha_shape.kind) for c in configs}
     assert panels == {(0.5, "delayed_linear"), (1.0, "delayed_linear"), (0.5, "constant")}
     assert {round(c.gate.t0, 3) for c in configs} == {0.0, *map(float, range(1, 17))}
+
+
+def test_ten_seeds_of_every_start_come_before_the_others():
+    runs = list(study("init_sweep").runs())
+    assert {name for name, _ in runs[:510]} == {name for name, _ in study("init_sweep_ten").runs()}
+    assert {config.seed.value for _, config in runs[510:]} == set(range(10, 50))
+
+
+def test_every_study_of_one_d_comes_in_its_order():
+    """Each run once, with the first study that needs it."""
+    together = [name for name, _ in study("one_d").runs()]
+    expected = dict.fromkeys(name for part in ONE_D for name, _ in study(part).runs())
+    assert together == list(expected)
+    assert len(together) > 4000
+
+
+def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):
+    store = Store(tmp_path)
+    fill(store)
+    for name in ("learners", "decay"):
+        named = {run for run, _ in study(name).runs()}
+        followed = {run for run, _ in study(name).runs(store)} - named
+        assert followed
+        assert all("fixed" in run for run in followed)
+
+
+def test_continued_runs_are_the_baseline_and_three_prices():
+    continued = [config for _, config in study("continue_learning").runs()]
+    for config, (_, baseline) in zip(continued, study("baseline").runs(), strict=False):
+        assert config.continue_with == [0.1, 1.0, 10.0]
+        assert config.model_copy(update={"continue_with": []}) == baseline
+
+
+def test_a_variant_of_the_sensitivity_study_changes_one_setting():
+    base = identity_keys(VARIANTS[0].selection.config(0))
+    for variant in VARIANTS[1:]:
+        own = identity_keys(variant.selection.config(0))
+        assert len([key for key in base | own if base.get(key) != own.get(key)]) == 1, variant.key
+
+
+@pytest.mark.parametrize("name", ["continue_learning", "learners", "decay", "sensitivity", "init_sweep_ten"])
+def test_the_status_of_a_study_is_shown(name, tmp_path, capsys):
+    _, config = next(study(name).runs())
+    Store(tmp_path).write(record(config, {"grown": grown([4.0], 1e-5, 1e-5)}))
+    assert sweep.main(["status", name, f"--results={tmp_path}"]) == 1
+    shown = capsys.readouterr().out
+    assert f"{name} ({study(name).title}): 1 of " in shown
+    assert "missing" in shown
 
 
 def test_what_the_tables_name_is_what_their_study_runs(tmp_path):

@@ -13,6 +13,8 @@ from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, Table, c
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))
 STANDARD = row("number", "standard run", seeds=1, runs=BASELINE.with_seeds([0]))
+CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
+"""Continued training (figure 6): the baseline, and three branches from its end; seed 0 is the figure's."""
 TEN_WITH_FIXED = Selection.of(dict(BASELINE.choices), seeds=range(10), companions={"fixed": fixed_of_learned_count})
 
 NUMBERS = (

@@ -1,4 +1,4 @@
-"""The phases of a seed: grown from low, retrained at the learned size, started from high."""
+"""The phases of a seed: grown from low, retrained at the learned size, started from high, continued at other prices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ngn.engine import checkpoint
 from ngn.engine.batches import Batches
 from ngn.engine.capacities import capacity_of
 from ngn.engine.cost import forward_cost, take_replica
 from ngn.engine.packs import scalar
-from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate
+from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate, put_state, state_of
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
@@ -102,18 +103,31 @@ def train_phase(
     title: str,
     count: int | None = None,
     norms: bool = False,
+    end: Path | None = None,
+    start: Path | None = None,
 ) -> Trained:
     """Train one phase of a pack and measure it.
 
     Args:
         pack: runs that differ in seed and scalars only.
-        phase: "grown", "fixed" or "from_high".
+        phase: "grown", "fixed", "from_high", or a continuation.
         count: size of the fixed model; None for a learned one.
         norms: also measure the norm of every f_k over the training inputs.
+        end: folder in which the trained parameters are kept for continuations; None for none.
+        start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
+            the order of the data begin anew.
+
+    Raises:
+        ngn.engine.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
     """
     first = pack[0]
     t0 = high_start(first) if phase == "from_high" else None
     learner = learner_of(pack, task, count, t0).to(device)
+    if start is not None:
+        kept = checkpoint.latest(start)
+        if kept is None:
+            raise checkpoint.CheckpointError(f"{start}: the end of the training to be continued is not there")
+        put_state(learner, kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(pack, len(task.train))
@@ -129,6 +143,8 @@ def train_phase(
         title=title,
         progress=first.progress,
     ).fit()
+    if end is not None:
+        checkpoint.save(end, plan.steps, state_of(learner), {})
     results = _measure(learner, task, plan, course, count is not None, device)
     if task.timed_samples is not None:
         for r, result in enumerate(results):

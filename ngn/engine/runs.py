@@ -29,7 +29,7 @@ from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
 from ngn.records import SCHEMA_VERSION, Store, publish
-from ngn.schema import Config, ConfigError, Fixed
+from ngn.schema import Config, ConfigError, Fixed, branch_of, branch_phase
 from ngn.tasks import make_task
 from ngn.tasks.base import Task
 
@@ -196,12 +196,18 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
             if name == "fixed":
                 phases[name] = _fixed_phase(pack, task, phases["grown"], device, scratch)
             else:
-                phases[name] = _phase(pack, task, name, device, scratch / name)
+                end = scratch / "end" if name == "grown" and first.continue_with else None
+                phases[name] = _phase(pack, task, name, device, scratch / name, end=end)
         if "from_high" in phases:
             start = high_start(first)
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
                 if grown["status"] == high["status"] == "complete":
                     high["prunes_back"] = prunes_back(grown, high, start)
+        for factor in first.continue_with:
+            name, branches = branch_phase(factor), [branch_of(config, factor) for config in pack]
+            phases[name] = _phase(branches, task, name, device, scratch / name, start=scratch / "end")
+            for result, branch in zip(phases[name].results, branches, strict=True):
+                result["lambda0"] = branch.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(pack)
     outcomes = [_write(pack, r, phases, task.info, device, started, seconds) for r in range(len(pack))]
     checkpoint.remove(scratch)
@@ -209,7 +215,14 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
 
 
 def _phase(
-    pack: Sequence[Config], task: Task, name: str, device: torch.device, folder: Path, count: int | None = None
+    pack: Sequence[Config],
+    task: Task,
+    name: str,
+    device: torch.device,
+    folder: Path,
+    count: int | None = None,
+    end: Path | None = None,
+    start: Path | None = None,
 ) -> Trained:
     """A phase, or what was kept of it when it had finished before an interruption."""
     kept = folder / "finished.json"
@@ -223,7 +236,7 @@ def _phase(
     who = f"{first.task.name} {f'x{len(pack)}' if len(pack) > 1 else f's{first.seed.value}'}"
     norms = pack[0].task.name == "regression1d" and name == "grown"
     with interrupt.deferred():
-        trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms)
+        trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms, end, start)
         plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
         content = {"results": trained.results, "curves": plain, "resumed": trained.resumed, "engine": trained.engine}
         publish(kept, json.dumps(content).encode(), replace=True)

@@ -9,7 +9,7 @@ checkpoint is written, or a gate on the CPU decides which components are worth c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,13 +181,12 @@ class Trainer:
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
             return
-        tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in self.learner.model.named_parameters()}
+        tensors = state_of(self.learner)
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             tensors |= {f"adam.{i}.{name}": value for name, value in optimizer.state.get(p, {}).items()}
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
-        tensors["allocated"] = torch.tensor([group.bank.K for group in self.learner.groups])
         checkpoint.save(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
@@ -198,14 +197,7 @@ class Trainer:
             return 0, 0.0, 0
         step, tensors, meta = found
         device = bad.device
-        with torch.no_grad():
-            for number, group in enumerate(self.learner.groups):
-                K = int(tensors["allocated"][number])
-                if K > group.bank.K:
-                    group.capacity.grow(K)
-                    group.bank.grow(K)
-            for name, p in self.learner.model.named_parameters():
-                p.copy_(tensors[f"model.{name}"])
+        put_state(self.learner, tensors)
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             own = {name: tensors.get(f"adam.{i}.{name}") for name in ("step", "exp_avg", "exp_avg_sq")}
             if own["step"] is not None:
@@ -219,6 +211,24 @@ class Trainer:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
             self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1
+
+
+def state_of(learner: CapacityLearner) -> dict[str, Tensor]:
+    """The parameters of a learner, and how many components each group has, as checkpoints hold them."""
+    parameters: dict[str, Tensor] = {f"model.{name}": p for name, p in learner.model.named_parameters()}
+    return parameters | {"allocated": torch.tensor([group.bank.K for group in learner.groups])}
+
+
+@torch.no_grad()
+def put_state(learner: CapacityLearner, tensors: Mapping[str, Tensor]) -> None:
+    """Give a learner what :func:`state_of` told of one of the same structure; components are allocated as needed."""
+    for number, group in enumerate(learner.groups):
+        K = int(tensors["allocated"][number])
+        if K > group.bank.K:
+            group.capacity.grow(K)
+            group.bank.grow(K)
+    for name, p in learner.model.named_parameters():
+        p.copy_(tensors[f"model.{name}"])
 
 
 def _pad_moments(optimizer: torch.optim.Optimizer) -> None:

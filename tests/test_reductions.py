@@ -1,0 +1,121 @@
+"""Reductions beyond the tables, on made-up records whose answers are known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import record_samples as samples
+
+from experiments.collect import Reader
+from experiments.reductions import compute, init_sweep, plateaus, sensitivity
+from experiments.reductions.plateaus import PRICES, SWEEP, Price
+from experiments.selection import fixed_of_learned_count
+from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
+from ngn.identity import run_id
+from ngn.records import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "results")
+
+
+def steps(*counts: int) -> list[Price]:
+    """Prices 1, 2, 4, ... with these counts."""
+    return [Price(2.0**n, count, count - 1.0, 1e-5, 1e-5, f"run{n}") for n, count in enumerate(counts)]
+
+
+def test_plateaus_are_stretches_of_one_count() -> None:
+    found = plateaus.plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
+    assert [(p.count, p.low, p.high, p.width, p.prices) for p in found] == [(7, 2, 8, 4, 3), (2, 128, 1024, 8, 4)]
+    assert found[0].runs == ("run1", "run2", "run3")
+    assert [p.prices for p in plateaus.plateaus(steps(9, 7, 7), least=1)] == [1, 2]
+    assert plateaus.plateaus([]) == ()
+
+
+def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
+    for n, t in ((3, 6.0), (1, 7.0), (400, 0.0)):
+        samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, (n + 1) * 1e-5)})
+    samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
+    samples.put(store, SWEEP[6], 0, {"grown": samples.grown([3.0], 1e-5, 1e-5)}, clean=False)
+    found = plateaus.staircase(Reader(store))
+    assert [(p.price, p.count, p.t, p.truncated) for p in found] == [
+        (PRICES[1], 8, 7.0, 2e-5),
+        (PRICES[3], 7, 6.0, 4e-5),
+        (PRICES[400], 1, 0.0, 401e-5),
+    ]
+    assert found[0].run == run_id(SWEEP[1].config(0))
+    assert plateaus.staircase(Reader(store), {"train.steps": 7}) == ()
+
+
+def test_final_boundaries_by_start_and_panel(store: Store) -> None:
+    standard, uniform, _ = init_sweep.PANELS
+    finals = [4.0, 5.0, 9.0]
+    for seed, t in enumerate(finals):
+        samples.put(store, uniform.start(16), seed, {"grown": samples.grown([t], 1e-5, 1e-5)})
+    samples.put(store, standard.start(0), 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)})
+    samples.put(store, standard.start(0), 1, {"grown": samples.diverged()})
+    first, second = init_sweep.summary(Reader(store), seeds=range(4))
+    assert (first.panel, first.t_init, first.n, first.mean, first.sd) == ("standard", 0, 1, 6.0, 0.0)
+    assert (second.panel, second.t_init, second.finals, second.counts) == ("uniform", 16, (4.0, 5.0, 9.0), (5, 6, 10))
+    assert second.mean == pytest.approx(np.mean(finals))
+    assert second.sd == pytest.approx(np.sqrt(np.mean((np.array(finals) - np.mean(finals)) ** 2)))
+    assert standard.start(0) == BASELINE, "the usual start is the baseline's own run"
+
+
+def test_the_sensitivity_table(store: Store) -> None:
+    even = next(variant for variant in sensitivity.VARIANTS if variant.key == "even")
+    for seed, (t, soft) in enumerate(((4.0, 1e-5), (5.5, 4e-5), (7.0, 3e-5))):
+        samples.put(store, even.selection, seed, {"grown": samples.grown([t], soft, 2 * soft)})
+    rows = {row.key: row for row in sensitivity.table(Reader(store))}
+    assert list(rows) == [variant.key for variant in sensitivity.VARIANTS]
+    row = rows["even"]
+    assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
+    assert (row.t_mean, row.soft, row.truncated) == pytest.approx((5.5, 3e-5, 6e-5))
+    assert row.t_sd == pytest.approx(np.sqrt(1.5))
+    assert row.integer == pytest.approx(200 / 3)
+    assert (rows["baseline"].n, rows["baseline"].t_mean, rows["baseline"].runs) == (0, None, ())
+
+
+def test_what_was_spent(store: Store) -> None:
+    """Every record once, by hardware; stolen and untrained phases not at all; companions with their run."""
+    phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
+    taken = {**samples.fixed(5, 1e-5), "steps": 1000, "taken_from": "another"}
+    hardware = {"cpu": "Some CPU", "cores": 2}
+    spent = {"hardware": hardware, "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1800.0}}
+    samples.put(store, BASELINE, 0, {**phases, "fixed": taken}, **spent)
+    diverged = {**samples.diverged(), "steps": 100}
+    samples.put(store, BASELINE, 1, {"grown": diverged, "fixed": diverged}, **spent)
+    gpu = {"device": "Some GPU", "engine": "torch", "replicas": 1, "threads": 1}
+    samples.put(store, BASELINE, 2, phases, **spent, execution=gpu)
+    made = store.get(run_id(BASELINE.config(0)))
+    assert made is not None
+    alone = fixed_of_learned_count(TEN_WITH_FIXED, 0, made)
+    samples.put(store, alone, 0, {"fixed": {**samples.fixed(5, 1e-5), "steps": 50}}, **spent)
+    cpu = "Some CPU, 2 cores"
+    reader = Reader(store)
+    assert compute.by_study(reader, ["baseline", "decay", "vision"]) == (
+        compute.Spent("baseline", cpu, 2, 200, 1.0),
+        compute.Spent("baseline", "Some GPU", 1, 100, 0.5),
+        compute.Spent("decay", cpu, 3, 250, 1.5),
+        compute.Spent("decay", "Some GPU", 1, 100, 0.5),
+    )
+    assert compute.total(reader, ["baseline", "decay"]) == (
+        compute.Spent("", cpu, 3, 250, 1.5),
+        compute.Spent("", "Some GPU", 1, 100, 0.5),
+    )
+    with pytest.raises(KeyError, match="Did you mean 'baseline'"):
+        compute.total(reader, ["basline"])
+
+
+def test_reductions_need_neither_torch_nor_matplotlib() -> None:
+    code = (
+        "import sys; from experiments.reductions import compute, init_sweep, plateaus, sensitivity; "
+        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    )
+    root = Path(__file__).resolve().parent.parent
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)
