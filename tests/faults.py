@@ -58,7 +58,7 @@ def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Cou
 
 
 def kill_steps(folder: Path) -> Count:
-    return _kills(folder, "1d, three phases", 1, 20, writes=False)
+    return _kills(folder, "1d, every phase", 1, 20, writes=False)
 
 
 def kill_saves(folder: Path) -> Count:
@@ -205,7 +205,7 @@ def out_of_memory(folder: Path) -> Count:
 
 
 FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
-    "kill_steps": ("SIGKILL at 20 random steps of a run of three phases", kill_steps),
+    "kill_steps": ("SIGKILL at 20 random steps of a run of five phases", kill_steps),
     "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
     "kill_stack_steps": ("SIGKILL at 20 random steps of a stack of three", kill_stack_steps),
     "kill_stack_saves": ("SIGKILL at 20 random points inside saving (stack of three)", kill_stack_saves),

@@ -28,7 +28,10 @@ Outcomes = list[runs.Outcome]
 TIMINGS = ("seconds", "run_steps_per_second", "peak_memory_mib")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
-    "1d, three phases": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown", "fixed", "from_high"]}),
+    "1d, every phase": (
+        {"task": "regression1d"},
+        {"engine": "torch", "phases": ["grown", "fixed", "from_high"], "continue_with": [0.1, 10.0]},
+    ),
     "kernel": ({"task": "regression1d"}, {"engine": "auto", "phases": ["grown", "from_high"], "train.steps": 1000}),
     "cora": ({"task": "cora"}, {"phases": ["grown", "fixed"]}),
     **{

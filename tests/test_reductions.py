@@ -38,15 +38,15 @@ def test_plateaus_are_stretches_of_one_count() -> None:
 
 
 def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
-    for n, t in ((3, 6.0), (1, 7.0), (400, 0.0)):
-        samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, (n + 1) * 1e-5)})
+    for n, t in ((3, 6.0), (1, 7.0), (40, 0.0)):
+        samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, 1e-5 * 2.0**-n)})
     samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
     samples.put(store, SWEEP[6], 0, {"grown": samples.grown([3.0], 1e-5, 1e-5)}, clean=False)
     found = plateaus.staircase(Reader(store))
     assert [(p.price, p.count, p.t, p.truncated) for p in found] == [
-        (PRICES[1], 8, 7.0, 2e-5),
-        (PRICES[3], 7, 6.0, 4e-5),
-        (PRICES[400], 1, 0.0, 401e-5),
+        (PRICES[1], 8, 7.0, 1e-5 / 2),
+        (PRICES[3], 7, 6.0, 1e-5 / 8),
+        (PRICES[40], 1, 0.0, 1e-5 * 2.0**-40),
     ]
     assert found[0].run == run_id(SWEEP[1].config(0))
     assert plateaus.staircase(Reader(store), {"train.steps": 7}) == ()

@@ -33,15 +33,16 @@ def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
 
 @pytest.mark.parametrize(("task", "gate"), PAIRS)
 def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
-    small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"]}
+    small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
     configs = [smoke(tmp_path, task, gate, seed__value=s, **small) for s in range(2)]
     outcomes = execute(configs)
     assert [o.status for o in outcomes] == ["complete"] * 2
     for config, outcome in zip(configs, outcomes, strict=True):
         record = json.loads(outcome.path.read_text())
         assert record["run_id"] == outcome.run_id == run_id(config)
-        assert list(record["phases"]) == ["grown", "fixed", "from_high"]
-        grown, fixed, high = record["phases"].values()
+        assert list(record["phases"]) == ["grown", "fixed", "from_high", "continue_10"]
+        grown, fixed, high, continued = record["phases"].values()
+        assert continued["lambda0"] == pytest.approx(10 * config.schedule.lambda0)
         assert grown["count"] == fixed["count"]
         assert {"soft", "truncated", "gates_kept", "t", "integer"} <= set(grown)
         assert "soft" not in fixed
@@ -51,6 +52,7 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
         curves = Store(tmp_path / "results").curves(outcome.run_id)
         assert curves["grown.t"].shape == (12, 1)
         assert {"fixed.task", "from_high.t"} <= set(curves)
+        assert curves["continue_10.t"][0] == pytest.approx(grown["t"], rel=1e-6)
         assert record["data"]["sha256"]
     assert not (tmp_path / "scratch").exists() or not list((tmp_path / "scratch").rglob("step-*"))
 
