@@ -91,7 +91,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(value_text(item) for item in value)
+        return ", ".join(value_text(item) for item in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
