@@ -75,7 +75,8 @@ def summary(
 ) -> tuple[InitPoint, ...]:
     """A point for every panel and start with at least one usable record."""
     quantities = ["grown.t", "grown.count"]
-    own, points = tuple(seeds), []
+    own = tuple(seeds)
+    points: list[InitPoint] = []
     for panel in PANELS:
         for t_init in STARTS:
             selection = panel.start(t_init).with_seeds(own).with_overrides(overrides or {})

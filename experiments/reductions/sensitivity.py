@@ -82,6 +82,9 @@ def table(reader: Reader, overrides: Mapping[str, Any] | None = None) -> tuple[S
     for variant in VARIANTS:
         selection = variant.selection.with_overrides(overrides or {})
         samples, used, _ = sample(reader.collect(selection), quantities, frozenset(quantities))
-        numbers = [float(statistic(name, samples[of])[0]) if used else None for name, of in _STATISTICS]
-        rows.append(SensitivityRow(variant.key, variant.label, len(used), len(selection.seeds), *numbers, used))
+        t_mean, t_sd, integer, soft, truncated = (
+            float(statistic(name, samples[of])[0]) if used else None for name, of in _STATISTICS
+        )
+        seeds = (len(used), len(selection.seeds))
+        rows.append(SensitivityRow(variant.key, variant.label, *seeds, t_mean, t_sd, integer, soft, truncated, used))
     return tuple(rows)
