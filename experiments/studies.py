@@ -105,6 +105,16 @@ def _vision() -> list[Selection]:
     return [Selection.of({"task": task, "gate": gate}) for task, gate in tasks]
 
 
+def _vision_frontier() -> list[Selection]:
+    # past 16 features the weights 0.5^k leave nothing to see
+    tasks = (("mnist", "mlp", 16), ("mnist", "conv", 8), ("cifar10", "conv", 16), ("cora", "gcn", 8))
+    return [
+        Selection.of({"task": task, "gate": gate, "method": "fixed"}, {"method.count": count}, range(3))
+        for task, gate, most in tasks
+        for count in range(1, most + 1)
+    ]
+
+
 def _smoke() -> list[Selection]:
     choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
     prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
@@ -148,6 +158,7 @@ STUDIES: dict[str, Study] = {
         ),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
+        Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
         Study(
             "tables",
             "every run that a table names today, and the fixed models that belong to them",

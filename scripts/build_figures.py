@@ -1,7 +1,11 @@
-"""Draw the paper's figures from records: a PDF and a PNG each. Needs matplotlib, not torch.
+"""Draw the paper's figures from records: a vector PDF and a PNG each. Needs matplotlib, not torch.
 
-    python scripts/build_figures.py                                   # records of results/, into paper/figures
-    python scripts/build_figures.py --results DIR --output DIR figure1
+    python scripts/build_figures.py                              # records of results/, into paper/figures
+    python scripts/build_figures.py --only figure2 figure3
+    python scripts/build_figures.py --results DIR --output DIR --stand-in train.steps=2000
+
+A figure is drawn again only if its records or the code that draws it have changed since, or its files are not as they
+were left. One whose runs have no records says "not run"; one that lacks some says how many it has.
 """
 
 from __future__ import annotations
@@ -17,8 +21,10 @@ import yaml
 
 from experiments.collect import Reader
 from experiments.figures import FIGURES
-from ngn.compose import compose
+from experiments.figures.model import Data
+from ngn.compose import compose, nearest
 from ngn.records import Store
+from ngn.schema import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,9 +36,13 @@ def _key_value(text: str) -> tuple[str, Any]:
     return key, yaml.safe_load(value)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _parser() -> argparse.ArgumentParser:
+    figures = "\n".join(f"  {name:22} {spec.title}" for name, spec in FIGURES.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=f"figures:\n{figures}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="FIGURE", help="these figures, of those below (default: all)")
+    parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper" / "figures", help="folder of the figures")
     parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")
@@ -43,30 +53,56 @@ def main(argv: list[str] | None = None) -> int:
         metavar="KEY=VALUE",
         help="draw runs that differ in this key, such as train.steps=2000; the figure says so",
     )
-    parser.add_argument("names", nargs="*", metavar="figure", help=f"which ones: {', '.join(FIGURES)} (default: all)")
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def _state(data: Data) -> str:
+    if data.empty:
+        return "not run"
+    return f"{data.found} runs" if data.found == len(data.runs) else f"{data.found} of {len(data.runs)} runs"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; the exit status."""
+    arguments = _parser().parse_args(argv)
     try:
         overrides = dict(_key_value(item) for item in arguments.stand_in)
         compose({}, overrides)
     except (ValueError, yaml.YAMLError) as error:
         print(f"--stand-in: {error}", file=sys.stderr)
         return 2
-    unknown = [name for name in arguments.names if name not in FIGURES]
-    if unknown:
-        print(f"no such figure: {', '.join(unknown)}; there are: {', '.join(FIGURES)}", file=sys.stderr)
-        return 2
+    names = arguments.only or list(FIGURES)
+    for name in names:
+        if name not in FIGURES:
+            hint = nearest(name, list(FIGURES))
+            print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
+            return 2
     try:
         from experiments.figures import style
+        from experiments.figures.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
         print("figures need matplotlib: pip install -e '.[paper]'", file=sys.stderr)
         return 1
     reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
-    for name in arguments.names or FIGURES:
-        for path in style.save(FIGURES[name](reader, overrides), arguments.output, name):
-            print(path)
-    return 0
+    manifest = Manifest(arguments.output, reader.store, {"dirty": arguments.dirty, "stand_in": overrides})
+    status = 0
+    for name in names:
+        state = None if arguments.force else manifest.unchanged(name)
+        if state is not None:
+            print(f"{name}: unchanged ({state})")
+            continue
+        try:
+            data = FIGURES[name].data(reader, overrides)
+        except ConfigError as error:
+            print(f"{name}: not drawn, its runs cannot have this stand-in: {error}", file=sys.stderr)
+            status = 2
+            continue
+        files = style.save(FIGURES[name].draw(data), arguments.output, name)
+        manifest.note(name, data, files, _state(data))
+        print(f"{name}: drawn ({_state(data)}): {', '.join(str(path) for path in files)}")
+    return status
 
 
 if __name__ == "__main__":

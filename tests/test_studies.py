@@ -31,6 +31,7 @@ import sweep
         ("decay", 60),
         ("sensitivity", 150),
         ("vision", 40),
+        ("vision_frontier", 144),
     ],
 )
 def test_a_study_has_its_runs_each_once(name, runs):

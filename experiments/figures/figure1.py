@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader, Run
+from experiments.collect import Reader
+from experiments.figures.model import Curve, Data, Panel, Point, Spec, gather
 from experiments.tables.one_d import BASELINE
 
 if TYPE_CHECKING:
@@ -14,83 +15,81 @@ if TYPE_CHECKING:
 
 SHOWN_SEED = 0
 """Drawn strongly; fixed beforehand, as for the numbers of the standard run."""
-_STRONG: dict[str, Any] = {"alpha": 1.0, "linewidth": 1.3, "zorder": 3}
-_FAINT: dict[str, Any] = {"alpha": 0.25, "linewidth": 0.6, "zorder": 2}
+_COURSES = {"total loss": "grown.loss", "task MSE": "grown.task", "t": "grown.t"}
+
+PANELS = {
+    "training": Panel("training step", "loss", "Training", ylog=True),
+    "t": Panel("training step", "boundary t", "Training"),
+    "norms": Panel("k", "‖fₖ‖₂", "Norms of the functions"),
+}
 
 
-def _courses(axes: Axes, reader: Reader, runs: list[Run]) -> int:
-    """Draw the curves of every run that has them; how many had."""
-    from experiments.figures.style import BLUE, GREEN, VERMILION
+def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    """Curves in the panels "training" and "t"; in "norms" a series for each seed."""
+    gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], overrides, unit="seeds")
+    points, curves = [], []
+    for run in gathered.groups["baseline"].runs:
+        stored = reader.store.curves(run.run_id)
+        for series, name in _COURSES.items() if stored is not None else ():
+            course = stored[name].reshape(len(stored["grown.step"]), -1)[:, 0]
+            panel = "t" if series == "t" else "training"
+            curves.append(Curve(series, run.run_id, run.seed, stored["grown.step"], course, panel))
+        norms = run.record["phases"]["grown"].get("norms") or ()
+        points += [Point(f"seed {run.seed}", k, norm, (run.run_id,), "norms") for k, norm in enumerate(norms)]
+    notes = (
+        [f"strong lines and bars: seed {SHOWN_SEED}; faint lines and dots: the others"] if gathered.found > 1 else []
+    )
+    return gathered.data(points, curves, notes)
+
+
+def _training(axes: Axes, data: Data) -> None:
+    from experiments.figures import style
 
     counts = axes.twinx()
     counts.spines["right"].set_visible(True)
-    drawn = 0
-    for run in runs:
-        curves = reader.store.curves(run.run_id)
-        if curves is None:
-            continue
-        drawn += 1
-        strong = run.seed == SHOWN_SEED
-        look = _STRONG if strong else _FAINT
-        step = curves["grown.step"]
-        axes.plot(step, curves["grown.loss"], color=BLUE, label="total loss" if strong else None, **look)
-        axes.plot(step, curves["grown.task"], color=VERMILION, ls="--", label="task MSE" if strong else None, **look)
-        counts.plot(step, curves["grown.t"][:, 0], color=GREEN, ls="-.", label="t (right)" if strong else None, **look)
-    axes.set(yscale="log", xlabel="training step", ylabel="loss")
-    axes.set_title(f"Training, {_seeds(drawn)}", pad=18)
-    counts.set_ylabel("boundary $t$")
+    for series, look in zip(_COURSES, style.LOOKS, strict=False):
+        for n, curve in enumerate(data.curves_of("t" if series == "t" else "training", series)):
+            name = f"{series} (right)" if series == "t" else series
+            weight = style.STRONG if curve.seed == SHOWN_SEED else style.FAINT
+            (counts if series == "t" else axes).plot(
+                curve.x, curve.y, label=name if n == 0 else None, **look.line, **weight
+            )
+    style.label(axes, PANELS["training"])
+    axes.set_title(f"Training, {style.seeds(len(data.curves_of('t')))}", pad=18)
+    counts.set_ylabel(PANELS["t"].ylabel)
     counts.set_ylim(bottom=0)
     (lines, names), (more_lines, more_names) = axes.get_legend_handles_labels(), counts.get_legend_handles_labels()
     # above the axes, where it can cover no curve
-    axes.legend(lines + more_lines, names + more_names, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=3)
-    return drawn
+    legend = axes.legend(
+        lines + more_lines, names + more_names, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=3
+    )
+    for line in legend.get_lines():
+        line.set(alpha=1.0, linewidth=style.STRONG["linewidth"])
 
 
-def _norms(axes: Axes, runs: list[Run]) -> None:
-    from experiments.figures.style import BLUE, GREY
-
-    drawn = 0
-    for run in runs:
-        norms = run.record["phases"]["grown"].get("norms")
-        if not norms:
-            continue
-        drawn += 1
-        places = range(len(norms))
-        if run.seed == SHOWN_SEED:
-            axes.bar(places, norms, color=BLUE, width=0.7, zorder=2, label=f"seed {SHOWN_SEED}")
-        else:
-            axes.plot(places, norms, ".", color=GREY, markersize=2.5, alpha=0.7, zorder=3)
-    axes.set(xlabel="$k$", ylabel=r"$\|f_k\|_2$")
-    axes.set_title(f"Norms of the functions, {_seeds(drawn)}", pad=18)
-
-
-def _seeds(number: int) -> str:
-    return f"n = {number} seed{'' if number == 1 else 's'}"
-
-
-def draw(reader: Reader, overrides: Mapping[str, Any] | None = None) -> Figure:
-    """The figure, from as many of the ten baseline seeds as are there.
-
-    Args:
-        overrides: dotted key → value, for stand-ins of the baseline, such as shorter runs.
-    """
-    import matplotlib
-
+def _norms(axes: Axes, data: Data) -> None:
     from experiments.figures import style
 
-    selection = BASELINE.with_overrides(overrides or {})
-    runs = [run for run in reader.collect(selection).runs if run.record["status"] == "complete"]
-    if not runs:
-        return style.not_run("Figure 1: 1D regression, baseline")
-    with matplotlib.rc_context(style.RC):
-        figure = style.new_figure()
-        left, right = figure.subplots(1, 2)
-        if _courses(left, reader, runs) == 0:
-            left.text(0.5, 0.5, "no curves stored", ha="center", va="center", transform=left.transAxes)
-        _norms(right, runs)
-        notes = [f"strong lines and bars: seed {SHOWN_SEED}; faint lines and dots: the others"] if len(runs) > 1 else []
-        if overrides:
-            notes.append("stand-in: " + ", ".join(f"{key}={value}" for key, value in overrides.items()))
-        if notes:
-            figure.supxlabel("; ".join(notes), fontsize=7, parse_math=False)
-        return figure
+    points = data.of("norms")
+    shown = data.of("norms", f"seed {SHOWN_SEED}")
+    others = [point for point in points if point not in shown]
+    axes.bar([p.x for p in shown], [p.y for p in shown], color=style.BLUE, width=0.7, zorder=2)
+    axes.plot([p.x for p in others], [p.y for p in others], ".", color=style.GREY, markersize=2.5, alpha=0.7, zorder=3)
+    style.label(axes, PANELS["norms"])
+    axes.set_title(f"Norms of the functions, {style.seeds(len({p.runs for p in points}))}", pad=18)
+
+
+def paint(figure: Figure, data: Data) -> None:
+    """Two panels; what was not stored is said."""
+    from experiments.figures import style
+
+    left, right = figure.subplots(1, 2)
+    _training(left, data)
+    _norms(right, data)
+    if not data.curves:
+        style.nothing(left, "no curves stored")
+    if not data.points:
+        style.nothing(right, "no norms stored")
+
+
+SPEC = Spec("figure1", "Figure 1: 1D regression, baseline", PANELS, make, paint)
