@@ -2,6 +2,9 @@ r"""Text into TeX."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -13,9 +16,62 @@ _SPECIAL = {
     "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedblright{}",
+}
+_MATHS = {
+    "α": r"\alpha",
+    "β": r"\beta",
+    "γ": r"\gamma",
+    "δ": r"\delta",
+    "λ": r"\lambda",
+    "ρ": r"\rho",
+    "σ": r"\sigma",
+    "τ": r"\tau",
+    "π": r"\pi",
+    "‖": r"\|",
+    "±": r"\pm",
+    "×": r"\times",
+    "−": "-",
+    "≤": r"\le",
+    "≥": r"\ge",
+    "→": r"\to",
+    "½": r"\tfrac12",
+    "²": "^2",
+    "³": "^3",
+    "₀": "_0",
+    "ₖ": "_k",
+    "∞": r"\infty",
+    "…": r"\ldots",
 }
 
 
+def _one(character: str) -> str:
+    if character in _SPECIAL:
+        return _SPECIAL[character]
+    if character in _MATHS:
+        return rf"\ensuremath{{{_MATHS[character]}}}"
+    if not character.isprintable():
+        return " "
+    # what pdfTeX has no glyph for would stop it; letters of Latin-1 with an accent are built from two
+    accented = ord(character) < 0x100 and unicodedata.decomposition(character)[:1].isdigit()
+    if character.isascii() or accented or character in "©®°§¶ß":
+        return character
+    return rf"\texttt{{U+{ord(character):04X}}}"
+
+
 def escape(text: str) -> str:
-    r"""``text`` as TeX prints it literally: ``50%_{x}`` → ``50\%\_\{x\}``; control characters become blanks."""
-    return "".join(_SPECIAL.get(c, c if c.isprintable() else " ") for c in text)
+    r"""``text`` as TeX prints it literally: ``50%_{x}`` → ``50\%\_\{x\}``.
+
+    Control characters become blanks, Greek letters and the usual signs maths; letters that not every LaTeX has become
+    their code points.
+    """
+    return "".join(_one(character) for character in text)
+
+
+def prose(text: str) -> str:
+    r"""The same for text in which backticks mark code: ``see `docs/log.md` `` → ``see \texttt{docs/log.md}``."""
+    parts = re.split(r"`([^`]+)`", text)
+    return "".join(rf"\texttt{{{escape(part)}}}" if at % 2 else escape(part) for at, part in enumerate(parts))

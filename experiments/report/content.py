@@ -10,6 +10,7 @@ from experiments.build import problems_of
 from experiments.collect import Problem, Reader
 from experiments.compare import Comparison, compare_all, words
 from experiments.published import Published, load
+from experiments.reductions.compute import Spent, by_study, total
 from experiments.report.claims import Judged, judge_all
 from experiments.report.licences import Licence, licences
 from experiments.report.sections import PLANS
@@ -46,6 +47,11 @@ class Section:
         return tuple(item for table in self.tables for item in table.items)
 
     @property
+    def inline_items(self) -> tuple[Comparison, ...]:
+        """The comparisons of its single numbers."""
+        return tuple(item for item in self.items if item.table.inline)
+
+    @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
         return words(self.items)
@@ -61,7 +67,8 @@ class Report:
     """Everything that a renderer needs.
 
     ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
-    runs that merely do not exist yet are not among them.
+    runs that merely do not exist yet are not among them. ``compute``: what each study has cost, then all
+    together, each record once.
     """
 
     sections: tuple[Section, ...]
@@ -70,6 +77,7 @@ class Report:
     licences: tuple[Licence, ...]
     claims: tuple[Judged, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
+    compute: tuple[Spent, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -117,6 +125,11 @@ def _studied() -> dict[str, list[Selection]]:
     return studied
 
 
+def _compute(reader: Reader) -> tuple[Spent, ...]:
+    names = [name for name, selections in _studied().items() if selections]
+    return (*by_study(reader, names), *total(reader, names))
+
+
 def build(reader: Reader, values: Published | None = None) -> Report:
     """Read the records, reduce, compare and judge.
 
@@ -133,4 +146,5 @@ def build(reader: Reader, values: Published | None = None) -> Report:
         licences=licences(),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
         problems=tuple(problems),
+        compute=_compute(reader),
     )

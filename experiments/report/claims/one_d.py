@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.reductions.plateaus import PRICES, plateaus, staircase
 from experiments.report.claims.evidence import (
     Claim,
     Evidence,
@@ -13,11 +14,13 @@ from experiments.report.claims.evidence import (
     Untested,
     geometric_mean,
     rank_correlation,
+    sufficient,
 )
 from experiments.selection import Selection
 from experiments.statistics import Array
 from experiments.studies import study
-from experiments.tables.one_d import BASELINE, SEVEN
+from experiments.tables.one_d import BASELINE, CONTINUED, SEVEN
+from ngn.schema import branch_phase
 
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 _FOUR = "datafourbody"
@@ -42,6 +45,29 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
     count, error = rank_correlation(price, found[_COUNT]), rank_correlation(price, found[_MSE])
     because = f"rank correlation of λ with the count {count:.2f}, with the MSE {error:.2f}, over {len(price)} prices"
     return Outcome(count <= -0.8 and error >= 0.8, because)
+
+
+def _plateaus(evidence: Evidence) -> Outcome:
+    prices = staircase(evidence.reader)
+    if not sufficient(len(prices), len(PRICES)):
+        raise Untested(f"λ sweep: {len(prices)} of {len(PRICES)} runs")
+    # the first and the last are cut off by the ends of the sweep, so their width is not the plateau's
+    inner = plateaus(prices)[1:-1]
+    if len(inner) < 3:
+        raise Untested(f"λ sweep: {len(inner)} plateaus between the first and the last, too few to speak of most")
+    evidence.used += [one.run for one in prices]
+    widths = np.array([plateau.width for plateau in inner])
+    near = int(((widths >= 1.5) & (widths <= 3)).sum())
+    listed = ", ".join(f"{plateau.count}: {plateau.width:.2f}" for plateau in inner)
+    return Outcome(2 * near > len(inner), f"{near} of {len(inner)} plateaus; factor in λ by count: {listed}")
+
+
+def _retargeted(evidence: Evidence) -> Outcome:
+    quantities = ["grown.count", *(f"{branch_phase(factor)}.count" for factor in (0.1, 1, 10))]
+    found = evidence.samples(CONTINUED, quantities, "continued learning")
+    before, low, same, high = (float(found[quantity].mean()) for quantity in quantities)
+    because = f"mean count {before:.1f} before; {low:.1f} at 0.1 λ, {same:.1f} at λ, {high:.1f} at 10 λ"
+    return Outcome(high <= before - 1 and high < same <= before and abs(low - before) <= 0.5, because)
 
 
 def _sweep_integers(evidence: Evidence) -> Outcome:
@@ -211,6 +237,18 @@ CLAIMS: tuple[Claim, ...] = (
         "A larger λ gives a smaller count and a worse fit (rank correlations beyond 0.8).",
         "figure 2",
         _price_trades_fit,
+    ),
+    Claim(
+        "plateaus",
+        "Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3).",
+        "figure 2",
+        _plateaus,
+    ),
+    Claim(
+        "retarget",
+        "Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays.",
+        "figure 6",
+        _retargeted,
     ),
     Claim(
         "sweep_integers",

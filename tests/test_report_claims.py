@@ -1,0 +1,344 @@
+"""Every claim on made-up evidence: supported, not supported, untested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import record_samples as samples
+
+from experiments.collect import Reader
+from experiments.compare import Comparison
+from experiments.formats import DASH
+from experiments.reduce import Cell
+from experiments.reductions.plateaus import PRICES
+from experiments.report.claims import CLAIMS, NOT_SUPPORTED, SUPPORTED, UNTESTED, judge
+from experiments.report.claims.evidence import geometric_mean, rank_correlation, sufficient
+from experiments.selection import Selection, configurations
+from experiments.statistics import NO, PARTIAL, YES
+from experiments.studies import study
+from experiments.tables import MACROS
+from experiments.tables.one_d import BASELINE, CONTINUED, SEVEN
+from experiments.verdict import NOT_RUN, Verdict
+from ngn.records import Store
+from ngn.schema import branch_phase
+
+BY_KEY = {claim.key: claim for claim in CLAIMS}
+
+
+class Memory(Store):
+    """A store that is never written to a disk."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("nowhere"))
+        self.records: dict[str, dict[str, Any]] = {}
+        self.courses: dict[str, dict[str, np.ndarray]] = {}
+
+    def get(self, run_id: str) -> dict[str, Any] | None:
+        return self.records.get(run_id)
+
+    def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
+        return self.courses.get(run_id)
+
+    def add(self, selection: Selection, phases: Callable[[int], Mapping[str, Any]]) -> None:
+        for seed, config, run_id in configurations(selection):
+            self.records[run_id] = samples.record(config, phases(seed))
+
+
+def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparison]:
+    """A cell of the tables that holds these numbers, from every published seed unless ``n`` says how many."""
+    macro, row_key, column_key = name.split(".")
+    (table,) = [table for table in MACROS if table.name == macro]
+    row = table.row(row_key)
+    used = row.seeds if n is None else n
+    made = Cell({key.replace("__", "."): v for key, v in value.items()}, DASH, used, row.seeds, {}, ("run",) * used, ())
+    return name, Comparison(table, row, table.column(column_key), made, None, Verdict(NOT_RUN))
+
+
+def cells(prefix: str, **numbers: float) -> dict[str, Comparison]:
+    """``row__column=number`` below a macro; dashes of a row's key are written ``_d_``."""
+    found = {}
+    for name, number in numbers.items():
+        row, _, column = name.rpartition("__")
+        found.update([cell(f"{prefix}.{row.replace('_d_', '-')}.{column}", value=number)])
+    return found
+
+
+def four(**numbers: float) -> dict[str, Comparison]:
+    return cells("datafourbody", **numbers)
+
+
+def eight(
+    column: str, numbers: Sequence[float], other: str | None = None, others: Sequence[float] = ()
+) -> dict[str, Any]:
+    rows = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
+    found = dict(cell(f"dataeightbody.{row}.{column}", value=n) for row, n in zip(rows, numbers, strict=True))
+    if other:
+        found |= dict(cell(f"dataeightbody.{row}.{other}", value=n) for row, n in zip(rows, others, strict=True))
+    return found
+
+
+def stories(ratio: float) -> dict[str, Comparison]:
+    rows = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")
+    soft = dict(cell(f"dataeightbody.{row}.soft", value=1.0) for row in rows)
+    return soft | dict(cell(f"dataeightbody.{row}.truncated", value=ratio) for row in rows)
+
+
+def dimensions(last: float) -> dict[str, Comparison]:
+    rates = {1: 100.0, 2: 100.0, 4: 100.0, 6: 100.0, 8: last}
+    return dict(cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items())
+
+
+def depths(constant: float) -> dict[str, Comparison]:
+    table = cells("dataninebody", const_d_const__depth=constant, const_d_inc__depth=10, dec_d_inc__depth=6)
+    return table | cells("dataninebody", dec_d_inc__truncated=3e-4, dec_d_const__truncated=2e-2)
+
+
+TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
+
+
+def peft(ngn: float) -> dict[str, Comparison]:
+    scores = {"ngn": ngn, "sora": 50.0, "adalora": 50.0}
+    return dict(
+        cell(f"dataelevenbaselinesbody.{task}-{method}.score", value=score)
+        for task in TASKS
+        for method, score in scores.items()
+    )
+
+
+def thirds(mid: float) -> dict[str, Comparison]:
+    return dict(
+        cell(f"dataelevenbody.lora-{task}.thirds", early__value=5, mid__value=mid, late__value=6) for task in TASKS[:2]
+    )
+
+
+def pairs(kind: str, truncated: float) -> dict[str, Comparison]:
+    return dict(
+        cell(f"dataeleven{kind}body.{task}.score", soft__value=60, truncated__value=truncated) for task in TASKS
+    )
+
+
+def ladders(sign: int, frozen: float = 1.0) -> dict[str, Comparison]:
+    found = {}
+    for target in ("heads", "ffn", "both"):
+        for backbone, times in (("frozen", frozen), ("updated", 2.0)):
+            for power in (2, 3, 4):
+                name = f"datathirteenbody.{target}-{backbone}-1e-{power}"
+                for column, number in (
+                    ("kept", sign * power),
+                    ("score", sign * power),
+                    ("forgetting", -sign * power + 9),
+                ):
+                    found.update([cell(f"{name}.{column}", value=number * (times if column == "forgetting" else 1))])
+    return found
+
+
+def removal(ngn: float) -> dict[str, Comparison]:
+    rows = {"ngn": ngn, "random": 17.0, "wanda": 70.0}
+    return dict(
+        cell(f"datafourteenbody.{row}.{column}", value=score)
+        for row, score in rows.items()
+        for column in ("score", "mixed_score")
+    )
+
+
+DECAY = "decayablationbody"
+OF_CELLS: dict[str, tuple[dict[str, Comparison], dict[str, Comparison]]] = {
+    "annealing": (
+        four(baseline__integer=100, lambda_const__integer=0),
+        four(baseline__integer=100, lambda_const__integer=90),
+    ),
+    "truncation_free": (
+        four(baseline__soft=1e-5, baseline__truncated=1.05e-5),
+        four(baseline__soft=1e-5, baseline__truncated=2e-5),
+    ),
+    "constant_schedules": (
+        four(baseline__truncated=1e-5, lambda_const__truncated=2e-5, alpha_const__truncated=5e-6),
+        four(baseline__truncated=1e-5, lambda_const__truncated=9e-5, alpha_const__truncated=5e-6),
+    ),
+    "gap": tuple(  # type: ignore[dict-item]
+        four(
+            baseline__soft=1e-5,
+            baseline__truncated=1e-5,
+            no_alpha__soft=1e-5,
+            no_alpha__truncated=9e-5,
+            beta4__soft=1e-5,
+            beta4__truncated=truncated,
+        )
+        for truncated in (6e-4, 1e-5)
+    ),
+    "sharp_start": tuple(  # type: ignore[dict-item]
+        four(baseline__t=6, beta15__t=t, baseline__truncated=1e-5, beta15__truncated=7e-4) for t in (2, 6)
+    ),
+    "quantile_cut": tuple(  # type: ignore[dict-item]
+        cells(DECAY, learn_r__soft=1e-6, learn_r__truncated=cut, standard__soft=6e-6) for cut in (8.0, 2e-6)
+    ),
+    "normalised": tuple(  # type: ignore[dict-item]
+        cells(DECAY, learn_r__soft=1e-6, learn_r_normalized__soft=soft) for soft in (2e-2, 2e-6)
+    ),
+    "dimension": (dimensions(90.0), dimensions(50.0)),
+    "vision_truncation": (
+        eight("soft", [90, 90, 70, 80], "truncated", [90, 89.8, 70, 80]),
+        eight("soft", [90, 90, 70, 80], "truncated", [90, 80, 70, 80]),
+    ),
+    "vision_fixed": (
+        eight("fixed", [90, 90, 70, 80], "truncated", [90, 89.8, 70, 80]),
+        eight("fixed", [90, 90, 70, 80], "truncated", [90, 92, 70, 80]),
+    ),
+    "vision_prune": (eight("prunes_back", [YES, PARTIAL, NO, YES]), eight("prunes_back", [YES] * 4)),
+    "stories_truncation": (stories(1.02), stories(1.2)),
+    "depth": (depths(10), depths(8)),
+    "recursive": tuple(  # type: ignore[dict-item]
+        cells("datatenbody", recursive__depth=8, recursive__soft=2e-5, recursive__truncated=cut) for cut in (3e-5, 3e-2)
+    ),
+    "peft_baselines": (peft(60.0), peft(40.0)),
+    "peft_middle": (thirds(9), thirds(1)),
+    "lora_close": (pairs("lora", 61), pairs("lora", 50)),
+    "adapter_close": (pairs("adapter", 61), pairs("adapter", 50)),
+    "prune_monotone": (ladders(1), ladders(-1)),
+    "prune_frozen": (ladders(1), ladders(1, frozen=3.0)),
+    "prune_random": (removal(65.0), removal(20.0)),
+}
+
+
+@pytest.mark.parametrize("key", OF_CELLS)
+def test_claims_on_cells(key: str) -> None:
+    holds, fails = OF_CELLS[key]
+    reader = Reader(Memory())
+    found = judge(BY_KEY[key], reader, holds)
+    assert found.word == SUPPORTED, found.because
+    assert found.runs == ("run",)
+    assert judge(BY_KEY[key], reader, fails).word == NOT_SUPPORTED
+    name = list(holds)[-1]
+    short = {**holds, name: cell(name, 0)[1]}
+    lacking = judge(BY_KEY[key], reader, short)
+    assert (lacking.word, lacking.runs) == (UNTESTED, ())
+    assert name in lacking.because
+
+
+def learner(store: Memory, key: str, counts: Sequence[int], error: float) -> None:
+    runs = SEVEN.row(key).runs
+    assert runs is not None
+    store.add(runs, lambda seed: {"grown": samples.grown([float(counts[seed % len(counts)] - 1)], error, error)})
+
+
+def sweep(store: Memory, steps: int, falling: bool = True, t_off: float = 0.0) -> None:
+    """A staircase: the count falls by one, and the error doubles, every ``steps`` prices."""
+    for at, selection in enumerate(study("lambda_sweep").make()):
+        level = at // steps if falling else 0
+        t, error = float(20 - level) + t_off, 1e-5 * 2.0**level
+        store.add(selection, lambda seed, t=t, error=error: {"grown": samples.grown([t], error, error)})  # type: ignore[misc]
+
+
+def frontier(store: Memory, times: float) -> None:
+    for selection in study("fixed_frontier").make():
+        if dict(selection.choices)["method"] == "fixed":
+            count = int(dict(selection.overrides)["method.count"])
+            store.add(selection, lambda seed, n=count: {"fixed": samples.fixed(n, 1e-4 / n)})  # type: ignore[misc]
+        else:
+            store.add(
+                selection,
+                lambda seed: {
+                    "grown": samples.grown(
+                        [4.0 + seed % 4], times * 1e-4 / (5 + seed % 4), times * 1e-4 / (5 + seed % 4)
+                    )
+                },
+            )
+
+
+def starts(store: Memory, low: float, high: float, other: float) -> None:
+    for selection in study("init_sweep").make():
+        start = dict(selection.overrides).get("gate.t0", 0.0)
+        changed = "gate.r" in dict(selection.overrides) or dict(selection.choices)["schedule"] == "alpha_const"
+        t = low if start == 0 else other if changed else high
+        store.add(selection, lambda seed, t=t: {"grown": samples.grown([t], 1e-5, 1e-5)})  # type: ignore[misc]
+
+
+def continued(store: Memory, low: int, same: int, high: int) -> None:
+    def phases(seed: int) -> dict[str, Any]:
+        branches = zip((0.1, 1.0, 10.0), (low, same, high), strict=True)
+        after = {branch_phase(factor): samples.grown([float(n - 1)], 1e-5, 1e-5) for factor, n in branches}
+        return {"grown": samples.grown([6.0], 1e-5, 1e-5), **after}
+
+    store.add(CONTINUED, phases)
+
+
+def baseline(store: Memory, t: Callable[[int], float]) -> None:
+    store.add(BASELINE.with_seeds(range(50)), lambda seed: {"grown": samples.grown([t(seed)], 1e-5, 1e-5)})
+
+
+def courses(store: Memory, highest: float) -> None:
+    baseline(store, lambda seed: 6.0)
+    for _, _, run_id in configurations(BASELINE):
+        store.courses[run_id] = {"grown.t": np.array([[0.0], [highest], [6.0]])}
+
+
+def two_learners(
+    key: str, ours: Sequence[int], our_error: float, theirs: Sequence[int], error: float
+) -> Callable[[Memory], None]:
+    def fill(store: Memory) -> None:
+        learner(store, "ngn", ours, our_error)
+        learner(store, key, theirs, error)
+
+    return fill
+
+
+WIDE, NARROW = (5, 6, 7, 8), (7, 7, 7, 8)
+OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = {
+    "knob": (lambda s: sweep(s, 40), lambda s: sweep(s, 40, falling=False)),
+    # 40 prices are a factor of 10**(4 * 39 / 499) = 2.05; 100 one of 6.2
+    "plateaus": (lambda s: sweep(s, 40), lambda s: sweep(s, 100)),
+    "sweep_integers": (lambda s: sweep(s, 40), lambda s: sweep(s, 40, t_off=0.3)),
+    "retarget": (lambda s: continued(s, 7, 6, 3), lambda s: continued(s, 9, 7, 7)),
+    "baseline_integers": (
+        lambda s: baseline(s, lambda seed: 6.0),
+        lambda s: baseline(s, lambda seed: 6.5 if seed == 3 else 6),
+    ),
+    "frontier": (lambda s: frontier(s, 1.5), lambda s: frontier(s, 0.5)),
+    "l0": (two_learners("l0", WIDE, 1e-5, WIDE, 1e-4), two_learners("l0", WIDE, 1e-5, WIDE, 1e-6)),
+    "awnn": (two_learners("awnn", WIDE, 1e-5, NARROW, 1e-4), two_learners("awnn", NARROW, 1e-5, WIDE, 1e-4)),
+    "ste": (two_learners("ste", WIDE, 1e-5, (2, 3, 7), 1e-5), two_learners("ste", WIDE, 1e-5, WIDE, 1e-5)),
+    "overshoot": (lambda s: courses(s, 8.0), lambda s: courses(s, 6.1)),
+    "both_directions": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 14, 14)),
+    "no_prune_r1": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 6.5, 6)),
+    "no_prune_alpha": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 6.5, 6)),
+}
+
+
+@pytest.mark.parametrize("key", OF_RUNS)
+def test_claims_on_runs(key: str) -> None:
+    holds, fails = OF_RUNS[key]
+    for fill, word in ((holds, SUPPORTED), (fails, NOT_SUPPORTED)):
+        store = Memory()
+        fill(store)
+        found = judge(BY_KEY[key], Reader(store), {})
+        assert found.word == word, found.because
+        assert set(found.runs) <= set(store.records)
+        assert found.runs
+    lacking = judge(BY_KEY[key], Reader(Memory()), {})
+    assert (lacking.word, lacking.runs) == (UNTESTED, ())
+    assert " of " in lacking.because
+
+
+def test_every_claim_is_tested_here() -> None:
+    assert set(BY_KEY) == set(OF_CELLS) | set(OF_RUNS)
+    assert len(BY_KEY) == len(CLAIMS)
+
+
+def test_half_of_the_runs_have_to_be_there() -> None:
+    assert [n for n in range(11) if sufficient(n, 10)] == list(range(5, 11))
+    assert [n for n in (24, 25) if sufficient(n, 50)] == [25]
+    assert sufficient(1, 1)
+    assert not sufficient(2, 3)
+
+
+def test_statistics_of_claims() -> None:
+    x = np.array([1.0, 2.0, 2.0, 5.0])
+    assert rank_correlation(x, x**3) == pytest.approx(1)
+    assert rank_correlation(x, -x) == pytest.approx(-1)
+    assert rank_correlation(x, np.ones(4)) == 0
+    assert geometric_mean(np.array([1e-6, 1e-2])) == pytest.approx(1e-4)
+    assert len(PRICES) == 500
