@@ -24,7 +24,7 @@ help: ## This list
 demo: $(STAMPS)/paper ## Ten seeds of the 1D study, trained here, as a table beside the published values
 	$(PY) scripts/demo.py
 
-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/cluster $(STAMPS)/dev ## All tests (those for a GPU or Slurm are skipped where there is none)
+test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/cluster $(STAMPS)/dev ## All tests (those for a GPU, Slurm or a browser are skipped where there is none)
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
 
 fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take seconds
@@ -33,9 +33,10 @@ fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)
 
-paper: $(STAMPS)/paper ## Tables and figures from the records
+paper: $(STAMPS)/paper ## Tables, figures and the page paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
+	$(PY) scripts/build_report_page.py
 
 lint: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## ruff and mypy
 	$(PY) -m ruff check .

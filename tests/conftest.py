@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+from typing import Any
 
 # Before torch or numpy is imported: on small tensors threads get into each other's way, and results depend on them.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -18,8 +20,16 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+@pytest.fixture(scope="session")
+def page_made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(report, reader, page) of the records of ``page_samples``; made once, as several files look at it."""
+    import page_samples
+
+    return page_samples.make(tmp_path_factory.mktemp("page"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip ``gpu`` tests without CUDA and ``slurm`` tests without a Slurm installation."""
+    """Skip tests that need a GPU, Slurm, or a browser (Chromium and playwright) where that is lacking."""
     needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if needing_gpu and not _has_cuda():
         for item in needing_gpu:
@@ -28,3 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_slurm and shutil.which("sinfo") is None:
         for item in needing_slurm:
             item.add_marker(pytest.mark.skip(reason="needs Slurm"))
+    needing_browser = [item for item in items if item.get_closest_marker("browser")]
+    if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
+        for item in needing_browser:
+            item.add_marker(pytest.mark.skip(reason="needs Chromium (apt install chromium) and playwright (pip)"))

@@ -1,0 +1,5 @@
+startTheme();
+startFilters();
+startFigures();
+startRecords();
+startPanel();

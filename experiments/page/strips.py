@@ -1,0 +1,50 @@
+"""A small drawing beside an interval: where the published value and ours lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from experiments.compare import Comparison
+from experiments.verdict import Part
+
+WIDTH, HEIGHT, MARGIN = 92, 14, 5
+WIDE = 30.0
+"""Ratio of positive numbers beyond which the strip is logarithmic."""
+
+
+def _ours(item: Comparison, part: Part) -> float | None:
+    """Our own number for a part; None where our format has another statistic."""
+    entry = (item.cell.value or {}).get(part.name.split("[")[0])
+    if isinstance(entry, Sequence):
+        return float(entry[int(part.name.split("[")[1].rstrip("]")) if "[" in part.name else 0])
+    return None if entry is None else float(entry)
+
+
+def strip(item: Comparison, part: Part) -> Markup:
+    """The interval as a bar, the published value as a line through it, ours as a dot.
+
+    An SVG element; hidden from screen readers, as the numbers stand beside it.
+    """
+    ours = _ours(item, part)
+    numbers = [part.low, part.high, part.published, *([] if ours is None else [ours])]
+    low, high = min(numbers), max(numbers)
+    logarithmic = low > 0 and high / low > WIDE
+    if logarithmic:
+        low, high = math.log(low), math.log(high)
+
+    def at(number: float) -> str:
+        place = math.log(number) if logarithmic else number
+        share = (place - low) / (high - low) if high > low else 0.5
+        return f"{MARGIN + share * (WIDTH - 2 * MARGIN):.1f}"
+
+    width = max(float(at(part.high)) - float(at(part.low)), 2.0)
+    dot = "" if ours is None else f'<circle class="ours" cx="{at(ours)}" cy="{HEIGHT / 2:g}" r="3"/>'
+    # every text in it is a number made here
+    return Markup(
+        f'<svg class="strip" width="{WIDTH}" height="{HEIGHT}" aria-hidden="true">'
+        f'<rect class="span" x="{at(part.low)}" y="4" width="{width:.1f}" height="6"/>'
+        f'<path class="published" d="M{at(part.published)},1v12"/>{dot}</svg>'
+    )

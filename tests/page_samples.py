@@ -1,0 +1,72 @@
+"""A page of made-up records for its tests: a whole row, a short one, hostile texts, a damaged file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import record_samples as samples
+
+from experiments import published
+from experiments.collect import Reader
+from experiments.page import render
+from experiments.report.content import Report, build
+from experiments.selection import Selection
+from experiments.tables import macro
+from experiments.tables.one_d import BASELINE
+from experiments.tables.transfer import EIGHT
+from ngn.identity import run_id
+from ngn.records import Store
+
+HOSTILE = '</script><img src=x onerror="window.hurt = 1">'
+HOSTILE_SEED = 3
+
+
+def baseline_id(seed: int) -> str:
+    return run_id(BASELINE.config(seed))
+
+
+def _grown(seed: int) -> dict[str, Any]:
+    t, mse = samples.values(seed)
+    return {"grown": {**samples.grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
+
+
+def fill(store: Store) -> None:
+    """Ten baseline seeds, three with curves, one with hostile texts; five of MNIST; a dirty record; a damaged file."""
+    for seed in range(10):
+        changes: dict[str, Any] = {"curves": samples.curves(200)} if seed < 3 else {}
+        if seed == HOSTILE_SEED:
+            changes["data"] = {"name": "regression1d", "sha256": "0" * 64, "provenance": HOSTILE}
+            changes |= {"packages": {HOSTILE: HOSTILE}, "hardware": {"cpu": HOSTILE}}
+        samples.put(store, BASELINE, seed, _grown(seed), **changes)
+    runs = EIGHT.row("mnist-mlp").runs
+    assert runs is not None
+    for seed in range(5):
+        phases = {
+            "grown": samples.grown([8.0 + seed % 2], 97.0 + seed / 10, 97.1, "accuracy"),
+            "fixed": samples.fixed(9, 97.2, "accuracy"),
+            "from_high": samples.from_high(8.0, "yes"),
+        }
+        samples.put(store, runs, seed, phases)
+    row = macro("datafourbody").row("beta4").runs
+    assert isinstance(row, Selection)
+    samples.put(store, row, 0, _grown(0), clean=False)
+    (store.root / "regression1d" / "<img src=x onerror='window.hurt = 2'>.json").write_text("{")
+
+
+def make(folder: Path) -> tuple[Report, Reader, str]:
+    """The report of those records, and its page."""
+    store = Store(folder / "results")
+    fill(store)
+    reader = Reader(store)
+    report = build(reader, published.load())
+    return report, reader, render(report, reader)
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The block of data that the page's scripts read."""
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    found: dict[str, Any] = json.loads(text)
+    return found
