@@ -56,6 +56,12 @@ def _prunes_back(run: Run) -> float:
     return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
 
 
+def _exact(run: Run) -> float:
+    """Whether the learned count of a manifold run is the intrinsic dimension."""
+    (count,) = _path(run, "grown.count")
+    return float(count == _path(run, "config.task.D"))
+
+
 def _fixed_mse(run: Run) -> float:
     """MSE of the plain model of the learned size, which is a run of its own in the 1D study."""
     return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
@@ -64,6 +70,7 @@ def _fixed_mse(run: Run) -> float:
 NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
     "prunes_back": _prunes_back,
+    "exact": _exact,
     "fixed_mse": _fixed_mse,
 }
 

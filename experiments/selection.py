@@ -9,7 +9,7 @@ from typing import Any
 
 from ngn.compose import compose
 from ngn.identity import identity_keys, name_of
-from ngn.schema import Config, Seed
+from ngn.schema import Config, Seed, fixed_size
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
@@ -87,11 +87,11 @@ def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
 
 
 def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
-    """The ``method=fixed`` run of the size that this seed of a one-gate study retained, with the same seed."""
-    (count,) = record["phases"]["grown"]["count"]
+    """The ``method=fixed`` run of the size that this seed retained, with the same seed."""
+    counts = record["phases"]["grown"]["count"]
     choices = {**dict(selection.choices), "method": "fixed"}
     # A fixed model has none of its learner's own settings; it keeps the ordering weights w_k = r^k of gate.r.
     kept = {key: value for key, value in selection.overrides if not key.startswith("method.")}
-    if count == 0:
+    if min(counts) == 0:
         kept["gate.delta"] = -0.5  # a count of zero is legal only so; it is no part of a fixed model's identity
-    return Selection.of(choices, {**kept, "method.count": count}, (seed,))
+    return Selection.of(choices, {**kept, "method.count": fixed_size(counts)}, (seed,))

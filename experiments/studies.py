@@ -16,6 +16,8 @@ from experiments.selection import Selection
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
+from experiments.tables.transfer import NINE, TEN
+from experiments.tables.vae import FIFTEEN
 from ngn.compose import nearest
 from ngn.identity import run_id
 from ngn.records import Store
@@ -115,6 +117,15 @@ def _vision_frontier() -> list[Selection]:
     ]
 
 
+def _manifold() -> list[Selection]:
+    return _of(FIFTEEN)
+
+
+def _depth() -> list[Selection]:
+    """Ten seeds each, of which the paper's tables show seed 0."""
+    return [selection.with_seeds(range(10)) for selection in _of(NINE, TEN)]
+
+
 def _smoke() -> list[Selection]:
     choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
     prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
@@ -159,6 +170,8 @@ STUDIES: dict[str, Study] = {
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
+        Study("manifold", "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds", _manifold),
+        Study("depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", _depth),
         Study(
             "tables",
             "every run that a table names today, and the fixed models that belong to them",

@@ -27,6 +27,7 @@ ADDED_LATER: dict[str, Any] = {
     "train.lr_boundary_shape.full": 1.0,
     "train.lr_boundary_shape.power": 1.0,
     "continue_with": [],
+    "schedule.lambda0_last": None,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
@@ -88,5 +89,6 @@ def name_of(config: Config, keys: Mapping[str, Any]) -> str:
     canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     count = getattr(config.method, "count", None)
-    method = config.method.name if count is None else f"{config.method.name}{count}"
+    sizes = "" if count is None else "_".join(map(str, count)) if isinstance(count, list) else str(count)
+    method = f"{config.method.name}{sizes}"
     return f"{config.task.name}-{config.gate.component}-{method}-s{config.seed.value}-{digest}"

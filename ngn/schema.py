@@ -8,6 +8,7 @@ alpha_max the snapping strength, beta the sharpness of the gates, t the boundary
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, StrictBool, model_validator
@@ -23,6 +24,8 @@ GATES_OF_TASK: dict[str, tuple[str, ...]] = {
     "mnist": ("mlp", "conv"),
     "cifar10": ("conv",),
     "cora": ("gcn",),
+    "manifold": ("latent",),
+    "twist": ("layers", "chain"),
 }
 """The ordered components that fit each task, its default first. Each pair has a file in ``conf/setting``."""
 
@@ -82,7 +85,40 @@ class Cora(_Benchmark):
     name: Literal["cora"]
 
 
-TaskConfig = Annotated[Union[Regression1D, Mnist, Cifar10, Cora], Field(discriminator="name")]
+class Manifold(Closed):
+    """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""
+
+    name: Literal["manifold"]
+    D: Count
+    """Intrinsic dimension."""
+    ambient: Count = 16
+    held: Count = 2048
+    """Fixed held-out points."""
+    kl: NonNegative = 1e-4
+    """Weight of each latent's divergence from N(0, 1)."""
+    draw: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Seed of R and of the held-out points, which all model seeds share."""
+
+    @model_validator(mode="after")
+    def _embeds(self) -> Manifold:
+        if self.D > self.ambient:
+            raise ValueError(f"D = {self.D} dimensions do not fit into an ambient space of {self.ambient}")
+        return self
+
+
+class Twist(Closed):
+    """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
+
+    name: Literal["twist"]
+    points: Count = 4096
+    gamma: Positive = 0.5
+    draw: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Seed of the one draw of inputs that all model seeds share."""
+
+
+TaskConfig = Annotated[Union[Regression1D, Mnist, Cifar10, Cora, Manifold, Twist], Field(discriminator="name")]
+
+Ratio = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Gate(Closed):
@@ -91,10 +127,15 @@ class _Gate(Closed):
     K_max: Count = 1024
     """Where growth without a preset K stops with an error."""
     delta: Delta = 0.5
-    r: Annotated[float, Field(gt=0, le=1)] = 0.5
+    r: Ratio = 0.5
     """Ordering weights w_k = r^k."""
     t0: Positive = 1e-4
     """Initial boundary."""
+
+    @property
+    def groups(self) -> int:
+        """Ordered groups of components in the model, each with a boundary of its own."""
+        return 1
 
     @model_validator(mode="after")
     def _boundary_inside(self) -> _Gate:
@@ -127,7 +168,37 @@ class GCNGate(_Gate):
     width: Count
 
 
-GateConfig = Annotated[Union[MLPGate, ConvGate, GCNGate], Field(discriminator="component")]
+class LatentGate(_Gate):
+    """Rank-one terms of a variational bottleneck, between an encoder and a decoder of GELU layers."""
+
+    component: Literal["latent"]
+    width: Count
+    hidden_layers: Count
+
+
+class LayersGate(_Gate):
+    """A boundary for each of several layers of tanh maps; f_0 is the identity in all layers but the last."""
+
+    component: Literal["layers"]
+    layers: Annotated[int, Field(ge=2, strict=True)]
+    r_last: Ratio | None = None
+    """r of the last layer, linear from ``gate.r`` at the first; null for the same in all."""
+
+    @property
+    def groups(self) -> int:
+        return self.layers
+
+
+class ChainGate(_Gate):
+    """One boundary over a chain of tanh updates of the given hidden width."""
+
+    component: Literal["chain"]
+    width: Count
+
+
+GateConfig = Annotated[
+    Union[MLPGate, ConvGate, GCNGate, LatentGate, LayersGate, ChainGate], Field(discriminator="component")
+]
 
 
 MethodConfig = Annotated[Union[NGN, Fixed, STE, L0, AWNN, Decay], Field(discriminator="name")]
@@ -137,6 +208,8 @@ class Schedule(Closed):
     """lambda(p) = lambda0 lambda_shape(p); alpha(p) = alpha_max alpha_shape(p); beta goes from start to end."""
 
     lambda0: NonNegative
+    lambda0_last: Positive | None = None
+    """lambda0 of the last of several groups, geometric from ``lambda0`` at the first; null for the same in all."""
     lambda_shape: Shape
     alpha_max: NonNegative
     alpha_shape: Shape
@@ -232,11 +305,39 @@ class Config(Closed):
         if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
             raise ValueError("continue_with must not name a factor twice")
         self._method_fits()
-        if isinstance(self.method, Fixed) and self.gate.K is not None and (self.method.count or 0) > self.gate.K:
-            raise ValueError(f"method.count={self.method.count} is more than the gate.K={self.gate.K} candidates")
-        if isinstance(self.method, Fixed) and self.method.count == 0 and self.gate.delta > 0:
-            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+        self._groups_fit()
+        self._task_fits()
         return self
+
+    def _groups_fit(self) -> None:
+        """One size and one price a group."""
+        groups, last = self.gate.groups, self.schedule.lambda0_last
+        if last is not None and groups == 1:
+            raise ValueError("schedule.lambda0_last is for models with several boundaries; this one has one")
+        if last is not None and self.schedule.lambda0 == 0:
+            raise ValueError("prices that change geometrically cannot start at schedule.lambda0=0")
+        if not isinstance(self.method, Fixed):
+            return
+        given = self.method.count
+        counts = given if isinstance(given, list) else [given or 0]
+        if isinstance(given, list) != (groups > 1) or len(counts) != groups:
+            form = "method.count=N" if groups == 1 else f"method.count=[N,N,...] with {groups} entries"
+            raise ValueError(f"gate={self.gate.component} has {groups} ordered group(s): write {form}")
+        if self.gate.K is not None and max(counts) > self.gate.K:
+            raise ValueError(f"method.count={given} is more than the gate.K={self.gate.K} candidates")
+        if min(counts) == 0 and self.gate.delta > 0:
+            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+
+    def _task_fits(self) -> None:
+        """What only some tasks need."""
+        if self.task.name != "manifold":
+            return
+        if self.train.batch is None or self.train.steps is None:
+            raise ValueError("task=manifold draws new points at every step: give train.steps and train.batch")
+        if self.gate.K is None and self.method.name != "fixed":
+            raise ValueError(
+                "gate.K=null does not fit task=manifold: closed latents carry noise, so all of them have to exist"
+            )
 
     def _method_fits(self) -> None:
         """What only some methods can do."""
@@ -262,6 +363,11 @@ class Config(Closed):
                 )
 
 
+def fixed_size(counts: Sequence[int]) -> int | list[int]:
+    """The retained counts of a run, one a group, as ``method.count`` of its fixed retraining takes them."""
+    return counts[0] if len(counts) == 1 else list(counts)
+
+
 def branch_phase(factor: float) -> str:
     """The name of the phase that continues with ``factor``, without a dot: ``continue_0p1``, ``continue_10``."""
     return f"continue_{factor:g}".replace(".", "p")
@@ -272,7 +378,9 @@ def branch_of(config: Config, factor: float) -> Config:
 
     Nothing else changes, alpha_max included, as the paper says of its figure on continued training.
     """
-    schedule = config.schedule.model_copy(update={"lambda0": factor * config.schedule.lambda0})
+    last = config.schedule.lambda0_last
+    prices = {"lambda0": factor * config.schedule.lambda0, "lambda0_last": None if last is None else factor * last}
+    schedule = config.schedule.model_copy(update=prices)
     return config.model_copy(update={"schedule": schedule})
 
 

@@ -15,11 +15,14 @@ class NGN(Closed):
     name: Literal["ngn"]
 
 
+_Size = Annotated[int, Field(ge=0, strict=True)]
+
+
 class Fixed(Closed):
-    """A plain model of ``count`` components, without a gate or a capacity penalty."""
+    """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count a group."""
 
     name: Literal["fixed"]
-    count: Annotated[int, Field(ge=0, strict=True)] | None = None
+    count: _Size | Annotated[list[_Size], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _needs_count(self) -> Fixed:

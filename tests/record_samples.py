@@ -94,7 +94,8 @@ def fill(store: Store) -> None:
     """A complete record for every run that any row names today, and the fixed models that belong to them."""
     for selection in {row.runs for table in MACROS for row in table.rows if row.runs is not None}:
         for seed in selection.seeds:
-            if dict(selection.choices)["task"] == "regression1d":
+            task = dict(selection.choices)["task"]
+            if task == "regression1d":
                 t, mse = values(seed)
                 phases = {"grown": {**grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25], "r": [0.8]}}
                 made = record(selection.config(seed), phases)
@@ -102,6 +103,15 @@ def fill(store: Store) -> None:
                 if selection.companions:
                     alone = fixed_of_learned_count(selection, seed, made)
                     put(store, alone, seed, {"fixed": fixed(int(t) + 1, 3 * mse)})
+            elif task == "manifold":
+                dimension = selection.config(seed).task.D
+                phase = {**grown([dimension - 0.97], 1e-6, 2e-6, "nmse"), "rank": dimension}
+                put(store, selection, seed, {"grown": phase})
+            elif task == "twist":
+                t = [0.01] * (selection.config(seed).gate.groups - 1) + [6.01]
+                own = {**grown(t, 1e-4, 2e-4), "depth": 1}
+                alone = {**fixed(1, 3e-4), "count": own["count"], "depth": 1}
+                put(store, selection, seed, {"grown": own, "fixed": alone})
             else:
                 outcome = ("yes", "partial", "no")[seed % 3]
                 phases = {

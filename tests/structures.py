@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.conv import ConvBank
+from ngn.components.depth import ChainBank, TanhBank
 from ngn.components.gcn import GCNBank, GraphInput
+from ngn.components.latent import RankOneBank
 from ngn.components.mlp import MLPBank
-from ngn.components.parallel import Head, ParallelModel
+from ngn.components.parallel import ParallelModel, StackedLinear
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 0, 5], [1, 0, 2, 1, 3, 2, 4, 3, 5, 4, 5, 0]])
 
@@ -40,6 +42,10 @@ STRUCTURES = [
     Structure("mlp-one-input", lambda K, seeds: MLPBank([1, 5, 5, 1], K, seeds), _randn(11, 1), 1),
     Structure("conv", lambda K, seeds: ConvBank((2, 8, 8), (3, 4), 3, K, seeds), _randn(7, 2, 8, 8), 3),
     Structure("gcn", lambda K, seeds: GCNBank(6, 4, 3, K, seeds), _graph, 3),
+    Structure("rank-one", lambda K, seeds: RankOneBank(4, 3, K, seeds), _randn(11, 4), 3),
+    Structure("tanh", lambda K, seeds: TanhBank(2, K, seeds), _randn(11, 2), 2),
+    Structure("tanh-identity", lambda K, seeds: TanhBank(2, K, seeds, identity=True), _randn(11, 2), 2),
+    Structure("chain", lambda K, seeds: ChainBank(2, 5, K, seeds), _randn(11, 2), 2),
 ]
 
 
@@ -58,4 +64,4 @@ def model_of(bank: Bank, capacity: nn.Module, head: bool, seeds: Any) -> nn.Modu
     """The bank under a capacity, with a shared linear head or without."""
     group = OrderedSum(bank, capacity)  # type: ignore[arg-type]
     out = getattr(bank, "out", None) or bank.sizes[-1]  # type: ignore[union-attr]
-    return ParallelModel(group, Head(out, 4, seeds) if head else None)
+    return ParallelModel(group, StackedLinear(out, 4, seeds) if head else None)

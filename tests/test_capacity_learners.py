@@ -64,7 +64,7 @@ def test_l0_initial_gates_and_penalty():
     a = gate.log_alpha.detach()
     assert float(a.mean()) == pytest.approx(math.log(9), abs=0.01)
     assert 0.003 < float(a.std()) < 0.03
-    assert float(gate.gates().detach().mean()) == pytest.approx(0.98, abs=1e-3)
+    assert float(gate.gates("hard").detach().mean()) == pytest.approx(0.98, abs=1e-3)
     assert float(gate.penalty().detach()) == pytest.approx(1e-2 * 32 * 0.978, rel=2e-3)
     assert torch.equal(HardConcrete(5, 0).log_alpha, gate.log_alpha[:5])
 

@@ -49,6 +49,8 @@ def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
     for choice in compose.options(group):
         task = next((task for task, gates in GATES_OF_TASK.items() if group == "gate" and choice in gates), None)
         extra = {"method.count": 2} if choice == "fixed" else {}
+        if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
+            task = "twist"  # prices and weights by layer
         choices = {group: choice} | ({"task": task} if task else {})
         assert isinstance(compose.compose(choices, extra), Config)
 

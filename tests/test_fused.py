@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
-from ngn.components.parallel import Head, ParallelModel
+from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.compose import compose
 from ngn.engine import checkpoint
 from ngn.engine.batches import FullBatches, MiniBatches, Split
@@ -396,7 +396,7 @@ def deep(hidden: list[int], K: int = 4) -> CapacityLearner:
 
 
 def with_head() -> CapacityLearner:
-    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 8, 8, 1], 4, 0), CountGate(4)), Head(1, 1, 0)))
+    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 8, 8, 1], 4, 0), CountGate(4)), StackedLinear(1, 1, 0)))
 
 
 def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:

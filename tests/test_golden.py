@@ -26,7 +26,8 @@ def losses(task, gate, method, folder):
     """Objective of 20 steps and the final boundary of a smoke run."""
     overrides = {"results": str(folder), "progress": "never", "train.steps": 20, "gate.K": 4, "phases": ["grown"]}
     if method == "fixed":
-        overrides["method.count"] = 2
+        groups = compose({"task": task, "gate": gate}).gate.groups
+        overrides["method.count"] = 2 if groups == 1 else [2] * groups
     if method == "awnn":
         overrides["method.width"] = 3.0
     if method == "decay":

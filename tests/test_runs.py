@@ -50,7 +50,7 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
         assert grown["parameters"]["deployed"] <= grown["parameters"]["candidate"]
         assert high["t"][0] > 1
         curves = Store(tmp_path / "results").curves(outcome.run_id)
-        assert curves["grown.t"].shape == (12, 1)
+        assert curves["grown.t"].shape == (12, config.gate.groups)
         assert {"fixed.task", "from_high.t"} <= set(curves)
         assert curves["continue_10.t"][0] == pytest.approx(grown["t"], rel=1e-6)
         assert record["data"]["sha256"]

@@ -32,6 +32,8 @@ import sweep
         ("sensitivity", 150),
         ("vision", 40),
         ("vision_frontier", 144),
+        ("manifold", 50),
+        ("depth", 50),
     ],
 )
 def test_a_study_has_its_runs_each_once(name, runs):

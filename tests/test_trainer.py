@@ -8,7 +8,7 @@ from structures import STRUCTURES
 
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
-from ngn.components.parallel import Head, ParallelModel
+from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.engine.batches import FullBatches, MiniBatches, Split
 from ngn.engine.optim import ReplicaAdam, adam, clip_gradients
 from ngn.engine.trainer import Trainer, TrainPlan, evaluate
@@ -259,7 +259,7 @@ def test_evaluation_weighs_parts_by_their_samples():
 
 def test_a_shared_head_trains_with_the_body():
     bank = STRUCTURES[0].bank(3, 0)
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(3)), Head(3, 2, 0)))
+    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(3)), StackedLinear(3, 2, 0)))
     before = state(learner)
     x, y = STRUCTURES[0].x(torch.float32), torch.randint(2, (11,))
     Trainer(learner, FullBatches(Split(x, y)), cross_entropy, TrainPlan(steps=5), progress="never").fit()

@@ -26,7 +26,8 @@ class Bank(nn.Module, ABC):
 
     Component k of a replica is drawn from its seed, the bank's name and k alone: neither K nor the other replicas
     change it. The last map of each component starts at zero, so that every f_k is zero at the start and yet receives
-    gradients.
+    gradients; a bank that starts otherwise says so. Leading components without parameters, such as an identity f_0, are
+    left out of the stored axis.
     """
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
@@ -73,7 +74,7 @@ class Bank(nn.Module, ABC):
 
         Args:
             kept: int64 [count]; for a prefix 0 ... count - 1.
-            weights: [count], what each kept component is multiplied by.
+            weights: [count], what each kept component is multiplied by for good.
             replica: which model of a stack; None for a single model.
         """
 
@@ -136,6 +137,16 @@ class OrderedSum(nn.Module):
         own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.bank.parameters())
         return own if prior is None else own + prior
 
+    def activity_penalty(self) -> Tensor | None:
+        """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
+        return None
+
+    def begin_step(self, step: int | None) -> None:
+        """Called before the forward passes of a step; with None before the trained model is evaluated."""
+        self.capacity.begin_step(step)
+        if step is not None:
+            self.rms = None
+
     def make_room(self) -> bool:
         """Allocate the components that the capacity wants; whether there were any."""
         K = self.capacity.wanted()
@@ -149,11 +160,11 @@ class OrderedSum(nn.Module):
         """The retained components as an ordinary module."""
         if (replica is None) != (self.bank.replicas is None):
             raise ValueError("name the replica to deploy of a stack, and none of a single model")
-        open_, weights = self.capacity.kept(), self.capacity.weights().detach()
+        open_, weights = self.capacity.kept(), self.capacity.coefficients("hard").detach()
         if self.capacity.rms_eps is not None:
             if self.rms is None:
                 raise RuntimeError("normalised components are deployed by the rms of a batch: call calibrate(x) first")
-            weights = weights / self.rms.to(weights)
+            weights = weights / self.rms[..., : weights.shape[-1]].to(weights)
         if replica is not None:
             open_, weights = open_[replica], weights[replica]
         kept = open_.nonzero().flatten()

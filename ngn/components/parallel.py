@@ -11,15 +11,18 @@ from ngn.components.base import OrderedSum, Seeds, uniform
 from ngn.streams import generator
 
 
-class Head(nn.Module):
-    """A linear map with an optional replica axis: weight [*R, in, out], bias [*R, out]."""
+class StackedLinear(nn.Module):
+    """A linear map with an optional replica axis: weight [*R, in, out], bias [*R, out].
 
-    def __init__(self, inputs: int, out: int, seeds: Seeds) -> None:
+    Torch's default initialisation, drawn from each seed and ``name``.
+    """
+
+    def __init__(self, inputs: int, out: int, seeds: Seeds, name: str = "head") -> None:
         super().__init__()
         each = [seeds] if isinstance(seeds, int) else list(seeds)
         drawn = []
         for seed in each:
-            source = generator(seed, "init", "head")
+            source = generator(seed, "init", name)
             drawn.append((uniform((inputs, out), inputs, source), uniform((out,), inputs, source)))
         weight, bias = (torch.stack(part) for part in zip(*drawn, strict=True))
         self.weight = nn.Parameter(weight[0] if isinstance(seeds, int) else weight)
@@ -40,7 +43,7 @@ class Head(nn.Module):
 class ParallelModel(nn.Module):
     """One ordered group and an optional head."""
 
-    def __init__(self, group: OrderedSum, head: Head | None = None) -> None:
+    def __init__(self, group: OrderedSum, head: StackedLinear | None = None) -> None:
         super().__init__()
         self.group, self.head = group, head
 

@@ -78,7 +78,9 @@ def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
     squares = []
     for p in parameters:
         if p.grad is not None:
-            norm = torch.linalg.vector_norm(p.grad.reshape(1 if replicas is None else replicas, -1), dim=1)
+            count = 1 if replicas is None else replicas
+            # no -1 in the shape: a fixed model of no components has parameters without entries
+            norm = torch.linalg.vector_norm(p.grad.reshape(count, p.grad.numel() // count), dim=1)
             squares.append(norm.double() ** 2)
     return torch.stack(squares).sum(0)
 

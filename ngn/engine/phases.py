@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ngn.engine import checkpoint
 from ngn.engine.batches import Batches
-from ngn.engine.capacities import capacity_of
+from ngn.engine.capacities import capacity_of, ratio_of
 from ngn.engine.cost import forward_cost, take_replica
 from ngn.engine.packs import scalar
 from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate, put_state, state_of
@@ -48,17 +48,18 @@ def seeds_of(pack: Sequence[Config]) -> int | list[int]:
 
 
 def learner_of(
-    pack: Sequence[Config], task: Task, count: int | None = None, t0: float | None = None
+    pack: Sequence[Config], task: Task, count: int | list[int] | None = None, t0: float | None = None
 ) -> CapacityLearner:
-    """The learner of a pack: that of its method, or a fixed model of ``count`` components."""
+    """The learner of a pack: that of its method, or a fixed model of ``count`` components (a list: one a group)."""
     first = pack[0]
     if count is not None:
+        counts = [count] if isinstance(count, int) else count
 
-        def capacity(K: int | None, replicas: int | None) -> Capacity:
-            return FixedCount(count, r=scalar(pack, "gate.r"), replicas=replicas)
+        def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+            return FixedCount(counts[group], r=ratio_of(pack, group), replicas=replicas)
 
-        return CapacityLearner(task.model(first, count, seeds_of(pack), capacity))
-    make = capacity_of(pack, seeds_of(pack), len(task.train), t0)
+        return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), capacity))
+    make = capacity_of(pack, seeds_of(pack), task.samples(first.train), t0)
     return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), make))
 
 
@@ -101,7 +102,7 @@ def train_phase(
     device: torch.device,
     folder: Path | None,
     title: str,
-    count: int | None = None,
+    count: int | list[int] | None = None,
     norms: bool = False,
     end: Path | None = None,
     start: Path | None = None,
@@ -111,7 +112,7 @@ def train_phase(
     Args:
         pack: runs that differ in seed and scalars only.
         phase: "grown", "fixed", "from_high", or a continuation.
-        count: size of the fixed model; None for a learned one.
+        count: size of the fixed model, a list for several groups; None for a learned one.
         norms: also measure the norm of every f_k over the training inputs.
         end: folder in which the trained parameters are kept for continuations; None for none.
         start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
@@ -130,7 +131,7 @@ def train_phase(
         put_state(learner, kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    plan = plan_of(pack, len(task.train))
+    plan = plan_of(pack, task.samples(first.train))
     batches = task.batches(first.train, seeds_of(pack))
     trainer = trainer_of(first.engine, learner, batches, task, plan)
     course = trainer(
@@ -206,6 +207,7 @@ def _measure(
             result |= measured
             small = learner.deploy(None if learner.replicas is None else r)
             deployed = sum(p.numel() for p in small.parameters())
+            result |= task.describe(small)
         result |= {
             "parameters": {"candidate": candidate, "deployed": deployed},
             "steps": plan.steps,
@@ -222,7 +224,7 @@ def _cost(
     r: int,
     learner: CapacityLearner,
     task: Task,
-    count: int | None,
+    count: int | list[int] | None,
     t0: float | None,
     device: torch.device,
 ) -> Any:
@@ -262,10 +264,10 @@ def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> di
     return {"outcome": "yes" if returned else "partial" if moved else "no", "returned": returned, "moved": moved}
 
 
-def fixed_configuration(config: Config, count: int) -> Config:
+def fixed_configuration(config: Config, count: int | list[int]) -> Config:
     """The run that the ``fixed`` phase of ``config`` would be on its own: ``method=fixed method.count=count``."""
     alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
-    if count > 0:
+    if (min(count) if isinstance(count, list) else count) > 0:
         return alone
     # Independent gates may all close; a fixed model's identity does not depend on delta, but count = 0 needs -1/2.
     return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

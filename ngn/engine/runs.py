@@ -29,7 +29,7 @@ from ngn.identity import run_id, scientific
 from ngn.numerics import numerics
 from ngn.provenance import ROOT, code, code_block, machine, packages
 from ngn.records import SCHEMA_VERSION, Store, publish
-from ngn.schema import Config, ConfigError, Fixed, branch_of, branch_phase
+from ngn.schema import Config, ConfigError, Fixed, branch_of, branch_phase, fixed_size
 from ngn.tasks import make_task
 from ngn.tasks.base import Task
 
@@ -220,7 +220,7 @@ def _phase(
     name: str,
     device: torch.device,
     folder: Path,
-    count: int | None = None,
+    count: int | list[int] | None = None,
     end: Path | None = None,
     start: Path | None = None,
 ) -> Trained:
@@ -247,24 +247,23 @@ def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: tor
     """Retrain every seed at its learned size: from a ``method=fixed`` record where there is one, else here."""
     results: list[dict[str, Any]] = [{} for _ in pack]
     curves: list[dict[str, np.ndarray]] = [{} for _ in pack]
-    by_count: dict[int, list[int]] = defaultdict(list)
+    by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
     resumed, engines = 0, set()
     for r, result in enumerate(grown.results):
         if result["status"] != "complete":
             results[r] = {**result, "status": "diverged"}
             continue
-        (count,) = result["count"]
-        alone = fixed_configuration(pack[r], count)
+        alone = fixed_configuration(pack[r], fixed_size(result["count"]))
         record = Store(results_root(pack[r])).get(run_id(alone))
         if record is not None and _reusable(record, alone):
             results[r] = {**record["phases"]["fixed"], "taken_from": record["run_id"]}
         else:
-            by_count[count].append(r)
-    for count, members in sorted(by_count.items()):
+            by_count[tuple(result["count"])].append(r)
+    for counts, members in sorted(by_count.items()):
         groups = [members] if stackable(pack[0]) else [[r] for r in members]
         for group in groups:
-            folder = scratch / f"fixed{count}-{group[0]}"
-            trained = _phase([pack[r] for r in group], task, "fixed", device, folder, count=count)
+            folder = scratch / f"fixed{'_'.join(map(str, counts))}-{group[0]}"
+            trained = _phase([pack[r] for r in group], task, "fixed", device, folder, count=fixed_size(counts))
             resumed += trained.resumed
             engines.add(trained.engine)
             for r, result, curve in zip(group, trained.results, trained.curves, strict=True):
@@ -324,7 +323,7 @@ def summary(record: dict[str, Any]) -> str:
         if phase["status"] != "complete":
             parts.append(f"{name} diverged" + (f" at step {phase['diverged_at']}" if "diverged_at" in phase else ""))
             continue
-        score = "accuracy" if "accuracy" in phase["truncated"] else "mse"
+        score = next(iter(phase["truncated"]))
         form = "{:.2f}" if score == "accuracy" else "{:.2e}"
         size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
         each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]

@@ -155,13 +155,15 @@ class Trainer:
         return Course(self._curves(), bad.cpu().numpy(), before + time.monotonic() - began, resumed)
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
-        """Gradients of the mean task loss over the micro-batches; returns that loss, [*R]."""
+        """Gradients of the mean task loss (and what the forward pass adds to it) over the micro-batches; that loss."""
         parts = self.plan.accumulate
         total: Tensor | None = None
         for part in range(parts):
             x, target = self.batches.at(step * parts + part)
             with torch.autocast(device.type, torch.bfloat16, enabled=self.plan.autocast == "bf16"):
                 loss = self.loss(self.learner.soft_forward(x), target)
+                activity = self.learner.activity_penalty()
+                loss = loss if activity is None else loss + activity
             (loss.sum() / parts).backward()
             total = loss.detach() if total is None else total + loss.detach()
         if total is None:

@@ -65,20 +65,16 @@ class AdaptiveWidth(Capacity):
         """nu = softplus(rho), [*R]."""
         return F.softplus(self.rho, threshold=700.0)
 
-    def importance(self, k: int) -> Tensor:
-        """(1 - r) r^j for j < k: [*R, k]."""
-        nu = self.rate()
-        return -torch.expm1(-nu).unsqueeze(-1) * ordering_weights(torch.exp(-nu), k)
-
-    def coefficients(self, mode: Mode) -> Tensor:
-        """The importances of the live prefix; the same in every mode."""
+    def gates(self, mode: Mode) -> Tensor:
+        """1 on the live prefix, in every mode."""
         live = self.count()
         # On CUDA reading the width back would stall the device, so all K are computed there.
         k = self.K if live.is_cuda else int(live.max())
-        return self.importance(k) * prefix(live, k)
+        return prefix(live, k).to(torch.float64)
 
     def weights(self) -> Tensor:
-        return self.importance(self.K).detach()
+        """The importances (1 - r) r^k, [*R, K]."""
+        return -torch.expm1(-self.rate()).unsqueeze(-1) * ordering_weights(torch.exp(-self.rate()), self.K)
 
     def penalty(self) -> Tensor:
         """None of its own: the width moves by the fit and by the prior on what is live."""
@@ -88,8 +84,13 @@ class AdaptiveWidth(Capacity):
         """||theta||^2 / (2 sigma^2 n) over the live blocks."""
         live = prefix(self.count(), self.K)
         axis = self.rho.dim()
-        squares = torch.stack([p.double().square().flatten(axis + 1).sum(-1) for p in parameters]).sum(0)
-        return (squares * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
+        squares = []
+        for p in parameters:
+            each = p.double().square()
+            each = each.flatten(axis + 1).sum(-1) if each.dim() > axis + 1 else each
+            # leading components without parameters (an identity) are not stored
+            squares.append(F.pad(each, (self.K - each.shape[-1], 0)))
+        return (torch.stack(squares).sum(0) * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
 
     def count(self) -> Tensor:
         return torch.ceil(self.size() - SLACK).to(torch.int64).clamp(1, self.K)

@@ -8,8 +8,8 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Union
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol, Union
 
 import torch
 from torch import Tensor, nn
@@ -73,12 +73,17 @@ class Capacity(nn.Module, ABC):
         """
 
     @abstractmethod
-    def coefficients(self, mode: Mode) -> Tensor:
-        """What each component is multiplied by: [*R, k] in float64, for the k <= K leading components that matter."""
+    def gates(self, mode: Mode) -> Tensor:
+        """The gates g_k: [*R, k] in float64, for the k <= K leading components that matter; the others are closed."""
 
     @abstractmethod
     def weights(self) -> Tensor:
-        """What the components of a truncated model are multiplied by for good: [*R, K] in float64."""
+        """The ordering weights w_k, which truncation keeps: [*R, K] in float64."""
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        """w_k g_k, what each component of an ordered sum is multiplied by: [*R, k], k as in :meth:`gates`."""
+        g = self.gates(mode)
+        return self.weights()[..., : g.shape[-1]] * g
 
     def kept(self) -> Tensor:
         """Which components truncation keeps: bool [*R, K]. The leading ones, unless a method says otherwise."""
@@ -112,5 +117,13 @@ class Capacity(nn.Module, ABC):
         return None
 
 
-CapacityFactory = Callable[[int | None, int | None], Capacity]
-"""(K or None for growth without a preset K, replicas) → the capacity of one group."""
+class CapacityFactory(Protocol):
+    """Makes the capacity of one group."""
+
+    def __call__(self, K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+        """The capacity of group number ``group`` (0, 1, ... in the order of the model), with K candidates.
+
+        None for K is growth without a preset K. A fixed model has as many components as it is given; see ``K`` of the
+        result.
+        """
+        ...

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import active_components, gates, ordering_weights, prefix
+from ngn.gate import ordering_weights, prefix
 from ngn.methods.base import Mode, Scalar, setting
 from ngn.methods.ngn import CountGate
 
@@ -69,20 +69,15 @@ class DecayGate(CountGate):
         """r, [*R]."""
         return self.r if self.rho is None else torch.sigmoid(self.rho)
 
-    def coefficients(self, mode: Mode) -> Tensor:
-        """w_k g_k (soft), w_k (hard) or w_k g_k (kept) on the retained prefix; without a boundary all g_k are 1."""
-        if not self.has_boundary:
-            w = ordering_weights(self.decay(), self.K)
-            return w if mode == "soft" else w * prefix(self.count(), self.K)
-        if mode == "hard":
-            return ordering_weights(self.decay(), self.K) * prefix(self.count(), self.K)
-        t = self.t()
-        k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
-        soft = ordering_weights(self.decay(), k) * gates(t, k, self.beta, self.delta)
-        return soft if mode == "soft" else soft * prefix(self.count(), k)
+    def gates(self, mode: Mode) -> Tensor:
+        """As of :class:`CountGate`; without a boundary all gates are 1, and truncation cuts at the quantile."""
+        if self.has_boundary:
+            return super().gates(mode)
+        open_ = torch.ones_like(self.w)
+        return open_ if mode == "soft" else open_ * prefix(self.count(), self.K)
 
     def weights(self) -> Tensor:
-        return ordering_weights(self.decay().detach(), self.K)
+        return ordering_weights(self.decay(), self.K)
 
     def penalty(self) -> Tensor:
         return super().penalty() if self.has_boundary else torch.zeros_like(self.r)

@@ -24,8 +24,8 @@ class FixedCount(Capacity):
         self.register_buffer("w", ordering_weights(setting(r, replicas), count), persistent=False)
         self.w: Tensor
 
-    def coefficients(self, mode: Mode) -> Tensor:
-        return self.w
+    def gates(self, mode: Mode) -> Tensor:
+        return torch.ones_like(self.w)
 
     def weights(self) -> Tensor:
         return self.w

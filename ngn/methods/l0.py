@@ -99,22 +99,19 @@ class HardConcrete(Capacity):
         gamma, zeta = self.stretch
         return (s * (zeta - gamma) + gamma).clamp(0.0, 1.0)
 
-    def gates(self) -> Tensor:
-        """The deterministic gates of evaluation, [*R, K]."""
-        return self._stretched(torch.sigmoid(self.log_alpha))
-
-    def coefficients(self, mode: Mode) -> Tensor:
+    def gates(self, mode: Mode) -> Tensor:
         """The sampled gates within a step, the deterministic ones otherwise and in every mode but the soft one."""
         if self.noise is None or mode != "soft":
-            return self.gates()
+            return self._stretched(torch.sigmoid(self.log_alpha))
         return self._stretched(torch.sigmoid((self.noise + self.log_alpha) / self.temperature.unsqueeze(-1)))
 
     def weights(self) -> Tensor:
-        return self.gates().detach()
+        """Ones: the gates are independent of one another, not ordered."""
+        return torch.ones_like(self.log_alpha, requires_grad=False)
 
     def kept(self) -> Tensor:
         """The components whose deterministic gate is not exactly closed; they need not be a prefix."""
-        return self.gates().detach() > 0
+        return self.gates("hard").detach() > 0
 
     def open_probabilities(self) -> Tensor:
         """P(z_k > 0), [*R, K]."""

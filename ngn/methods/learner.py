@@ -42,9 +42,7 @@ class CapacityLearner(nn.Module):
     def begin_step(self, step: int | None) -> None:
         """Called before the forward passes of a step; with None before the trained model is evaluated."""
         for group in self.groups:
-            group.capacity.begin_step(step)
-            if step is not None:
-                group.rms = None
+            group.begin_step(step)
 
     @property
     def normalised(self) -> bool:
@@ -95,6 +93,11 @@ class CapacityLearner(nn.Module):
     def penalty(self) -> Tensor:
         """Sum of the groups' penalties, [*R]."""
         return torch.stack([group.penalty() for group in self.groups]).sum(0)
+
+    def activity_penalty(self) -> Tensor | None:
+        """What the last forward pass adds to the task loss by what it computed, [*R]; None for nothing."""
+        parts = [part for group in self.groups if (part := group.activity_penalty()) is not None]
+        return torch.stack(parts).sum(0) if parts else None
 
     def make_room(self) -> bool:
         """Allocate the components that the boundaries have come to need; whether parameters have grown."""

@@ -109,14 +109,14 @@ class CountGate(Capacity):
         """The boundary softplus(tau), [*R]."""
         return F.softplus(self.tau, threshold=700.0)
 
-    def coefficients(self, mode: Mode) -> Tensor:
-        """w_k g_k(t), w_k on the retained prefix, or w_k g_k(t) on the retained prefix."""
+    def gates(self, mode: Mode) -> Tensor:
+        """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""
         t = self.t()
         if mode == "hard":
-            return self.w * prefix(self.count(), self.K)
+            return prefix(self.count(), self.K).to(torch.float64)
         # On CUDA reading t back would stall the device, so all K are computed there.
         k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
-        soft = self.w[..., :k] * gates(t, k, self.beta, self.delta)
+        soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
 
     def weights(self) -> Tensor:

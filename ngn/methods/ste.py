@@ -9,6 +9,7 @@ Closed blocks have a coefficient of zero, so their weights get no gradient; they
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ngn.gate import active_components, gates, prefix
@@ -19,12 +20,12 @@ from ngn.methods.ngn import CountGate
 class StraightThrough(CountGate):
     """A count gate that is hard in the forward pass. Arguments as of :class:`CountGate`; the paper's beta is 2, 2."""
 
-    def coefficients(self, mode: Mode) -> Tensor:
-        """w_k h_k in every mode; the soft one carries the sigmoid's derivative."""
+    def gates(self, mode: Mode) -> Tensor:
+        """h_k in every mode; the soft one carries the sigmoid's derivative."""
         t = self.t()
         if mode != "soft":
-            return self.w * prefix(self.count(), self.K)
+            return prefix(self.count(), self.K).to(torch.float64)
         k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
         s = gates(t, k, self.beta, self.delta)
         # s - s.detach() is exactly zero, so the forward pass is the hard prefix to the last bit.
-        return self.w[..., :k] * (prefix(self.count(), k) + (s - s.detach()))
+        return prefix(self.count(), k) + (s - s.detach())

@@ -16,6 +16,8 @@ _MAKERS = {
     "mnist": ("ngn.tasks.images", "mnist_task"),
     "cifar10": ("ngn.tasks.images", "cifar10_task"),
     "cora": ("ngn.tasks.cora", "CoraTask"),
+    "manifold": ("ngn.tasks.manifold", "ManifoldTask"),
+    "twist": ("ngn.tasks.twist", "TwistTask"),
 }
 
 

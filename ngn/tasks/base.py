@@ -51,6 +51,14 @@ class Task(ABC):
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Named scores of each model, [*R]."""
 
+    def describe(self, deployed: nn.Module) -> dict[str, int]:
+        """What else the record of a phase says of the truncated model, by the names of the record's schema."""
+        return {}
+
+    def samples(self, train: Train) -> int:
+        """Training samples, by which an epoch is counted and a prior is spread."""
+        return len(self.train)
+
     def prepare(self, inputs: Any) -> Any:
         """Stored inputs → what the model takes."""
         return inputs

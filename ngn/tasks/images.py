@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.mlp import MLPBank
-from ngn.components.parallel import Head, ParallelModel
+from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.data import cifar10, mnist, synthetic
 from ngn.data.source import data_root
 from ngn.engine.batches import Split
@@ -62,7 +62,7 @@ class ImageTask(Classification):
             pixels = self.shape[0] * self.shape[1] * self.shape[2]
             out = gate.features or CLASSES
             bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], size.K, seeds)
-            head = None if gate.features is None else Head(out, CLASSES, seeds)
+            head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
             return ParallelModel(OrderedSum(bank, size), head)
         assert isinstance(gate, ConvGate)
         return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
