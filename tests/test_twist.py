@@ -86,7 +86,9 @@ def test_a_preset_by_layer_is_refused_where_there_are_no_layers():
 def test_the_fixed_retraining_of_layers_is_one_run_whatever_the_price():
     counts = [1, 1, 1, 1, 3, 4, 8, 10, 10, 10]
     grown = compose({"task": "twist", "schedule": "dec_lambda_inc_r"}, {"seed.value": 2})
-    alone = compose({"task": "twist", "method": "fixed", "schedule": "inc_r"}, {"method.count": counts, "seed.value": 2})
+    alone = compose(
+        {"task": "twist", "method": "fixed", "schedule": "inc_r"}, {"method.count": counts, "seed.value": 2}
+    )
     assert run_id(fixed_configuration(grown, fixed_size(counts))) == run_id(alone)
     assert "-fixed1_1_1_1_3_4_8_10_10_10-s2-" in run_id(alone)
     other = compose({"task": "twist", "method": "fixed"}, {"method.count": counts, "seed.value": 2})
