@@ -101,7 +101,7 @@ class Manifold(Closed):
 
     @model_validator(mode="after")
     def _embeds(self) -> Manifold:
-        if self.D > self.ambient:
+        if self.ambient < self.D:
             raise ValueError(f"D = {self.D} dimensions do not fit into an ambient space of {self.ambient}")
         return self
 

@@ -1,4 +1,4 @@
-"""What the manifold and the twist ask of the common trainer: equal in stacks, over interruptions and after truncation."""
+"""The manifold and the twist in the common trainer: equal in stacks, over interruptions and after truncation."""
 
 import copy
 

@@ -12,7 +12,7 @@ from ngn.streams import generator
 
 
 class RankOneBank(Bank):
-    """K rank-one maps from ``inputs`` to ``out`` entries: A [*R, K, inputs] without bias, B [*R, K, out] zero at first."""
+    """K rank-one maps of ``inputs`` to ``out`` entries: A [*R, K, inputs] without bias, B [*R, K, out] first zero."""
 
     def __init__(self, inputs: int, out: int, K: int, seeds: Seeds, name: str | int = 0) -> None:
         self.inputs, self.out = inputs, out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ class Autoencoder(nn.Module):
 
 def _gelu_layers(sizes: Sequence[int], seeds: Seeds, name: str) -> list[nn.Module]:
     layers: list[nn.Module] = []
-    for i, (inputs, out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (inputs, out) in enumerate(itertools.pairwise(sizes)):
         layers += [StackedLinear(inputs, out, seeds, f"{name}{i}"), nn.GELU()]
     return layers
 
