@@ -252,6 +252,8 @@ def frontier(store: Memory, times: float) -> None:
 def starts(store: Memory, low: float, high: float, other: float) -> None:
     for selection in study("init_sweep").make():
         start = dict(selection.overrides).get("gate.t0", 0.0)
+        if start not in (0.0, 16.0):
+            continue
         changed = "gate.r" in dict(selection.overrides) or dict(selection.choices)["schedule"] == "alpha_const"
         t = low if start == 0 else other if changed else high
         store.add(selection, lambda seed, t=t: {"grown": samples.grown([t], 1e-5, 1e-5)})  # type: ignore[misc]

@@ -217,14 +217,13 @@ def _both_directions(evidence: Evidence) -> Outcome:
     )
 
 
-def _fails_to_prune(panel: Selection, what: str) -> Claim:
+def _fails_to_prune(key: str, panel: Selection, what: str) -> Claim:
     def predicate(evidence: Evidence) -> Outcome:
         low, _ = _both_ends(evidence, BASELINE, "r = ½")
         high = evidence.samples(_start(panel, 16), ["grown.t"], f"{what}, t₀ = 16")["grown.t"]
         because = f"mean final t {high.mean():.2f} from 16, baseline grown from 0 {low:.2f}"
         return Outcome(bool(high.mean() - low > _NEAR), because)
 
-    key = "no_prune_" + ("r1" if "r" in what else "alpha")
     text = (
         f"With {what} runs fail to prune: from t₀ = 16 the mean final t stays more than {_NEAR} above the baseline's."
     )
@@ -311,9 +310,11 @@ CLAIMS: tuple[Claim, ...] = (
         "figure 5",
         _both_directions,
     ),
-    _fails_to_prune(BASELINE.with_overrides({"gate.r": 1.0}), "uniform weights (r = 1)"),
+    _fails_to_prune("no_prune_r1", BASELINE.with_overrides({"gate.r": 1.0}), "uniform weights (r = 1)"),
     _fails_to_prune(
-        Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"}), "α at full strength throughout"
+        "no_prune_alpha",
+        Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"}),
+        "α at full strength throughout",
     ),
     Claim(
         "quantile_cut",
