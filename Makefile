@@ -33,9 +33,10 @@ fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)
 
-paper: $(STAMPS)/paper ## Tables, figures and the page paper/report.html from the records
+paper: $(STAMPS)/paper ## Tables, figures, the report and the page paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
+	$(PY) scripts/build_report.py
 	$(PY) scripts/build_report_page.py
 
 lint: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## ruff and mypy

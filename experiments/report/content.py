@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.build import problems_of
 from experiments.collect import Problem, Reader
 from experiments.compare import Comparison, compare_all, words
+from experiments.figures import FIGURES
+from experiments.figures.model import Data
 from experiments.published import Published, load
 from experiments.reductions.compute import Spent, by_study, total
 from experiments.report.claims import Judged, judge_all
@@ -67,8 +69,8 @@ class Report:
     """Everything that a renderer needs.
 
     ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
-    runs that merely do not exist yet are not among them. ``compute``: what each study has cost, then all
-    together, each record once.
+    runs that merely do not exist yet are not among them. ``figures``: name → what the records give. ``compute``: what
+    each study has cost, then all together, each record once.
     """
 
     sections: tuple[Section, ...]
@@ -77,6 +79,7 @@ class Report:
     licences: tuple[Licence, ...]
     claims: tuple[Judged, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
+    figures: Mapping[str, Data]
     compute: tuple[Spent, ...]
 
     @property
@@ -146,5 +149,6 @@ def build(reader: Reader, values: Published | None = None) -> Report:
         licences=licences(),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
         problems=tuple(problems),
+        figures={name: FIGURES[name].data(reader) for plan in PLANS for name in plan.figures},
         compute=_compute(reader),
     )

@@ -1,0 +1,62 @@
+"""Write the report from records: ``report.tex``, ``report.pdf`` where LaTeX is installed, and ``provenance.json``.
+
+    python scripts/build_report.py                                    # from results/, into paper/
+    python scripts/build_report.py --results DIR --output DIR         # from and to other folders
+    python scripts/build_report.py --no-pdf                           # leave LaTeX alone
+
+``data_generated.tex`` and ``figures/`` have to lie in the output folder already: ``make paper`` builds them first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments.collect import Reader
+from experiments.report import latex
+from experiments.report.content import build
+from experiments.report.provenance import document
+from ngn.provenance import code
+from ngn.records import Store, publish
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; the exit status: 1 if a file that it needs is missing or LaTeX stops, 0 without LaTeX."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--output", type=Path, default=ROOT / "paper", help="folder of the report")
+    parser.add_argument("--no-pdf", action="store_true", help="write report.tex and do not run LaTeX")
+    arguments = parser.parse_args(argv)
+    out: Path = arguments.output
+    if not (out / "data_generated.tex").exists():
+        print(f"{out}/data_generated.tex is missing: run scripts/build_paper_data.py first", file=sys.stderr)
+        return 1
+    reader = Reader(Store(arguments.results))
+    report = build(reader)
+    for problem, cells in report.problems:
+        print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
+    trace = json.dumps(document(report, reader, code().commit), separators=(",", ":"), allow_nan=False)
+    publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
+    source = out / "report.tex"
+    publish(source, latex.render(report, latex.pictures(report.figures, out)).encode(), replace=True)
+    counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
+    print(f"{out / 'provenance.json'}\n{source}: {counts}")
+    if arguments.no_pdf:
+        return 0
+    try:
+        made = latex.compile_pdf(source)
+    except latex.LatexError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(made or latex.INSTALL)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

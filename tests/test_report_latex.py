@@ -1,0 +1,60 @@
+"""Text of records in TeX, and what the report does without LaTeX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments import tex
+
+pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
+
+from experiments.report import latex
+from experiments.report.claims import CLAIMS
+from experiments.report.sections import PLANS, READING, TRUNCATION
+from experiments.tables import MACROS
+
+HOSTILE = '\\input{/etc/passwd} $x^2_1$ 50% & #1 ~ {<b>|"} λ → 中 é ®\n'
+
+
+def test_whatever_a_template_prints_is_escaped() -> None:
+    made = latex.environment()
+    assert made.from_string("<< text >>").render(text=HOSTILE) == tex.escape(HOSTILE)
+    assert made.from_string("<< tex(text) >>").render(text=r"\emph{x}") == r"\emph{x}"
+    assert made.from_string("<< prose(text) >>").render(text="see `a_b` & c") == r"see \texttt{a\_b} \& c"
+
+
+def test_escaped_text_holds_no_command_of_its_own() -> None:
+    safe = tex.escape(HOSTILE)
+    assert r"\input" not in safe
+    assert r"\textbackslash{}input\{/etc/passwd\}" in safe
+    assert r"\ensuremath{\lambda}" in safe
+    assert r"\texttt{U+4E2D}" in safe
+    assert "é" in safe
+    assert all(character.isascii() or character in "é®" for character in safe)
+
+
+def test_every_text_of_ours_can_be_set() -> None:
+    texts = [*READING, *TRUNCATION, *(text for plan in PLANS for text in plan.paragraphs)]
+    texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
+    assert not [text for text in texts if "U+" in tex.prose(text)]
+
+
+def test_every_macro_stands_in_one_section() -> None:
+    placed = [name for plan in PLANS for name in plan.macros]
+    assert sorted(placed) == sorted(table.name for table in MACROS)
+
+
+def test_without_latex_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(latex.shutil, "which", lambda name: None)
+    assert latex.compile_pdf(tmp_path / "report.tex") is None
+    assert "apt-get install" in latex.INSTALL
+
+
+@pytest.mark.skipif(latex.shutil.which("pdflatex") is None, reason="needs pdflatex (texlive-latex-extra)")
+def test_a_complaint_of_latex_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "report.tex"
+    source.write_text("\\documentclass{article}\\begin{document}\\nosuchcommand\\end{document}\n")
+    with pytest.raises(latex.LatexError, match="Undefined control sequence"):
+        latex.compile_pdf(source)
