@@ -25,6 +25,7 @@ class Plot {
     this.looks = [...new Set(spec.series.map((series) => series.like ?? series.name))];
     this.hidden = new Set();
     this.selected = null;
+    this.points = [];
     this.home = this.whole();
     this.view = { ...this.home };
     this.tip = element("div", { class: "tip", hidden: true });
@@ -42,7 +43,8 @@ class Plot {
     });
     this.canvas = element("div", { class: "canvas" }, this.svg, this.tip);
     this.node = element("div", { class: "plot" }, this.bar(), this.canvas, this.voice);
-    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    // drawing sets the height, which is no reason to draw again and lose the selected point
+    new ResizeObserver(() => { if (this.canvas.clientWidth !== this.width) this.draw(); }).observe(this.canvas);
   }
 
   /** The names with their looks, as switches, and the buttons that zoom. */
@@ -85,6 +87,7 @@ class Plot {
   draw() {
     const width = this.canvas.clientWidth;
     if (!width) return;
+    this.width = width;
     const height = this.spec.height ?? (width < 480 ? 240 : 300);
     const box = { left: 58, right: 10, top: 8, bottom: 44 };
     this.area = { x: box.left, y: box.top, width: width - box.left - box.right, height: height - box.top - box.bottom };
