@@ -107,9 +107,8 @@ def render(report: Report, reader: Reader) -> str:
         report: the content that the other form of the report shows as well.
         reader: the one that ``report`` was built with.
     """
-    drawn = {name: (spec, spec.data(reader)) for name, spec in FIGURES.items()}
     table = RunTable(reader)
-    figures = [plots.payload(spec, data, table) for spec, data in drawn.values()]
+    figures = [plots.payload(FIGURES[name], data, table) for name, data in report.figures.items()]
     given, stored = table.add_curves(_first(report.items, reader, table))
     data = {
         "verdicts": [{"word": word, "sign": sign, "slug": slug(word)} for word, sign in SIGNS.items()],
@@ -123,7 +122,7 @@ def render(report: Report, reader: Reader) -> str:
     return page.render(
         report=report,
         table=table,
-        figures={name: {"title": spec.title, "data": found} for name, (spec, found) in drawn.items()},
+        titles={name: FIGURES[name].title for name in report.figures},
         curves=(given, stored),
         reading=READING,
         truncation=TRUNCATION,
