@@ -37,7 +37,7 @@ from ngn.components.parallel import ParallelModel
 from ngn.engine import checkpoint
 from ngn.engine.batches import FullBatches, Split
 from ngn.engine.fused import FusedTrainer, trainer_for
-from ngn.engine.fused.bank1d import compiled
+from ngn.engine.fused.kernel import compiled
 from ngn.engine.trainer import Trainer, TrainPlan
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.learner import CapacityLearner

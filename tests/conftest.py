@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # Before torch or numpy is imported: on small tensors threads get into each other's way, and results depend on them.
@@ -42,3 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
         for item in needing_browser:
             item.add_marker(pytest.mark.skip(reason="needs Chromium (apt install chromium) and playwright (pip)"))
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's number of threads for the test."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

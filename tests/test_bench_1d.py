@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from ngn.engine.fused.bank1d import compiled
+from ngn.engine.fused.kernel import compiled
 
 
 @pytest.fixture(scope="module")

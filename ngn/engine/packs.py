@@ -40,22 +40,26 @@ LARGEST_PACK = 10
 """Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them."""
 LARGEST_FUSED_PACK = 500
 """The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
+LARGEST_STEP_PACK = 50
+"""Where torch does what the kernel leaves of a step, it passes over the whole stack a dozen times: 200 KB a replica."""
 
 
 def kernel_takes(config: Config) -> bool:
-    """Whether the compiled kernel trains this run."""
+    """Whether the compiled kernel trains this run, or gives the gradients for its training."""
     if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
         return False
-    if config.train.lr_boundary_shape.kind != "constant":
+    if config.train.lr_boundary_shape.kind != "constant" or getattr(config.method, "normalise", False):
         return False
-    from ngn.engine.fused.bank1d import compiled
+    from ngn.engine.fused.kernel import compiled
 
     return compiled() is not None
 
 
 def largest_pack(config: Config) -> int:
     """How many replicas suit the engine that trains this run; memory may allow fewer (:mod:`ngn.engine.memory`)."""
-    return LARGEST_FUSED_PACK if kernel_takes(config) else LARGEST_PACK
+    if not kernel_takes(config):
+        return LARGEST_PACK
+    return LARGEST_FUSED_PACK if config.method.name in ("ngn", "fixed") else LARGEST_STEP_PACK
 
 
 def stackable(config: Config) -> bool:

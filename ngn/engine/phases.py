@@ -168,7 +168,7 @@ def train_phase(
         }
         for r in range(len(pack))
     ]
-    return Trained(results, curves, course.resumed, "torch" if trainer is Trainer else "fused")
+    return Trained(results, curves, course.resumed, trainer.engine)
 
 
 def _measure(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -85,6 +85,9 @@ class Trainer:
         title, progress: what the progress bar says, and whether it is shown.
         on_step: called with the number of finished steps; tests interrupt here.
     """
+
+    engine: ClassVar[str] = "torch"
+    """What records say did the arithmetic."""
 
     learner: CapacityLearner
     batches: Batches

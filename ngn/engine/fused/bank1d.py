@@ -10,39 +10,31 @@ from __future__ import annotations
 import ctypes
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.engine import interrupt
-from ngn.engine.batches import Batches, FullBatches
-from ngn.engine.fused.build import load
+from ngn.engine.batches import Batches
+from ngn.engine.fused.fits import unsupported, unsupported_whole
+from ngn.engine.fused.kernel import NAMES, Samples, check, compiled_width, library
 from ngn.engine.optim import adam
 from ngn.engine.progress import Progress
-from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan, _pad_moments
+from ngn.engine.trainer import Course, Trainer, TrainPlan, _pad_moments
 from ngn.gate import GATE_CUTOFF, active_components
-from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.records import MAX_CURVE_POINTS
 from ngn.schedules import CONSTANT, shape_at
 from ngn.schema import Shape
 
-SOURCE = Path(__file__).with_name("bank1d.cpp")
-WIDTHS = (8, 16, 32, 64)
-"""Hidden widths that are compiled; others are padded with units that stay exactly zero."""
-TILE = 8
-"""The kernel takes samples in multiples of this."""
 CHUNK = 100
 """Steps a call at most: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
 RUN_STEPS = 20_000
 """Run-steps a call at most: a second or two, however many replicas there are."""
 SCOPES = {"joint": 1, "separate": 2, "body": 3}
-NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
 
 _INTEGERS = (
     "replicas", "candidates", "hidden", "samples", "padded", "steps", "first", "threads", "gated", "clip_scope",
@@ -64,69 +56,6 @@ class Job(ctypes.Structure):
     ]
 
 
-def compiled() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where it cannot be built."""
-    found = load(SOURCE)
-    if found is not None:
-        found.ngn_bank1d_advance.restype = ctypes.c_int64
-        found.ngn_bank1d_advance.argtypes = [ctypes.POINTER(Job)]
-        found.ngn_bank1d_tanh.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-        found.ngn_bank1d_tanh.restype = None
-    return found
-
-
-def fast_tanh(x: Tensor) -> Tensor:
-    """The kernel's tanh of a float32 vector."""
-    kernel = compiled()
-    if kernel is None:
-        raise RuntimeError("the kernel cannot be built here")
-    padded = torch.zeros(-(-len(x) // 16) * 16)
-    padded[: len(x)] = x
-    out = torch.empty_like(padded)
-    kernel.ngn_bank1d_tanh(padded.data_ptr(), out.data_ptr(), len(padded))
-    return out[: len(x)]
-
-
-def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
-    """Why the kernel cannot do this training, or None if it can (a compiler is looked for last, and built with)."""
-    from ngn.tasks.regression1d import RegressionTask  # tasks import the engine
-
-    model = learner.model
-    if type(learner) is not CapacityLearner or type(model) is not ParallelModel or model.head is not None:
-        return "the model is more than one ordered sum"
-    bank, capacity = model.group.bank, model.group.capacity
-    if type(bank) is not MLPBank or len(bank.sizes) != 4 or bank.sizes[::3] != (1, 1) or bank.sizes[1] != bank.sizes[2]:
-        return "the blocks are not MLPs of the sizes (1, h, h, 1)"
-    if bank.sizes[1] > WIDTHS[-1]:
-        return f"blocks of width {bank.sizes[1]} are more than the {WIDTHS[-1]} that are compiled"
-    if bank.K < 1:
-        return "there are no blocks"
-    if type(capacity) not in (CountGate, FixedCount):
-        return f"the kernel does not know {type(capacity).__name__}"
-    if capacity.rms_eps is not None or len(list(capacity.parameters())) != isinstance(capacity, CountGate):
-        return "the components are normalised, or more than a boundary is learned beside them"
-    parameters = dict(model.named_parameters())
-    if any(not p.requires_grad or p.device.type != "cpu" for p in parameters.values()):
-        return "a parameter is frozen or not on the CPU"
-    if any(p.dtype != (torch.float64 if name.endswith("tau") else torch.float32) for name, p in parameters.items()):
-        return "the body is not float32, or the boundary not float64"
-    if type(batches) is not FullBatches or getattr(loss, "__func__", None) is not RegressionTask.loss:
-        return "it is not full-batch training on the mean squared error"
-    x, target = batches.at(0)
-    if not all(isinstance(v, Tensor) and v.shape == (len(target), 1) and v.dtype == torch.float32 for v in (x, target)):
-        return "inputs and targets are not float32 [N, 1]"
-    if plan.lr_boundary_shape.kind != "constant":
-        return "the kernel keeps the boundary's rate constant"
-    if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
-        return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
-    return None if compiled() is not None else "the kernel cannot be built here"
-
-
-def trainer_for(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> type[Trainer]:
-    """:class:`FusedTrainer` where the kernel can do this training, else :class:`Trainer`."""
-    return Trainer if unsupported(learner, batches, loss, plan) else FusedTrainer
-
-
 def stride(H: int) -> int:
     """Floats of one component in the packed state."""
     return H * H + 4 * H + 16
@@ -145,7 +74,7 @@ class _State:
         self.bank, self.optimizer = group.bank, optimizer
         self.tau_parameter = group.capacity.tau if isinstance(group.capacity, CountGate) else None
         self.R, self.K, self.h = learner.replicas or 1, group.bank.K, group.bank.sizes[1]
-        self.H = next(width for width in WIDTHS if width >= self.h)
+        self.H = compiled_width(self.h)
         self.body = torch.zeros(3, self.R, self.K, stride(self.H))
         self.tau = torch.zeros(self.R, 3, dtype=torch.float64)
         with torch.no_grad():
@@ -208,12 +137,9 @@ class _Kernel:
     """The kernel with everything of a training that stays the same from call to call."""
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
-        found = compiled()
-        assert found is not None
-        self.compiled, self.plan, self.state = found, plan, state
+        self.library, self.plan, self.state = library(), plan, state
         capacity = learner.groups[0].capacity
-        x, target = (v.flatten() for v in batches.at(0))
-        N, padded = len(x), -(-len(x) // TILE) * TILE
+        samples = Samples.of(batches)
         gated = isinstance(capacity, CountGate)
         shapes = capacity.shapes if isinstance(capacity, CountGate) else (CONSTANT,) * 3
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
@@ -223,8 +149,8 @@ class _Kernel:
             for name in ("lambda0", "alpha_max", "beta_start", "beta_end")
         } | {"lr": torch.as_tensor(plan.lr), "lr_boundary": torch.as_tensor(plan.lr_boundary)}
         self.arrays = {
-            "x": torch.nn.functional.pad(x, (0, padded - N)),
-            "target": torch.nn.functional.pad(target, (0, padded - N)),
+            "x": samples.x,
+            "target": samples.target,
             "w": capacity.weights().reshape(state.R, state.K).double().contiguous(),
             **{name: v.double().expand(state.R).contiguous() for name, v in scalars.items()},
             **dict(zip("pmv", state.body, strict=True)),
@@ -232,8 +158,9 @@ class _Kernel:
             "touched": state.touched,
         }
         self.numbers = {
-            "replicas": state.R, "candidates": state.K, "hidden": state.H, "samples": N, "padded": padded,
-            "gated": int(gated), "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
+            "replicas": state.R, "candidates": state.K, "hidden": state.H,
+            "samples": samples.count, "padded": len(samples.x), "gated": int(gated),
+            "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
             "clip": plan.clip or 0.0, "delta": capacity.delta if gated else 0.5, "cutoff": GATE_CUTOFF,
             "weight_decay": plan.weight_decay,
         }  # fmt: skip
@@ -250,9 +177,7 @@ class _Kernel:
             **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
             **{name: arrays[name].data_ptr() for name in _ARRAYS},
         )  # fmt: skip
-        code = self.compiled.ngn_bank1d_advance(ctypes.byref(job))
-        if code:
-            raise MemoryError("no memory for the kernel") if code == 2 else RuntimeError(f"the kernel returned {code}")
+        check(self.library.ngn_bank1d_advance(ctypes.byref(job)))
         return found["objective"], found["task"], found["t"]
 
 
@@ -268,12 +193,14 @@ class FusedTrainer(Trainer):
         ValueError: from ``fit``, if the kernel cannot do this training (see :func:`unsupported`).
     """
 
+    engine = "fused"
+
     chunk: int = CHUNK
 
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
         learner, plan = self.learner, self.plan
-        reason = unsupported(learner, self.batches, self.loss, plan)
+        reason = unsupported(learner, self.batches, self.loss, plan) or unsupported_whole(learner)
         if reason is not None:
             raise ValueError(f"not a training for the kernel: {reason}")
         count = learner.replicas or 1

@@ -1,9 +1,9 @@
 """Compiles a C++ file of this package into a shared library, once a machine, and loads it.
 
-The compiler is called directly: one file with a plain C interface needs neither torch's headers nor a build system,
-and is there in seconds. The library's name carries a digest of source, compiler, flags and processor, so a changed one
-is never mistaken for another; it appears in the cache by an atomic rename under a lock, so any number of processes may
-start at once.
+The compiler is called directly: one file with a plain C interface (and the headers beside it) needs neither torch's
+headers nor a build system, and is there in seconds. The library's name carries a digest of sources, compiler, flags and
+processor, so a changed one is never mistaken for another; it appears in the cache by an atomic rename under a lock, so
+any number of processes may start at once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def build(source: Path) -> Path:
         BuildError: if that is not possible.
     """
     command = compiler()
-    facts = "\0".join((source.read_text(), _run([command, "--version"]), repr((FLAGS, LINKING, TUNING)), processor()))
+    code = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")))]
+    facts = "\0".join((*code, _run([command, "--version"]), repr((FLAGS, LINKING, TUNING)), processor()))
     folder = cache_folder()
     library = folder / f"{source.stem}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
     if library.exists():

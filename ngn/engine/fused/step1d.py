@@ -1,0 +1,106 @@
+"""The kernel inside the plain trainer, for every learner of capacity whose training it does not know as a whole.
+
+The task loss and its gradients for given coefficients come from ``bank1d.cpp``, as does dL/dc_k = <dL/dy, f_k>, from
+which autograd goes on to what the coefficients were made of. All else is the plain
+:class:`~ngn.engine.trainer.Trainer`. ``*R`` is nothing or one replica axis, k the number of coefficients.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ngn.components.mlp import MLPBank
+from ngn.engine.batches import Batches
+from ngn.engine.fused.fits import unsupported
+from ngn.engine.fused.kernel import NAMES, Samples, check, compiled_width, library
+from ngn.engine.trainer import Course, Trainer
+
+_Arrays = ctypes.c_void_p * len(NAMES)
+
+
+class Step(ctypes.Structure):
+    """The kernel's argument, field by field as in ``bank1d.cpp``."""
+
+    _fields_ = [
+        *(
+            (name, ctypes.c_int64)
+            for name in ("replicas", "candidates", "used", "width", "hidden", "samples", "padded", "threads")
+        ),
+        ("x", ctypes.c_void_p),
+        ("target", ctypes.c_void_p),
+        ("own", _Arrays),
+        ("c", ctypes.c_void_p),
+        ("gradients", _Arrays),
+        ("along", ctypes.c_void_p),
+        ("task", ctypes.c_void_p),
+    ]
+
+
+class Gradients:
+    """Mean squared error of sum_k c_k f_k over one full batch, with its gradients.
+
+    The numbers of a replica are the same bits for its parameters and coefficients alone, in any stack and with any
+    number of threads.
+    """
+
+    def __init__(self, bank: MLPBank, batches: Batches) -> None:
+        self.bank, self.library, self.samples = bank, library(), Samples.of(batches)
+
+    def __call__(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Set the gradients of the bank's parameters.
+
+        Args:
+            c: coefficients of the leading components, [*R, k].
+
+        Returns:
+            The loss, float32 [*R], and its gradient in c, [*R, k] in c's type.
+        """
+        bank, samples, h = self.bank, self.samples, self.bank.sizes[1]
+        parameters = [bank.get_parameter(name) for name in NAMES]
+        own = [p.detach().contiguous() for p in parameters]
+        gradients = [torch.empty(p.shape, dtype=torch.float32) for p in parameters]
+        coefficients = c.detach().double().contiguous()
+        along, task = torch.empty_like(coefficients), torch.empty(c.shape[:-1], dtype=torch.float32)
+        step = Step(
+            replicas=task.numel(), candidates=bank.K, used=c.shape[-1], width=h, hidden=compiled_width(h),
+            samples=samples.count, padded=len(samples.x), threads=torch.get_num_threads(),
+            x=samples.x.data_ptr(), target=samples.target.data_ptr(), own=_Arrays(*(p.data_ptr() for p in own)),
+            c=coefficients.data_ptr(), gradients=_Arrays(*(g.data_ptr() for g in gradients)),
+            along=along.data_ptr(), task=task.data_ptr(),
+        )  # fmt: skip
+        check(self.library.ngn_bank1d_gradients(ctypes.byref(step)))
+        for p, gradient in zip(parameters, gradients, strict=True):
+            p.grad = gradient
+        return task, along.to(c.dtype)
+
+
+@dataclass
+class StepTrainer(Trainer):
+    """:class:`Trainer` with the kernel's gradients. Against the plain trainer its numbers differ by rounding.
+
+    Raises:
+        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported``).
+    """
+
+    engine = "fused-step"
+
+    def fit(self) -> Course:
+        """Train to the end, from the newest checkpoint if there is one."""
+        reason = unsupported(self.learner, self.batches, self.loss, self.plan)
+        if reason is not None:
+            raise ValueError(f"not a training for the kernel: {reason}")
+        bank = self.learner.groups[0].bank
+        assert isinstance(bank, MLPBank)
+        self._gradients = Gradients(bank, self.batches)
+        return super().fit()
+
+    def _backward(self, step: int, device: torch.device) -> Tensor:
+        c = self.learner.groups[0].capacity.coefficients("soft")
+        task, slope = self._gradients(c)
+        if c.requires_grad:
+            c.backward(slope)
+        return task

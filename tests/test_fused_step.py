@@ -1,0 +1,284 @@
+"""The kernel's gradients inside the plain trainer, for every learner of capacity that is not NGN's gate."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fused_cases import (
+    TASK,
+    Stop,
+    assert_close,
+    assert_same,
+    batches,
+    needs_kernel,
+    plan,
+    replica,
+    state,
+    stir,
+    train,
+)
+from torch import Tensor
+
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.compose import compose
+from ngn.engine import checkpoint, runs
+from ngn.engine.fused import StepTrainer, trainer_for
+from ngn.engine.fused.kernel import NAMES
+from ngn.engine.fused.step1d import Gradients
+from ngn.engine.packs import LARGEST_FUSED_PACK, LARGEST_PACK, LARGEST_STEP_PACK, largest_pack
+from ngn.engine.trainer import Trainer
+from ngn.methods.awnn import AdaptiveWidth
+from ngn.methods.base import Capacity
+from ngn.methods.decay import DecayGate
+from ngn.methods.fixed import FixedCount
+from ngn.methods.l0 import HardConcrete
+from ngn.methods.learner import CapacityLearner
+from ngn.methods.ste import StraightThrough
+from ngn.schedules import COSINE
+
+Seeds = int | Sequence[int]
+GATE: dict[str, Any] = {"t0": 3.3, "lambda0": 1e-3, "alpha_max": 1e-2, "r": 0.7}
+K = 16
+
+
+def ste(seeds: Seeds, replicas: int | None) -> Capacity:
+    return StraightThrough(K, beta=(2.0, 2.0), replicas=replicas, **GATE)
+
+
+def l0(seeds: Seeds, replicas: int | None) -> Capacity:
+    return HardConcrete(K, seeds, open_probability=0.6)
+
+
+def awnn(seeds: Seeds, replicas: int | None) -> Capacity:
+    return AdaptiveWidth(K, 512, width=5.0, prior_sd=0.3, replicas=replicas)
+
+
+def decay(seeds: Seeds, replicas: int | None) -> Capacity:
+    return DecayGate(K, replicas=replicas, **GATE)
+
+
+def decay_alone(seeds: Seeds, replicas: int | None) -> Capacity:
+    return DecayGate(K, boundary=False, replicas=replicas, **GATE)
+
+
+LEARNERS = (ste, l0, awnn, decay, decay_alone)
+every_learner = pytest.mark.parametrize("kind", LEARNERS)
+Kind = Callable[[Seeds, int | None], Capacity]
+
+
+def learner_of(kind: Kind, seeds: Seeds, h: int = 16) -> CapacityLearner:
+    capacity = kind(seeds, None if isinstance(seeds, int) else len(seeds))
+    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, h, h, 1], capacity.K, seeds), capacity)))
+
+
+@needs_kernel
+@every_learner
+def test_gradients(kind: Kind, tmp_path: Path) -> None:
+    """One step's gradients, penalty included, read from Adam's first moment, against autograd in float64."""
+    learner = stir(learner_of(kind, [0, 1, 2]))
+    exact = copy.deepcopy(learner).double()
+    exact.set_progress(0.0)
+    exact.begin_step(0)
+    x, wanted = batches().at(0)
+    (TASK.loss(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    gradients = {name: p.grad for name, p in exact.model.named_parameters()}
+    name_of = {id(p): name for name, p in learner.model.named_parameters()}
+    names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
+
+    def stop(step: int) -> None:
+        if step > 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(StepTrainer, learner, plan(2, clip=None), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[0] == 1
+    for i, name in enumerate(names):
+        gradient = gradients[name]
+        assert gradient is not None
+        moment = found[1][f"adam.{i}.exp_avg"].double() / 0.1
+        # Errors relative to the largest gradient of that parameter: sums over 512 samples of alternating sign.
+        largest = float(gradient.abs().max())
+        assert largest > 0
+        torch.testing.assert_close(moment, gradient, rtol=2e-5, atol=4e-6 * largest, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@needs_kernel
+@every_learner
+def test_follows_the_plain_trainer(kind: Kind) -> None:
+    plain, fast = learner_of(kind, [3, 4, 5]), learner_of(kind, [3, 4, 5])
+    how = plan(100, lr=torch.tensor([1e-3, 2e-3, 5e-4]))
+    a, b = train(Trainer, plain, how), train(StepTrainer, fast, how)
+    assert_close(plain, fast, 1e-5)
+    for name in ("loss", "task", "t"):
+        np.testing.assert_allclose(a.curves[name], b.curves[name], rtol=0, atol=1e-4)
+    assert torch.equal(plain.count(), fast.count())
+    assert b.diverged_at.tolist() == [-1, -1, -1]
+
+
+@needs_kernel
+def test_growth_without_a_preset_number() -> None:
+    def growing(seeds: Seeds, replicas: int | None) -> Capacity:
+        return StraightThrough(None, t0=0.5, lambda0=-1.0, beta=(2.0, 2.0), replicas=replicas)
+
+    plain, fast = learner_of(growing, [3, 4]), learner_of(growing, [3, 4])
+    before = fast.groups[0].bank.K
+    train(Trainer, plain, plan(60))
+    train(StepTrainer, fast, plan(60))
+    assert before < fast.groups[0].bank.K == plain.groups[0].bank.K
+    assert_close(plain, fast, 1e-5)
+
+
+def stacked_banks(h: int) -> tuple[CapacityLearner, Tensor]:
+    """Three models of seven blocks, and coefficients of six of them, some zero."""
+    learner = stir(learner_of(lambda _, replicas: FixedCount(7, replicas=replicas), [7, 8, 9], h))
+    c = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    c[0, 2] = c[1, 0] = c[1, 5] = 0.0
+    return learner, c
+
+
+def gradients_of(learner: CapacityLearner, c: Tensor, samples: int) -> dict[str, Tensor]:
+    bank = learner.groups[0].bank
+    assert isinstance(bank, MLPBank)
+    task, slope = Gradients(bank, batches(samples))(c)
+    grads = {name: bank.get_parameter(name).grad for name in NAMES}
+    return {"task": task, "slope": slope, **{name: g for name, g in grads.items() if g is not None}}
+
+
+@needs_kernel
+@pytest.mark.parametrize(("h", "samples"), [(5, 13), (8, 64), (16, 100), (20, 64), (40, 33), (64, 16)])
+def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int) -> None:
+    learner, c = stacked_banks(h)
+    found = gradients_of(learner, c, samples)
+    exact = copy.deepcopy(learner).double()
+    bank, coefficients = exact.groups[0].bank, c.clone().requires_grad_()
+    x, wanted = batches(samples).at(0)
+    bank.zero_grad()
+    loss = TASK.loss(bank(x.double(), coefficients), wanted.double())
+    loss.sum().backward()
+    expected = {"task": loss.detach(), "slope": coefficients.grad}
+    expected |= {name: bank.get_parameter(name).grad for name in NAMES}
+    for name, value in expected.items():
+        assert value is not None
+        largest = float(value.abs().max())
+        torch.testing.assert_close(found[name].double(), value, rtol=2e-5, atol=4e-6 * largest)
+    for r, k in ((0, 2), (1, 0), (1, 5)):
+        assert abs(float(found["slope"][r, k])) > 1e-4
+        assert all(not found[name][r, k].any() for name in NAMES)
+    assert all(not found[name][:, 6].any() for name in NAMES), "beyond the coefficients"
+
+
+@needs_kernel
+def test_gradients_do_not_depend_on_companions(threads: Callable[[int], None]) -> None:
+    learner, c = stacked_banks(11)
+    together = gradients_of(learner, c, 100)
+    for count in (2, 3, 8):
+        threads(count)
+        assert_same(gradients_of(learner, c, 100), together)
+    for r in range(3):
+        alone = learner_of(lambda _, replicas: FixedCount(7, replicas=replicas), 7 + r, 11)
+        alone.load_state_dict({name: p[r] for name, p in learner.state_dict().items()})
+        assert_same(gradients_of(alone, c[r], 100), replica(together, r))
+
+
+@needs_kernel
+@every_learner
+def test_a_stack_trains_each_model_as_if_alone(kind: Kind) -> None:
+    """The bodies to the bit. Coefficients are made by torch, whose vectors and tails round float64 differently."""
+    together = learner_of(kind, [7, 8, 9])
+    course = train(StepTrainer, together, plan(60))
+    for r in range(3):
+        alone = learner_of(kind, 7 + r)
+        own = train(StepTrainer, alone, plan(60))
+        for name, value in state(alone).items():
+            mine = state(together)[name][r]
+            if "bank" in name:
+                assert torch.equal(value, mine), name
+            torch.testing.assert_close(value, mine, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(own.curves["loss"][:, 0], course.curves["loss"][:, r], rtol=1e-12)
+
+
+@needs_kernel
+@every_learner
+def test_a_diverging_replica_leaves_the_others_alone(kind: Kind) -> None:
+    with_it, without = learner_of(kind, [1, 2, 3]), learner_of(kind, [1, 2, 3])
+    course = train(StepTrainer, with_it, plan(40, lr=torch.tensor([1e-3, 1e30, 1e-3])))
+    reference = train(StepTrainer, without, plan(40, lr=torch.tensor([1e-3, 2e-3, 1e-3])))
+    plain = train(Trainer, learner_of(kind, [1, 2, 3]), plan(40, lr=torch.tensor([1e-3, 1e30, 1e-3])))
+    assert 0 < course.diverged_at[1] < 40
+    assert course.diverged_at.tolist() == plain.diverged_at.tolist()
+    assert reference.diverged_at.tolist() == [-1, -1, -1]
+    for r in (0, 2):
+        for name, value in state(without).items():
+            torch.testing.assert_close(state(with_it)[name][r], value[r], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(course.curves["loss"][:, r], reference.curves["loss"][:, r], rtol=1e-12)
+
+
+@needs_kernel
+@every_learner
+@pytest.mark.parametrize("seeds", [4, [4, 5]])
+def test_resuming_changes_nothing(kind: Kind, seeds: Seeds, tmp_path: Path) -> None:
+    whole, resumed = learner_of(kind, seeds), learner_of(kind, seeds)
+    expected = train(StepTrainer, whole, plan(40))
+
+    def stop(step: int) -> None:
+        if step > 23:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(StepTrainer, learner_of(kind, seeds), plan(40), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    course = train(StepTrainer, resumed, plan(40), folder=tmp_path, checkpoint_seconds=1e9)
+    assert course.resumed == 1
+    assert_same(state(resumed), state(whole))
+    for name, values in expected.curves.items():
+        assert np.array_equal(course.curves[name], values), name
+
+
+@needs_kernel
+@every_learner
+def test_what_fits_is_taken(kind: Kind) -> None:
+    def chosen(learner: CapacityLearner, **settings: Any) -> type[Trainer]:
+        return trainer_for(learner, batches(), TASK.loss, plan(5, **settings))
+
+    assert chosen(learner_of(kind, [1, 2])) is StepTrainer
+    assert chosen(learner_of(kind, 1), lr_boundary_shape=COSINE) is Trainer
+    normalised = learner_of(kind, 1)
+    normalised.groups[0].capacity.rms_eps = 1e-8
+    assert chosen(normalised) is Trainer
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("method", "overrides", "engine", "largest"),
+    [
+        ("ngn", {}, "fused", LARGEST_FUSED_PACK),
+        ("ste", {}, "fused-step", LARGEST_STEP_PACK),
+        ("decay", {"method.normalise": False}, "fused-step", LARGEST_STEP_PACK),
+        ("decay", {"method.normalise": True}, "torch", LARGEST_PACK),
+        ("l0", {"engine": "torch"}, "torch", LARGEST_PACK),
+    ],
+)
+def test_records_name_the_engine(
+    method: str,
+    overrides: dict[str, Any],
+    engine: str,
+    largest: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    small = {"results": str(tmp_path), "progress": "never", "train.steps": 3, "gate.K": 20, "phases": ["grown"]}
+    config = compose({"task": "regression1d", "method": method, "profile": "smoke"}, small | overrides)
+    assert largest_pack(config) == largest
+    (outcome,) = runs.execute([config])
+    assert json.loads(outcome.path.read_text())["execution"]["engine"] == engine
