@@ -30,7 +30,9 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     points, curves = [], []
     for run in gathered.groups["baseline"].runs:
         stored = reader.store.curves(run.run_id)
-        for series, name in _COURSES.items() if stored is not None else ():
+        for series, name in _COURSES.items():
+            if stored is None:
+                break
             course = stored[name].reshape(len(stored["grown.step"]), -1)[:, 0]
             panel = "t" if series == "t" else "training"
             curves.append(Curve(series, run.run_id, run.seed, stored["grown.step"], course, panel))

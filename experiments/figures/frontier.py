@@ -25,7 +25,7 @@ _FIXED_AT, _LOW_AT, _HIGH_AT = -0.25, 0.0, 0.25
 """Where a series stands within the lane of a count."""
 
 
-def _selections(task: str, gate: str) -> tuple[Selection, dict[int, Selection]]:
+def _selections(task: str, gate: str) -> tuple[Selection, dict[str | int, Selection]]:
     """The ten learned seeds of a row of table 8, and its fixed runs by count."""
     of = {"task": task, "gate": gate}
     (learned,) = [s for s in study("vision").make() if dict(s.choices).items() >= of.items()]
@@ -36,7 +36,7 @@ def _selections(task: str, gate: str) -> tuple[Selection, dict[int, Selection]]:
 def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
     learned, alone = _selections(task, gate)
     phases = {FIXED: "fixed", FROM_LOW: "grown", FROM_HIGH: "from_high"}
-    selections: dict[str | int, Selection] = {**alone, **dict.fromkeys(phases, learned)}
+    selections = alone | dict[str | int, Selection](dict.fromkeys(phases, learned))
     quantities = {
         key: [f"{phase}.count", f"{phase}.truncated.accuracy"]
         for key in selections

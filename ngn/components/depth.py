@@ -137,7 +137,8 @@ class ChainBank(Bank):
         length = int(kept[-1]) + 1 if len(kept) else 0
         prefix = torch.arange(length, device=kept.device)
         w = torch.zeros(length, dtype=weights.dtype, device=weights.device).index_copy(0, kept, weights)
-        return Chain(*(self.parameter(name, replica, prefix) for name in ("U", "a", "V", "b")), w)
+        U, a, V, b = (self.parameter(name, replica, prefix) for name in ("U", "a", "V", "b"))
+        return Chain(U, a, V, b, w)
 
 
 def _chain(

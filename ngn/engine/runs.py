@@ -204,9 +204,9 @@ def train_pack(pack: Sequence[Config]) -> list[Outcome]:
                 if grown["status"] == high["status"] == "complete":
                     high["prunes_back"] = prunes_back(grown, high, start)
         for factor in first.continue_with:
-            name, branches = branch_phase(factor), [branch_of(config, factor) for config in pack]
-            phases[name] = _phase(branches, task, name, device, scratch / name, start=scratch / "end")
-            for result, branch in zip(phases[name].results, branches, strict=True):
+            key, branches = branch_phase(factor), [branch_of(config, factor) for config in pack]
+            phases[key] = _phase(branches, task, key, device, scratch / key, start=scratch / "end")
+            for result, branch in zip(phases[key].results, branches, strict=True):
                 result["lambda0"] = branch.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(pack)
     outcomes = [_write(pack, r, phases, task.info, device, started, seconds) for r in range(len(pack))]
