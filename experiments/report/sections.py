@@ -59,7 +59,9 @@ PLANS = (
             "agreement is no "
             "evidence. The λ sweep, the comparison with fixed models, the initialisation sweep, the capacity "
             "learners and the "
-            "decay table were not looked at when choosing; they are the independent test of the same settings.",
+            "decay table were not looked at when choosing; they are the independent test of the same settings. "
+            "One choice is an exception: that the decay ratio is trained at the body's rate was decided after short "
+            "runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
             "choosing "
             "another by its agreement would prove nothing.",
