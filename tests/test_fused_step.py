@@ -196,8 +196,8 @@ def test_gradients_do_not_depend_on_companions(threads: Callable[[int], None]) -
 def test_a_stack_trains_each_model_as_if_alone(kind: Kind) -> None:
     """To rounding: torch makes the coefficients, and its vectors and tails round float64 differently.
 
-    The window of a stack is that of its furthest boundary, so that a model also moves components beyond its own, by what
-    a gate below 1e-15 gives: the absolute tolerance.
+    The window of a stack is that of its furthest boundary, so that a model also moves components beyond its own, by
+    what a gate below 1e-15 gives: the absolute tolerance.
     """
     together = learner_of(kind, [7, 8, 9])
     course = train(StepTrainer, together, plan(60))
