@@ -1,8 +1,8 @@
 """What the paper states, and whether our records support it.
 
 A claim is a sentence and a predicate over records. Thresholds are ours and stand in the sentence; those on the
-baseline, the schedules and table 8 were set after their first results were known. ``evidence`` is how a predicate reads records;
-the other modules hold the claims.
+baseline, the schedules and table 8 were set after their first results were known. ``evidence`` is how a predicate
+reads records; the other modules hold the claims.
 """
 
 from __future__ import annotations
