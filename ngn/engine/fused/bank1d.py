@@ -137,7 +137,7 @@ class _Kernel:
     """The kernel with everything of a training that stays the same from call to call."""
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
-        self.library, self.plan, self.state = library(), plan, state
+        self.kernel, self.plan, self.state = library(), plan, state
         capacity = learner.groups[0].capacity
         samples = Samples.of(batches)
         gated = isinstance(capacity, CountGate)
@@ -177,7 +177,7 @@ class _Kernel:
             **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
             **{name: arrays[name].data_ptr() for name in _ARRAYS},
         )  # fmt: skip
-        check(self.library.ngn_bank1d_advance(ctypes.byref(job)))
+        check(self.kernel.ngn_bank1d_advance(ctypes.byref(job)))
         return found["objective"], found["task"], found["t"]
 
 

@@ -48,7 +48,7 @@ class Gradients:
     """
 
     def __init__(self, bank: MLPBank, batches: Batches) -> None:
-        self.bank, self.library, self.samples = bank, library(), Samples.of(batches)
+        self.bank, self.kernel, self.samples = bank, library(), Samples.of(batches)
 
     def __call__(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """Set the gradients of the bank's parameters.
@@ -72,7 +72,7 @@ class Gradients:
             c=coefficients.data_ptr(), gradients=_Arrays(*(g.data_ptr() for g in gradients)),
             along=along.data_ptr(), task=task.data_ptr(),
         )  # fmt: skip
-        check(self.library.ngn_bank1d_gradients(ctypes.byref(step)))
+        check(self.kernel.ngn_bank1d_gradients(ctypes.byref(step)))
         for p, gradient in zip(parameters, gradients, strict=True):
             p.grad = gradient
         return task, along.to(c.dtype)
