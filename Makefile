@@ -13,6 +13,8 @@ PY := $(VENV)/bin/python
 # A stamp is made only after its install has succeeded, so that an interrupted one is done again.
 STAMPS := $(VENV)/stamps
 INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
+# Processes that test at the same time; more than two ask for much memory.
+WORKERS := 2
 # On small tensors threads get into each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
@@ -25,10 +27,10 @@ demo: $(STAMPS)/paper ## Ten seeds of the 1D study, trained here, as a table bes
 	$(PY) scripts/demo.py
 
 test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/cluster $(STAMPS)/dev ## All tests (those for a GPU, Slurm or a browser are skipped where there is none)
-	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
+	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take seconds
-	$(ONE_THREAD) $(PY) -m pytest -m "not slow" $(ARGS)
+	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)

@@ -1,6 +1,6 @@
 """All benchmarks in one run: ``make bench``. Close other programs first; docs/benchmarks.md keeps the results.
 
-    python benchmarks/bench.py [--quick]
+python benchmarks/bench.py [--quick]
 """
 
 from __future__ import annotations

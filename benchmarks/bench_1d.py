@@ -43,7 +43,7 @@ from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
-from ngn.schema import Regression1D
+from ngn.schema_tasks import Regression1D
 from ngn.tasks.regression1d import RegressionTask, inputs, target
 
 K, H, SAMPLES = 32, 16, 512

@@ -60,3 +60,13 @@ def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:
         for problem in cell.problems:
             found.setdefault(problem, []).append(name)
     return list(found.items())
+
+
+def partial_rows(cells: dict[str, Cell]) -> dict[str, tuple[int, int]]:
+    """``macro.row`` of each row that has usable seeds but not all → (the fewest of its cells, the wanted number)."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, cell in cells.items():
+        row = name.rpartition(".")[0]
+        if 0 < cell.n < cell.wanted:
+            found[row] = min(found.get(row, (cell.n, cell.wanted)), (cell.n, cell.wanted))
+    return found

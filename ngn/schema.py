@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, StrictBool, model_validator
 
-from ngn.schema_base import Closed, Count, Delta, NonNegative, Positive
+from ngn.schema_base import Closed, Count, NonNegative, Positive
+from ngn.schema_gates import GateConfig
 from ngn.schema_methods import AWNN, L0, NGN, STE, Decay, Fixed
+from ngn.schema_tasks import TaskConfig
 
 PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
@@ -50,155 +52,6 @@ class Shape(Closed):
         if self.start >= self.full:
             raise ValueError(f"the ramp starts at {self.start:g}, which is not before its end at {self.full:g}")
         return self
-
-
-class Regression1D(Closed):
-    """y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
-
-    name: Literal["regression1d"]
-    points: Count = 512
-    layout: Literal["uniform", "even"] = "uniform"
-    draw: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Seed of the one uniform draw of inputs that all model seeds share."""
-
-
-class _Benchmark(Closed):
-    split: Literal["test", "validation"] = "test"
-    """What is evaluated on; ``validation`` is held out of the training data and is for choosing settings."""
-
-
-class Mnist(_Benchmark):
-    """Handwritten digits, 60,000 / 10,000."""
-
-    name: Literal["mnist"]
-
-
-class Cifar10(_Benchmark):
-    """Small colour images of ten classes, 50,000 / 10,000."""
-
-    name: Literal["cifar10"]
-
-
-class Cora(_Benchmark):
-    """Citation graph, 2,708 nodes, the standard Planetoid split."""
-
-    name: Literal["cora"]
-
-
-class Manifold(Closed):
-    """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""
-
-    name: Literal["manifold"]
-    D: Count
-    """Intrinsic dimension."""
-    ambient: Count = 16
-    held: Count = 2048
-    """Fixed held-out points."""
-    kl: NonNegative = 1e-4
-    """Weight of each latent's divergence from N(0, 1)."""
-    draw: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Seed of R and of the held-out points, which all model seeds share."""
-
-    @model_validator(mode="after")
-    def _embeds(self) -> Manifold:
-        if self.ambient < self.D:
-            raise ValueError(f"D = {self.D} dimensions do not fit into an ambient space of {self.ambient}")
-        return self
-
-
-class Twist(Closed):
-    """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
-
-    name: Literal["twist"]
-    points: Count = 4096
-    gamma: Positive = 0.5
-    draw: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Seed of the one draw of inputs that all model seeds share."""
-
-
-TaskConfig = Annotated[Union[Regression1D, Mnist, Cifar10, Cora, Manifold, Twist], Field(discriminator="name")]
-
-Ratio = Annotated[float, Field(gt=0, le=1)]
-
-
-class _Gate(Closed):
-    K: Count | None
-    """Candidate components; null allocates them as the boundary advances."""
-    K_max: Count = 1024
-    """Where growth without a preset K stops with an error."""
-    delta: Delta = 0.5
-    r: Ratio = 0.5
-    """Ordering weights w_k = r^k."""
-    t0: Positive = 1e-4
-    """Initial boundary."""
-
-    @property
-    def groups(self) -> int:
-        """Ordered groups of components in the model, each with a boundary of its own."""
-        return 1
-
-    @model_validator(mode="after")
-    def _boundary_inside(self) -> _Gate:
-        limit, name = (self.K_max, "K_max") if self.K is None else (self.K, "K")
-        if self.t0 > limit:
-            raise ValueError(f"the initial boundary t0 = {self.t0:g} lies beyond the {name} = {limit} candidates")
-        return self
-
-
-class MLPGate(_Gate):
-    """tanh MLP blocks; ``features`` is the width of the blocks' output where a shared linear head follows."""
-
-    component: Literal["mlp"]
-    width: Count
-    hidden_layers: Count = 2
-    features: Count | None = None
-
-
-class ConvGate(_Gate):
-    """Convolution branches: 3x3 convolution, 2x2 max-pooling and ReLU for each channel entry, then a linear map."""
-
-    component: Literal["conv"]
-    channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
-
-
-class GCNGate(_Gate):
-    """Two-hop graph convolution branches of the given hidden width."""
-
-    component: Literal["gcn"]
-    width: Count
-
-
-class LatentGate(_Gate):
-    """Rank-one terms of a variational bottleneck, between an encoder and a decoder of GELU layers."""
-
-    component: Literal["latent"]
-    width: Count
-    hidden_layers: Count
-
-
-class LayersGate(_Gate):
-    """A boundary for each of several layers of tanh maps; f_0 is the identity in all layers but the last."""
-
-    component: Literal["layers"]
-    layers: Annotated[int, Field(ge=2, strict=True)]
-    r_last: Ratio | None = None
-    """r of the last layer, linear from ``gate.r`` at the first; null for the same in all."""
-
-    @property
-    def groups(self) -> int:
-        return self.layers
-
-
-class ChainGate(_Gate):
-    """One boundary over a chain of tanh updates of the given hidden width."""
-
-    component: Literal["chain"]
-    width: Count
-
-
-GateConfig = Annotated[
-    Union[MLPGate, ConvGate, GCNGate, LatentGate, LayersGate, ChainGate], Field(discriminator="component")
-]
 
 
 MethodConfig = Annotated[Union[NGN, Fixed, STE, L0, AWNN, Decay], Field(discriminator="name")]

@@ -1,10 +1,10 @@
 r"""Write ``paper/data_generated.tex`` from the records of the runs: all 22 macros of the paper, without torch.
 
-    python scripts/build_paper_data.py                              # a number where a row is complete, else --
-    python scripts/build_paper_data.py --strict                     # status 1 and a list while anything is missing
-    python scripts/build_paper_data.py --explain datafourbody.baseline.t
-    python scripts/build_paper_data.py --table cora                 # beside the published values, in the terminal
-    python scripts/build_paper_data.py --table datafourbody         # the same for one macro; --table all for everything
+python scripts/build_paper_data.py                              # a number where a row is complete, else --
+python scripts/build_paper_data.py --strict                     # status 1 and a list while anything is missing
+python scripts/build_paper_data.py --explain datafourbody.baseline.t
+python scripts/build_paper_data.py --table cora                 # beside the published values, in the terminal
+python scripts/build_paper_data.py --table datafourbody         # the same for one macro; --table all for everything
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments.build import from_cells, problems_of, reduce_all
+from experiments.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.collect import Reader
 from experiments.reduce import Cell
 from experiments.tables import MACROS, macro
@@ -72,6 +72,8 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
             head = "" if strict else "warning: skipped: "
             tail = "" if problem.kind == "no study" else f" [{concerned}]"
             print(f"{head}{problem.kind}: {problem}{tail}", file=sys.stderr)
+    for row, (n, wanted) in partial_rows(cells).items():
+        print(f"{'' if strict else 'warning: not printed: '}{row}: {n} of {wanted} seeds", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Write ``paper/report.html`` from the records of the runs: the report as one page that needs no other file.
 
-    python scripts/build_report_page.py                              # records of results/
-    python scripts/build_report_page.py --results DIR --output FILE
+python scripts/build_report_page.py                              # records of results/
+python scripts/build_report_page.py --results DIR --output FILE
 """
 
 from __future__ import annotations

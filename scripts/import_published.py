@@ -1,6 +1,6 @@
 """Read the published ``data_generated.tex`` of the paper into ``paper/published.json``.
 
-    python scripts/import_published.py FILE
+python scripts/import_published.py FILE
 """
 
 from __future__ import annotations

@@ -103,3 +103,22 @@ def test_records_of_dirty_code_can_be_looked_at(store: Store) -> None:
     _dirty(store)
     assert len(Reader(store, allow_dirty=True).collect(BASELINE).runs) == 10
     assert len(Reader(store).collect(BASELINE).runs) == 9
+
+
+def test_a_lacking_seed_is_counted_and_the_row_not_printed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.path(baseline_id(3)).unlink()
+    status, text = build(store)
+    assert status == 0
+    assert "warning: not printed: datafourbody.baseline: 9 of 10 seeds" in capsys.readouterr().err
+    line = re.search(r"^baseline & .*$", text, re.MULTILINE)
+    assert line is not None
+    assert "e-0" not in line[0]
+
+    assert build(store, "--strict")[0] == 1
+    assert "datafourbody.baseline: 9 of 10 seeds" in capsys.readouterr().err
+
+
+def test_a_seed_too_many_changes_nothing(store: Store) -> None:
+    before = build(store)
+    samples.put(store, BASELINE, 999, {"grown": samples.grown([31.0], 9.0, 9.0)})
+    assert build(store) == before

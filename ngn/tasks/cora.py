@@ -14,7 +14,8 @@ from ngn.data import cora, synthetic
 from ngn.data.source import data_root
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
-from ngn.schema import Config, GCNGate
+from ngn.schema import Config
+from ngn.schema_gates import GCNGate
 from ngn.tasks.base import Classification, Seeds, replicas_of
 
 

@@ -16,7 +16,8 @@ from ngn.data import cifar10, mnist, synthetic
 from ngn.data.source import data_root
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
-from ngn.schema import Config, ConvGate, MLPGate
+from ngn.schema import Config
+from ngn.schema_gates import ConvGate, MLPGate
 from ngn.tasks.base import Classification, Seeds, replicas_of
 
 VALIDATION = {"mnist": 10_000, "cifar10": 5_000}

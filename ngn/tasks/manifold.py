@@ -15,7 +15,9 @@ from ngn.components.parallel import StackedLinear
 from ngn.data.source import DataInfo
 from ngn.engine.batches import Batches, Split
 from ngn.methods.base import CapacityFactory
-from ngn.schema import Config, LatentGate, Manifold, Train
+from ngn.schema import Config, Train
+from ngn.schema_gates import LatentGate
+from ngn.schema_tasks import Manifold
 from ngn.streams import generator
 from ngn.tasks.base import Seeds, Task, replicas_of
 

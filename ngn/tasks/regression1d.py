@@ -14,7 +14,9 @@ from ngn.components.parallel import ParallelModel
 from ngn.data.source import DataInfo
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
-from ngn.schema import Config, MLPGate, Regression1D
+from ngn.schema import Config
+from ngn.schema_gates import MLPGate
+from ngn.schema_tasks import Regression1D
 from ngn.streams import generator
 from ngn.tasks.base import Seeds, Task, replicas_of
 

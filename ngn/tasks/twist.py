@@ -13,7 +13,9 @@ from ngn.components.parallel import ParallelModel
 from ngn.data.source import DataInfo
 from ngn.engine.batches import Split
 from ngn.methods.base import CapacityFactory
-from ngn.schema import ChainGate, Config, LayersGate, Twist
+from ngn.schema import Config
+from ngn.schema_gates import ChainGate, LayersGate
+from ngn.schema_tasks import Twist
 from ngn.streams import generator
 from ngn.tasks.base import Seeds, Task, replicas_of
 

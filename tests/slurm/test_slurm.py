@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-def until(condition, what, seconds=240):
+def until(condition, what, seconds=900):
     """Wait for a condition; fail when it does not come."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -67,7 +67,7 @@ def frozen(tmp_path, widths):
         compose(
             {"task": "regression1d", "profile": "smoke"},
             {
-                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": 8000, "seed.value": seed,
+                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": 3000, "seed.value": seed,
                 "threads": 1, "progress": "never", "checkpoint_seconds": 0.1,
             },
         )

@@ -1,0 +1,116 @@
+"""How long `make paper` takes from 5,000 records of every 1D study and of all table rows, beside reading them plainly.
+
+python benchmarks/bench_paper.py
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+
+import build_figures  # noqa: E402
+import build_paper_data  # noqa: E402
+import build_report  # noqa: E402
+import build_report_page  # noqa: E402
+import record_samples as samples  # noqa: E402
+
+from experiments.studies import study  # noqa: E402
+from ngn.provenance import machine  # noqa: E402
+from ngn.records import Store  # noqa: E402
+from ngn.schema import Config, branch_phase  # noqa: E402
+
+
+def phases_of(config: Config) -> dict[str, Any]:
+    """What a record of a 1D run holds, of the size of real ones."""
+    seed = config.seed.value
+    if config.method.name == "fixed":
+        return {"fixed": samples.fixed(config.method.count, (1 + seed) * 1e-6)}
+    t, mse = samples.values(seed)
+    norms = [1.23456 * 0.5**k for k in range(32)]
+    grown = {**samples.grown([t], mse, 2 * mse), "norms": norms, "r": [0.8]}
+    return {"grown": grown, **{branch_phase(factor): grown for factor in config.continue_with}}
+
+
+def curves_of(phases: dict[str, Any]) -> bytes:
+    """The packed courses of a run; written as they are to every run with these phases, since packing is slow."""
+    import numpy as np
+
+    packed = io.BytesIO()
+    courses = samples.curves(300)
+    parts = {name.replace("grown", phase): course for phase in phases for name, course in courses.items()}
+    np.savez_compressed(packed, **parts)
+    return packed.getvalue()
+
+
+def fill(results: Path) -> int:
+    """Records of all 1D studies, with courses, and one for each run that a table names; how many."""
+    store = Store(results)
+    samples.fill(store)
+    packed: dict[tuple[str, ...], bytes] = {}
+    for name, config in study("one_d").runs(store):
+        phases = phases_of(config)
+        path = store.path(name)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(samples.record(config, phases), indent=1))
+        kind = tuple(phases)
+        packed.setdefault(kind, curves_of(phases))
+        store.curves_path(name).write_bytes(packed[kind])
+    return sum(1 for _ in results.rglob("*.json"))
+
+
+def read(results: Path) -> None:
+    """The floor: parse every record, and do nothing with it."""
+    for path in results.rglob("*.json"):
+        json.loads(path.read_bytes())
+
+
+def timed(title: str, work: Callable[[], object], floor: float | None = None) -> float:
+    """Do it; print its seconds, those of the processor, and how many times the floor that is."""
+    said = io.StringIO()
+    wall, cpu = time.perf_counter(), time.process_time()
+    with redirect_stdout(said), redirect_stderr(said):
+        status = work()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    if status:
+        raise SystemExit(f"{title} ended with status {status}:\n{said.getvalue()}")
+    beside = "" if floor is None else f" {cpu / floor:7.1f}"
+    print(f"{title:44} {wall:7.1f} {cpu:7.1f}{beside}", flush=True)
+    return cpu
+
+
+def main() -> int:
+    """Run the benchmark."""
+    here = machine()
+    print(f"{here['cpu']}, {here['cores']} cores, {here['system']}")
+    with tempfile.TemporaryDirectory() as folder:
+        results, paper = Path(folder) / "results", Path(folder) / "paper"
+        paper.mkdir()
+        count = fill(results)
+        print(f"{count:,} records\n{'':44} {'s':>7} {'CPU s':>7} {'x floor':>7}")
+        floor = timed("the floor: parse every record", lambda: read(results))
+        given, output = f"--results={results}", f"--output={paper}"
+        data = f"--output={paper / 'data_generated.tex'}"
+        page = f"--output={paper / 'report.html'}"
+        figures = f"--output={paper / 'figures'}"
+        timed("tables (build_paper_data.py)", lambda: build_paper_data.main([given, data]), floor)
+        timed("figures, all drawn (build_figures.py)", lambda: build_figures.main([given, figures]), floor)
+        timed("figures, nothing changed", lambda: build_figures.main([given, figures]), floor)
+        timed("report without LaTeX (build_report.py)", lambda: build_report.main([given, output, "--no-pdf"]), floor)
+        timed("page (build_report_page.py)", lambda: build_report_page.main([given, page]), floor)
+        print(f"the page: {(paper / 'report.html').stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The machine-readable trace: every number leads to records that exist, and can be computed again from what it says."""
+
+# ruff: noqa: F401, F811 (fixtures are imported, and then named as arguments)
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import record_samples as samples
+from table_samples import baseline_id, filled, store
+
+from experiments.collect import Reader
+from experiments.report.content import build
+from experiments.report.provenance import document
+from experiments.tables.one_d import BASELINE
+from ngn.records import Store
+
+
+@pytest.fixture
+def trace(store: Store) -> dict[str, Any]:
+    reader = Reader(store)
+    # as it is written and read again
+    made: dict[str, Any] = json.loads(json.dumps(document(build(reader), reader, "f" * 40), allow_nan=False))
+    return made
+
+
+def test_every_run_is_a_file_of_the_store_with_its_commit(store: Store, trace: dict[str, Any]) -> None:
+    assert trace["code"] == "f" * 40
+    assert len({name for name, _, _ in trace["runs"]}) == len(trace["runs"]) > 100
+    for name, path, commit in trace["runs"]:
+        file = store.root / path
+        if file.exists():
+            record = json.loads(file.read_text())
+            assert (record["run_id"], record["code"]["commit"]) == (name, trace["commits"][commit])
+        else:
+            assert trace["commits"][commit] == "unknown"
+
+
+def test_printed_cells_follow_from_the_samples_of_their_runs(trace: dict[str, Any]) -> None:
+    statistics = {"mean": np.mean, "sd": np.std, "median": np.median}
+    checked = 0
+    for cell in trace["cells"]:
+        assert len(cell["runs"]) == cell["n"]
+        for step in cell["arithmetic"]:
+            numbers = np.asarray(cell["samples"][step["quantity"]])[step["gate"] or 0]
+            assert len(numbers) == cell["n"]
+            if step["statistic"] in statistics:
+                assert step["result"] == pytest.approx(statistics[step["statistic"]](numbers), rel=1e-8)
+                checked += 1
+    assert checked > 200
+
+
+def test_a_cell_names_the_runs_it_is_made_of(trace: dict[str, Any]) -> None:
+    (cell,) = [cell for cell in trace["cells"] if cell["cell"] == "datafourbody.baseline.t"]
+    assert [trace["runs"][at][0] for at in cell["runs"]] == [baseline_id(seed) for seed in range(10)]
+    assert cell["samples"]["grown.t"] == [[samples.values(seed)[0] for seed in range(10)]]
+    (fixed,) = [cell for cell in trace["cells"] if cell["cell"] == "decayablationbody.standard.fixed"]
+    assert len(fixed["companions"]) == 10
+    assert not set(fixed["companions"]) & set(fixed["runs"])
+
+
+def test_what_does_not_count_is_said_and_not_used(store: Store) -> None:
+    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, clean=False)
+    reader = Reader(store)
+    trace = document(build(reader), reader, None)
+    (cell,) = [cell for cell in trace["cells"] if cell["cell"] == "datafourbody.baseline.t"]
+    assert (cell["n"], cell["wanted"], cell["printed"]) == (9, 10, "--")
+    assert baseline_id(3) not in [trace["runs"][at][0] for at in cell["runs"]]
+    assert any(problem.startswith("dirty: ") for problem in cell["problems"])
+    assert trace["code"] is None
