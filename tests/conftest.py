@@ -12,7 +12,12 @@ from typing import Any
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+
+# A slow machine is no failure.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def _has_cuda() -> bool:

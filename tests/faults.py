@@ -1,6 +1,6 @@
 """The faults that are injected, and what is left of the work after each.
 
-    python tests/faults.py NAME FOLDER      # one of them; prints its count as JSON
+    python tests/faults.py NAME FOLDER [KILLS]      # one of them, with 20 kills or so many; prints its count as JSON
 
 ``tests/test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
 """
@@ -28,6 +28,9 @@ from faulty import KILL, Count, Hook, child, configs, found, lost, train, undist
 
 from ngn.engine import interrupt, phases, runs  # noqa: E402
 from ngn.identity import run_id  # noqa: E402
+
+KILLS = 20
+"""Random moments of each kind of SIGKILL; the program's argument may say otherwise."""
 
 
 def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Count:
@@ -58,30 +61,30 @@ def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Cou
 
 
 def kill_steps(folder: Path) -> Count:
-    return _kills(folder, "1d, every phase", 1, 20, writes=False)
+    return _kills(folder, "1d, every phase", 1, KILLS, writes=False)
 
 
 def kill_saves(folder: Path) -> Count:
-    return _kills(folder, "1d", 1, 20, writes=True)
+    return _kills(folder, "1d", 1, KILLS, writes=True)
 
 
 def kill_stack_steps(folder: Path) -> Count:
-    return _kills(folder, "cora", 3, 20, writes=False)
+    return _kills(folder, "cora", 3, KILLS, writes=False)
 
 
 def kill_stack_saves(folder: Path) -> Count:
-    return _kills(folder, "cora", 3, 20, writes=True)
+    return _kills(folder, "cora", 3, KILLS, writes=True)
 
 
 def kill_kernel(folder: Path) -> Count:
     """The compiled kernel, between its calls and inside of saving."""
-    parts = [_kills(folder / str(writes), "kernel", 3, 10, writes=writes) for writes in (False, True)]
+    parts = [_kills(folder / str(writes), "kernel", 3, KILLS // 2, writes=writes) for writes in (False, True)]
     return Count(parts[0].means, *(sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost")))
 
 
 def kill_learners(folder: Path) -> Count:
     """The other capacity learners, noise and moving averages included."""
-    parts = [_kills(folder / name, name, 2, 5, writes=False) for name in ("ste", "l0", "awnn", "decay")]
+    parts = [_kills(folder / name, name, 2, KILLS // 4, writes=False) for name in ("ste", "l0", "awnn", "decay")]
     tried, survived, gone = (sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost"))
     return Count(parts[0].means, tried, survived, gone)
 
@@ -204,6 +207,13 @@ def out_of_memory(folder: Path) -> Count:
     return result
 
 
+WARM = {
+    "kill_stack_steps": ("cora",),
+    "kill_stack_saves": ("cora",),
+    "kill_learners": ("ste", "l0", "awnn", "decay"),
+}
+"""What is trained once before the children are forked, so that none imports anything anew; else the 1D study."""
+
 FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
     "kill_steps": ("SIGKILL at 20 random steps of a run of five phases", kill_steps),
     "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
@@ -225,10 +235,11 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
 
 def main() -> int:
     """Inject one kind of fault; print its count."""
+    global KILLS
     name, folder = sys.argv[1], Path(sys.argv[2])
+    KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else KILLS
     folder.mkdir(parents=True, exist_ok=True)
-    # what every child would find out or import anew
-    for kind in ("1d", "cora", "ste", "l0", "awnn", "decay"):
+    for kind in WARM.get(name, ("1d",)):
         train(folder / "warm", configs(folder / "warm", kind, 2))
     print(json.dumps(asdict(FAULTS[name][1](folder))))
     return 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from record_samples import untimed
 
 from ngn.compose import compose
 from ngn.engine import interrupt, runs
@@ -25,7 +26,6 @@ from ngn.records import Store
 from ngn.schema import Config
 
 Outcomes = list[runs.Outcome]
-TIMINGS = ("seconds", "run_steps_per_second", "peak_memory_mib")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, every phase": (
@@ -165,9 +165,7 @@ def found(folder: Path, wanted: Sequence[Config]) -> dict[str, Any]:
         curves = store.curves(run_id(config)) or {}
         record.pop("time")
         record["execution"].pop("resumed")
-        for phase in record["phases"].values():
-            for key in TIMINGS:
-                phase.pop(key)
+        record["phases"] = untimed(record["phases"])
         kept[run_id(config)] = (
             json.dumps(record, sort_keys=True),
             {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()},

@@ -46,6 +46,16 @@ def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
     return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
 
 
+def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:
+    """The phases of a record without what differs between two runs of the same: times and peak memory."""
+    clocks = ("seconds", "run_steps_per_second", "peak_memory_mib", "milliseconds")
+
+    def without(value: Any) -> Any:
+        return {k: without(v) for k, v in value.items() if k not in clocks} if isinstance(value, Mapping) else value
+
+    return {name: without(phase) for name, phase in phases.items()}
+
+
 def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **changes: Any) -> dict[str, Any]:
     """A legal record of a run; ``changes`` replace whole blocks."""
     status = "complete" if all(phase["status"] == "complete" for phase in phases.values()) else "diverged"

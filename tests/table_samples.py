@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 from pathlib import Path
 
@@ -39,12 +38,6 @@ def cell(store: Store, name: str) -> Cell:
 
 def baseline_id(seed: int) -> str:
     return run_id(BASELINE.config(seed))
-
-
-def processor_seconds() -> float:
-    """What all child processes so far have used; unlike wall time it does not depend on what else runs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def build(store: Store, *options: str) -> tuple[int, str]:

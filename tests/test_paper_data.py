@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import record_samples as samples
-from table_samples import baseline_id, build, cell, filled, processor_seconds, store
+from table_samples import baseline_id, build, cell, filled, store
 
 from experiments import published
 from experiments.build import from_cells, reduce_all
@@ -235,16 +235,14 @@ def test_the_output_is_the_same_whatever_was_there(store: Store) -> None:
     assert from_cells(MACROS, reduce_all(Reader(store), MACROS)) == first
 
 
-def test_tables_start_without_torch_and_take_under_two_seconds(store: Store) -> None:
+def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
         f"assert main({['--results', str(store.root), '--output', str(store.root / 'x.tex')]!r}) == 0; "
         f"assert main({['--results', str(store.root), '--table', 'cora']!r}) == 0; "
         "assert not {'torch', 'hydra', 'matplotlib'} & set(sys.modules)"
     )
-    before = processor_seconds()
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
-    assert processor_seconds() - before < 2
 
 
 def test_the_script_runs_from_anywhere(store: Store, tmp_path: Path) -> None:

@@ -10,26 +10,19 @@ from dataclasses import dataclass
 READING = (
     "Every number called ours is reduced from the records of runs, and from nothing else. A published value is called "
     "reproduced when it lies in the central 95 % of the same statistic over bootstrap samples, of the published "
-    "number of "
-    "seeds, drawn from our runs. Cells with too few seeds, with a published single run, or whose settings were "
-    "chosen by the "
-    "published value itself say so in place of a verdict, and what was not run says that.",
+    "number of seeds, drawn from our runs. Cells with too few seeds, with a published single run, or whose settings "
+    "were chosen by the published value itself say so in place of a verdict, and what was not run says that.",
     "n is the number of usable seeds of those wanted. Stand-ins, such as shorter runs, are named beside the row that "
-    "they "
-    "stand for; they count in no total and enter no number of the paper's own tables.",
+    "they stand for; they count in no total and enter no number of the paper's own tables.",
     "Some cells fail by chance alone, even if our runs were drawn from the very distribution of the published ones; "
-    "both "
-    "expectations stand below the counts.",
+    "both expectations stand below the counts.",
 )
 
 TRUNCATION = (
     "Truncation replaces the gates of the kept components by ones and drops the others (the hard prefix). One may "
-    "also keep "
-    "the prefix with its soft gates. Every record stores both; the tables hold the first, as its equation in the "
-    "paper says. "
-    "The table below shows where the second lies nearer to the published value. A difference is only large where "
-    "gates at "
-    "the boundary are still soft at the end of training.",
+    "also keep the prefix with its soft gates. Every record stores both; the tables hold the first, as its equation "
+    "in the paper says. The table below shows where the second lies nearer to the published value. A difference is "
+    "only large where gates at the boundary are still soft at the end of training.",
 )
 
 
@@ -52,19 +45,14 @@ PLANS = (
         ("figure1", "figure2", "figure3", "figure5", "figure6", "figure7", "schedule_courses"),
         (
             "The paper leaves open the width of the blocks, the boundary's rate, what the gradient clip covers, the "
-            "course of "
-            "the body's rate, and the layout of the inputs. These were settled once, among about forty "
-            "configurations, by "
-            "agreement with table 4. So the cells of table 4 and of its full form are called calibrated: their "
-            "agreement is no "
-            "evidence. The λ sweep, the comparison with fixed models, the initialisation sweep, the capacity "
-            "learners and the "
-            "decay table were not looked at when choosing; they are the independent test of the same settings. "
-            "One choice is an exception: that the decay ratio is trained at the body's rate was decided after short "
-            "runs.",
+            "course of the body's rate, and the layout of the inputs. These were settled once, among about forty "
+            "configurations, by agreement with table 4. So the cells of table 4 and of its full form are called "
+            "calibrated: their agreement is no evidence. The λ sweep, the comparison with fixed models, the "
+            "initialisation sweep, the capacity learners and the decay table were not looked at when choosing; they "
+            "are the independent test of the same settings. One choice is an exception: that the decay ratio is "
+            "trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
-            "choosing "
-            "another by its agreement would prove nothing.",
+            "choosing another by its agreement would prove nothing.",
         ),
     ),
     Plan(
@@ -74,13 +62,11 @@ PLANS = (
         (),
         (
             "The published standard row is a single run, and its fixed cell repeats that run's truncated error: no "
-            "model was "
-            "retrained for it. Ours are the ten baseline seeds, each with a fixed model retrained at the count that "
-            "it kept, so "
-            "the two fixed cells do not measure the same thing.",
+            "model was retrained for it. Ours are the ten baseline seeds, each with a fixed model retrained at the "
+            "count that it kept, so the two fixed cells do not measure the same thing.",
             "A learned ratio is trained at the body's rate. The fixed column is, for every learner, the same run: "
-            "NGN's weights "
-            "at the kept count. The paper does not say which weights its fixed models of other learners had.",
+            "NGN's weights at the kept count. The paper does not say which weights its fixed models of other learners "
+            "had.",
         ),
     ),
     Plan(
@@ -97,11 +83,9 @@ PLANS = (
         ("frontier_mnist_mlp", "frontier_mnist_conv", "frontier_cifar10_conv", "frontier_cora_gcn"),
         (
             "The paper omits optimisers, rates, batch sizes and lengths. Ours were chosen on held-out training data, "
-            "never on "
-            "test data, mostly by accuracy; the learned size was on the screen beside it, and it moves between "
-            "settings whose "
-            "accuracies differ by less than their noise. So agreement of a size is weaker evidence than agreement of "
-            "an accuracy.",
+            "never on test data, mostly by accuracy; the learned size was on the screen beside it, and it moves "
+            "between settings whose accuracies differ by less than their noise. So agreement of a size is weaker "
+            "evidence than agreement of an accuracy.",
         ),
     ),
     Plan("depth", "Learned depth", ("dataninebody", "datatenbody"), (), ()),
