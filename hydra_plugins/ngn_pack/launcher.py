@@ -100,7 +100,6 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             done.append(returned)
         return done
 
-
     def train_ahead(self, first: int, count: int) -> None:
         """Train ``count`` jobs from number ``first``; :mod:`ngn.cli.app` keeps their outcomes."""
         from ngn.cli import app
