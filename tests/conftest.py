@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,25 @@ import pytest  # noqa: E402
 # A slow machine is no failure.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
+
+_BEGAN = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow-for",
+        type=float,
+        metavar="MINUTES",
+        help="skip slow tests whose turn comes later than this after the start; all others run in any case",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where CI has a limit, a machine that is too slow for everything leaves out slow tests, and says which."""
+    minutes = item.config.getoption("--slow-for")
+    if minutes is not None and item.get_closest_marker("slow") and time.monotonic() - _BEGAN > 60 * minutes:
+        pytest.skip(f"slow, and the {minutes:g} minutes for slow tests are over")
 
 
 def _has_cuda() -> bool:
@@ -35,7 +55,8 @@ def page_made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU, Slurm, or a browser (Chromium and playwright) where that is lacking."""
+    """Slow tests last; those that need a GPU, Slurm, or a browser (Chromium and playwright) skipped where it lacks."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
     needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if needing_gpu and not _has_cuda():
         for item in needing_gpu:

@@ -22,6 +22,7 @@ from ngn.seeds import named_sets
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "gate"), PAIRS)
 def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str) -> None:
     with initialize_config_dir(str(compose.CONF), version_base="1.3"):

@@ -205,6 +205,7 @@ def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_many_jobs_are_checked_with_leave() -> None:
     assert len(app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1]) == 10_001
 

@@ -216,6 +216,7 @@ def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_info_and_hydra_help_are_hydras_own(tmp_path: Path) -> None:
     done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
     assert done.returncode == 0

@@ -163,6 +163,7 @@ def test_what_cannot_be_continued_is_refused(method: str, overrides: dict, named
         compose({"method": method}, overrides)
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path: Path) -> None:
     words = ["profile=smoke", "gate.K=4", "train.steps=20", "seed=0", "continue_with=[0.1,1,10]", "progress=never"]
     line = [sys.executable, str(CONF.parent / "run.py"), *words, f"results={tmp_path}"]

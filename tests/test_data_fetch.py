@@ -133,6 +133,7 @@ def _fetch_in_process(root: str, url: str, barrier, answers) -> None:
     answers.put((fetched, info.sha256))
 
 
+@pytest.mark.slow
 def test_eight_processes_at_once_download_once(server, tmp_path):
     server.files["one.bin"] = CONTENT
     context = multiprocessing.get_context("spawn")

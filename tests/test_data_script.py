@@ -119,6 +119,7 @@ def test_the_script_fetches_reports_and_fails_with_a_status(main, server, tmp_pa
     assert "tiny: fetched" in shown.out
 
 
+@pytest.mark.slow
 def test_the_script_adopts_and_refuses(main, tmp_path, capsys):
     assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 1
     assert "train-images-idx3-ubyte is not in" in capsys.readouterr().err

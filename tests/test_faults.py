@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 FAULTS = Path(__file__).parent / "faults.py"
-QUICK = ("signals", "disk_full", "read_only_results", "nan_in_a_replica", "one_run_many_processes", "dead_owners")
-SLOW = (
+FAULTS_TRIED = (
+    "signals",
+    "disk_full",
+    "read_only_results",
+    "nan_in_a_replica",
+    "one_run_many_processes",
+    "dead_owners",
     "kill_steps",
     "kill_saves",
     "kill_stack_steps",
@@ -28,7 +33,8 @@ KILLS = "4"
 """Of each kind; ``make faults`` tries twenty."""
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS_TRIED)
 def test_nothing_is_lost(name, tmp_path):
     done = subprocess.run([sys.executable, str(FAULTS), name, str(tmp_path), KILLS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -44,7 +50,7 @@ def test_every_fault_is_tried():
         text=True,
         cwd=FAULTS.parent,
     )
-    assert sorted(listed.stdout.split()) == sorted([*QUICK, *SLOW])
+    assert sorted(listed.stdout.split()) == sorted(FAULTS_TRIED)
 
 
 @pytest.mark.slow

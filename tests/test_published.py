@@ -51,6 +51,7 @@ def test_there_are_514_values_and_5_numbers() -> None:
     assert len(cells) - labels - cells.count("--") == 514
 
 
+@pytest.mark.slow
 def test_stored_texts_are_those_of_the_stored_numbers() -> None:
     for table in MACROS:
         for row in table.rows:

@@ -32,7 +32,10 @@ def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
     return compose(choices, {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12, **keys})
 
 
-@pytest.mark.parametrize(("task", "gate"), PAIRS)
+@pytest.mark.parametrize(
+    ("task", "gate"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] if pair[1] == "conv" else []) for pair in PAIRS],
+)
 def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
     small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
     steps = 3 if gate == "conv" else 12

@@ -193,6 +193,7 @@ def until(condition, what, seconds=900):
     return found
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
     plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
@@ -239,6 +240,7 @@ def _children(pid):
     return listed.stdout.split()
 
 
+@pytest.mark.slow
 def test_two_sweeps_share_the_work(tmp_path):
     """Both end well, and every run was trained by one of them."""
     results = tmp_path / "results"
