@@ -248,6 +248,7 @@ def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, t
     assert (tmp_path / "a" / "figure1.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
