@@ -26,10 +26,10 @@ help: ## This list
 demo: $(STAMPS)/paper ## Ten seeds of the 1D study, trained here, as a table beside the published values
 	$(PY) scripts/demo.py
 
-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/cluster $(STAMPS)/dev ## All tests (those for a GPU, Slurm or a browser are skipped where there is none)
+test: $(STAMPS)/tests ## All tests (those for a GPU, Slurm or a browser are skipped where there is none)
 	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-fast-test: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The tests that take seconds
+fast-test: $(STAMPS)/tests ## The tests that take seconds
 	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 data: $(STAMPS)/base ## Fetch and check the data sets
@@ -41,16 +41,16 @@ paper: $(STAMPS)/paper ## Tables, figures, the report and the page paper/report.
 	$(PY) scripts/build_report.py
 	$(PY) scripts/build_report_page.py
 
-lint: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## ruff and mypy
+lint: $(STAMPS)/tests ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
 bench: $(STAMPS)/graph ## Speed of training on this machine
 	$(PY) benchmarks/bench.py $(ARGS)
 
-env: $(STAMPS)/graph $(STAMPS)/paper $(STAMPS)/dev ## The environment alone, with what the tests need
+env: $(STAMPS)/tests ## The environment alone, with what the tests need
 
-faults: $(STAMPS)/graph $(STAMPS)/dev ## Inject every kind of fault and write the table of docs/reliability.md
+faults: $(STAMPS)/tests ## Inject every kind of fault and write the table of docs/reliability.md
 	$(ONE_THREAD) $(PY) scripts/fault_table.py
 
 clean: ## Remove caches and build products; records, scratch and the environment stay
@@ -85,6 +85,11 @@ $(STAMPS)/python:
 
 $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
 	$(INSTALL) -e .
+	@touch $@
+
+# One installation, as each looks at everything anew.
+$(STAMPS)/tests: $(STAMPS)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[graph,paper,cluster,dev]'
 	@touch $@
 
 $(STAMPS)/%: $(STAMPS)/base
