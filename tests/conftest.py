@@ -37,7 +37,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where CI has a limit, a machine that is too slow for everything leaves out slow tests, and says which."""
     minutes = item.config.getoption("--slow-for")
     if minutes is not None and item.get_closest_marker("slow") and time.monotonic() - _BEGAN > 60 * minutes:
-        pytest.skip(f"slow, and the {minutes:g} minutes for slow tests are over")
+        # with its name, since skips of one reason are summed up in one line
+        pytest.skip(f"{item.nodeid}: slow, and the {minutes:g} minutes for slow tests are over")
 
 
 def _has_cuda() -> bool:
