@@ -11,7 +11,11 @@ were left. One whose runs have no records says "not run"; one that lacks some sa
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +66,46 @@ def _state(data: Data) -> str:
     return f"{data.found} runs" if data.found == len(data.runs) else f"{data.found} of {len(data.runs)} runs"
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What a figure was drawn from, as the note of it has it, and its files."""
+
+    runs: tuple[str, ...]
+    state: str
+    files: list[Path]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Draws single figures; what it holds can be sent to another process."""
+
+    results: Path
+    output: Path
+    dirty: bool
+    overrides: dict[str, Any]
+
+    def __call__(self, name: str) -> Drawn | ConfigError:
+        """Draw the figure, or say why its runs cannot have the stand-in."""
+        from experiments.figures import style
+
+        reader = Reader(Store(self.results), allow_dirty=self.dirty)
+        try:
+            data = FIGURES[name].data(reader, self.overrides)
+        except ConfigError as error:
+            return error
+        return Drawn(tuple(data.runs), _state(data), style.save(FIGURES[name].draw(data), self.output, name))
+
+
+def _drawn(job: Job, names: Sequence[str]) -> Iterator[Drawn | ConfigError]:
+    """Each figure's outcome in the order of the names; the figures are drawn on all cores."""
+    workers = min(len(names), os.cpu_count() or 1)
+    if workers < 2:
+        yield from map(job, names)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(job, names)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the script; the exit status."""
     arguments = _parser().parse_args(argv)
@@ -78,30 +122,30 @@ def main(argv: list[str] | None = None) -> int:
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
     try:
-        from experiments.figures import style
+        import matplotlib  # noqa: F401
+
         from experiments.figures.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
         print("figures need matplotlib: pip install -e '.[paper]'", file=sys.stderr)
         return 1
-    reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
-    manifest = Manifest(arguments.output, reader.store, {"dirty": arguments.dirty, "stand_in": overrides})
-    status = 0
+    job = Job(arguments.results, arguments.output, arguments.dirty, overrides)
+    manifest = Manifest(arguments.output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
+    status, changed = 0, []
     for name in names:
         state = None if arguments.force else manifest.unchanged(name)
-        if state is not None:
+        if state is None:
+            changed.append(name)
+        else:
             print(f"{name}: unchanged ({state})")
-            continue
-        try:
-            data = FIGURES[name].data(reader, overrides)
-        except ConfigError as error:
-            print(f"{name}: not drawn, its runs cannot have this stand-in: {error}", file=sys.stderr)
+    for name, done in zip(changed, _drawn(job, changed), strict=True):
+        if isinstance(done, Drawn):
+            manifest.note(name, done.runs, done.files, done.state)
+            print(f"{name}: drawn ({done.state}): {', '.join(str(path) for path in done.files)}", flush=True)
+        else:
+            print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
             status = 2
-            continue
-        files = style.save(FIGURES[name].draw(data), arguments.output, name)
-        manifest.note(name, data, files, _state(data))
-        print(f"{name}: drawn ({_state(data)}): {', '.join(str(path) for path in files)}")
     return status
 
 

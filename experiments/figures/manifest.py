@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.model import Data
 from ngn.records import Store, publish
 
 NAME = ".manifest.json"
@@ -88,7 +87,7 @@ class Manifest:
             return None
         return noted["state"] if self._entry(noted["runs"], files, noted["state"]) == noted else None
 
-    def note(self, name: str, data: Data, files: Iterable[Path], state: str) -> None:
+    def note(self, name: str, runs: Sequence[str], files: Iterable[Path], state: str) -> None:
         """Write down what the figure was just drawn from; at once, so that an interrupted build loses nothing."""
-        self._noted[name] = self._entry(list(data.runs), files, state)
+        self._noted[name] = self._entry(list(runs), files, state)
         publish(self._path, json.dumps(self._noted, sort_keys=True).encode(), replace=True)

@@ -164,5 +164,6 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
     with matplotlib.rc_context(RC):
         figure.savefig(paths[0], metadata={"CreationDate": None})
+        figure.set_layout_engine("none")  # both files have the layout just found; finding it is half of the work
         figure.savefig(paths[1])
     return paths
