@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import faulty
-from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 
 from ngn.engine import runs
 from ngn.engine.checkpoint import StorageError
@@ -124,12 +124,11 @@ def one_run_many_processes(folder: Path) -> Count:
 
 def dead_owners(folder: Path) -> Count:
     """Claims of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
-    expected = {seeds: undisturbed(folder / str(seeds), "1d", seeds) for seeds in (1, 3)}
+    expected = in_any_stack(undisturbed(folder, "1d", 3))
     result = Count("taken over and trained; a living owner's runs left alone")
-    # claims that have to be watched fall one after another, and a run trained in another stack is rounded otherwise
-    for kind, seeds in (("killed", 3), ("silent", 1), ("garbled", 1)):
+    for kind in ("killed", "silent", "garbled"):
         place = folder / kind
-        wanted = configs(place, "1d", seeds)
+        wanted = configs(place, "1d", 3)
         names = [run_id(config) for config in wanted]
 
         def dies(names: list = names, place: Path = place) -> None:
@@ -148,7 +147,7 @@ def dead_owners(folder: Path) -> Count:
             train(place, wanted)
 
         status = child(heir)
-        missing = lost(expected[seeds], found(place, wanted))
+        missing = lost(expected, in_any_stack(found(place, wanted)))
         result.tried += 1
         result.lost += missing
         result.survived += (status, missing) == (0, 0) and not faulty.left(place)

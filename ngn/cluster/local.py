@@ -77,14 +77,20 @@ class Supervisor:
         waiting, cards = deque(self.tasks), gpus()
         self.count = min(self.cluster.workers or max(1, len(cards)), len(waiting))
         free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
-        with interrupt.handled(), interrupt.deferred(), selectors.DefaultSelector() as lines:
+        with (
+            interrupt.handled(), interrupt.deferred(), interrupt.bell() as bell, selectors.DefaultSelector() as lines,
+        ):  # fmt: skip
+            lines.register(bell, selectors.EVENT_READ)
             while (waiting or self._workers) and not interrupt.asked():
                 while free and waiting:
                     worker = self._start(free.pop())
                     lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
                     self._workers.append(worker)
                     self._give(worker, waiting)
-                for key, _ in lines.select(timeout=0.5):
+                for key, _ in lines.select(self._until_late()):
+                    if key.fileobj is bell:
+                        bell.recv(4096)
+                        continue
                     worker = key.data
                     line = worker.process.stdout.readline()
                     if line:
@@ -147,6 +153,19 @@ class Supervisor:
         ]
         note_failure(self.plan.path, names, reason)
         self.report(worker.task, dict.fromkeys(names, reason))
+
+    def _until_late(self) -> float | None:
+        """Seconds until a worker is over its time, or over its grace; None where there is no limit."""
+        if self.cluster.task_minutes is None:
+            return None
+        ends = [
+            worker.since + 60 * self.cluster.task_minutes
+            if worker.asked is None
+            else worker.asked + self.cluster.grace_seconds
+            for worker in self._workers
+            if worker.task is not None
+        ]
+        return max(0.05, min(ends) - time.monotonic()) if ends else None
 
     def _watch(self, worker: _Worker) -> None:
         """Ask a worker that is over its time to save and stop; kill it when it does not."""

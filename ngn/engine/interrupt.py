@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -87,6 +88,26 @@ def deferred() -> Iterator[None]:
         _note.training -= 1
     if _note.training == 0:
         stop()
+
+
+@contextmanager
+def bell() -> Iterator[socket.socket]:
+    """A socket that becomes readable when a signal comes, for those who wait for files and would sleep through it.
+
+    Python goes on waiting after a handler that only notes. Outside of the main thread it stays silent.
+    """
+    heard, rung = socket.socketpair()
+    heard.setblocking(False)
+    rung.setblocking(False)
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.set_wakeup_fd(rung.fileno(), warn_on_full_buffer=False) if main else -1
+    try:
+        yield heard
+    finally:
+        if main:
+            signal.set_wakeup_fd(before)
+        heard.close()
+        rung.close()
 
 
 def requeue() -> str | None:
