@@ -122,8 +122,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
     try:
-        import matplotlib  # noqa: F401
-
+        import experiments.figures.style  # noqa: F401  # here, so that forked processes have matplotlib at once
         from experiments.figures.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":

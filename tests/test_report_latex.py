@@ -15,6 +15,7 @@ from experiments.report.claims import CLAIMS
 from experiments.report.sections import PLANS, READING, TRUNCATION
 from experiments.tables import MACROS
 
+EXPERIMENTS = Path(tex.__file__).parent
 HOSTILE = '\\input{/etc/passwd} $x^2_1$ 50% & #1 ~ {<b>|"} λ → 中 é ®\n'
 
 
@@ -39,6 +40,15 @@ def test_every_text_of_ours_can_be_set() -> None:
     texts = [*READING, *TRUNCATION, *(text for plan in PLANS for text in plan.paragraphs)]
     texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
     assert not [text for text in texts if "U+" in tex.prose(text)]
+
+
+def test_every_character_in_titles_and_notes_can_be_set() -> None:
+    sources = (
+        path for part in ("figures", "tables", "reductions", "report") for path in EXPERIMENTS.glob(f"{part}/**/*.py")
+    )
+    characters = {character for path in sources for character in path.read_text()}
+    assert {"α", "₁"} <= characters
+    assert not [character for character in characters if "U+" in tex.escape(character)]
 
 
 def test_every_macro_stands_in_one_section() -> None:
