@@ -154,7 +154,8 @@ for line in sys.stdin:
 def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     plan = frozen(tmp_path, 4)
     told = {}
-    cluster = settings.Cluster(kind="local", workers=2, task_minutes=0.05, grace_seconds=0.5)
+    limit = 0.2 if "pause" in does else None  # long enough for an interpreter to start on a machine that stalls
+    cluster = settings.Cluster(kind="local", workers=2, task_minutes=limit, grace_seconds=0.5)
     command = [sys.executable, "-c", WORKER.format(bad=1, does=does)]
     Supervisor(plan, range(4), cluster, lambda task, runs: told.update({task: runs}), command).run()
     assert sorted(told) == [0, 1, 2, 3]
