@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper" / "figures", help="folder of the figures")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one a core)")
     parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")
     parser.add_argument(
         "--stand-in",
@@ -96,9 +97,9 @@ class Job:
         return Drawn(tuple(data.runs), _state(data), style.save(FIGURES[name].draw(data), self.output, name))
 
 
-def _drawn(job: Job, names: Sequence[str]) -> Iterator[Drawn | ConfigError]:
-    """Each figure's outcome in the order of the names; the figures are drawn on all cores."""
-    workers = min(len(names), os.cpu_count() or 1)
+def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
+    """Each figure's outcome in the order of the names."""
+    workers = min(len(names), processes)
     if workers < 2:
         yield from map(job, names)
         return
@@ -138,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
             changed.append(name)
         else:
             print(f"{name}: unchanged ({state})")
-    for name, done in zip(changed, _drawn(job, changed), strict=True):
+    for name, done in zip(changed, _drawn(job, changed, arguments.jobs), strict=True):
         if isinstance(done, Drawn):
             manifest.note(name, done.runs, done.files, done.state)
             print(f"{name}: drawn ({done.state}): {', '.join(str(path) for path in done.files)}", flush=True)

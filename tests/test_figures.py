@@ -25,9 +25,14 @@ from ngn.schema import branch_phase
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
 from experiments.figures import manifest
-from scripts.build_figures import main
+from scripts import build_figures
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str]) -> int:
+    """The script in this process alone: it is not one to fork. ``test_figures_need_no_torch`` draws in several."""
+    return build_figures.main(["--jobs=1", *arguments])
 
 
 @pytest.fixture
