@@ -74,7 +74,7 @@ def _staircase(axes: Axes, data: Data) -> None:
     axes.set_xlabel("")
     counts = {round(p.y) for p in data.of("count")}
     axes.set_yticks(range(0, max(counts) + 2, 2 if max(counts) > 8 else 1))
-    axes.legend(loc="upper right")
+    axes.legend(loc="lower left")
 
 
 def paint(figure: Figure, data: Data) -> None:
@@ -88,7 +88,7 @@ def paint(figure: Figure, data: Data) -> None:
         axes_points = [p.x for p in points], [p.y for p in points]
         below.plot(*axes_points, label=series, markersize=2.2, **look.dots)
     style.label(below, PANELS["mse"])
-    below.legend(loc="upper left")
+    below.legend(loc="lower right")
 
 
 SPEC = Spec("figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, paint, 4.2)
