@@ -4,6 +4,7 @@
     python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
     python scripts/sweep.py status schedules
+    timeout 25m python scripts/sweep.py run schedules decay learners        # several, one after the other, for a while
 
 `run` plans first what no plan in flight covers. The same command again goes on with what is missing. docs/sweeps.md.
 """
@@ -35,9 +36,9 @@ from ngn.schema import Config, ConfigError
 class Sweep:
     """One study and one folder of records."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, name: str, given: argparse.Namespace) -> None:
         try:
-            self.study = study(given.study)
+            self.study = study(name)
         except KeyError as unknown:
             raise ConfigError(str(unknown.args[0])) from None
         first = next(self.study.runs())[1]
@@ -235,6 +236,20 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     return 0 if open_runs + doubtful == 0 else 1
 
 
+def _one(sweep: Sweep, given: argparse.Namespace) -> int:
+    """The command on one study; what keeps it from its data or records leaves the studies after it."""
+    try:
+        return COMMANDS[given.command](sweep, given)
+    except (RecordError, DataError) as error:
+        print(f"{sweep.study.name}: {error}", file=sys.stderr)
+        return 1
+
+
+def _worst(statuses: list[int]) -> int:
+    """The exit status of several studies."""
+    return next(status for status in (2, 1, 3, 0) if status in statuses)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the script. Status: 0 complete (or submitted), 1 something is missing, 2 refused, 3 diverged, 130 Ctrl-C."""
     listed = "\n".join(f"  {s.name:16} {s.title}" for s in STUDIES.values())
@@ -242,8 +257,12 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, epilog=f"studies:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("study", help="one of the studies below")
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="settings of the cluster, such as workers=4")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="STUDY | KEY=VALUE",
+        help="studies of those below, in order; settings of the cluster, such as workers=4",
+    )
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.names())}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
     parser.add_argument("--dry-run", action="store_true", help="only show the runs and an estimated time")
@@ -258,15 +277,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, default=20, help="status: lines on single runs (20)")
     words = sys.argv[1:] if argv is None else argv
     given = parser.parse_intermixed_args(words)
+    given.settings = [word for word in given.words if "=" in word]
+    names = [word for word in given.words if "=" not in word]
+    if not names or (len(names) > 1 and (given.plan or given.detach)):
+        parser.error("name a study" if not names else "--plan and --detach go with one study")
     try:
         with interrupt.handled():
-            return COMMANDS[given.command](Sweep(given), given)
+            studies = [Sweep(name, given) for name in names]  # all of them, before anything starts
+            return _worst([_one(sweep, given) for sweep in studies])
     except ConfigError as error:
         print(f"refused: {error}", file=sys.stderr)
         return 2
-    except (RecordError, DataError) as error:
-        print(error, file=sys.stderr)
-        return 1
     except KeyboardInterrupt as stopped:
         return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 

@@ -16,6 +16,7 @@ from ngn.cluster import plan as plans
 from ngn.cluster import settings
 from ngn.cluster.local import Supervisor
 from ngn.compose import CONF, compose
+from ngn.data import DataError
 from ngn.engine import interrupt
 from ngn.engine.claims import Claims
 from ngn.identity import run_id
@@ -122,6 +123,35 @@ def test_wrong_words_are_refused(tiny, capsys):
         assert settings.load(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load("local", ["task_minutes=-1"])
+
+
+def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
+    monkeypatch.setitem(
+        STUDIES, "more", Study("more", "two", lambda: [STUDIES["smoke"].make()[2].with_seeds(range(2))])
+    )
+    assert tiny("plan", "mroe") == 2
+    assert not tiny.folder.exists()
+    with pytest.raises(SystemExit, match="2"):
+        tiny("run", "more", "--detach")
+    assert "go with one study" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        sweep.main(["run", "workers=2"])
+    assert "name a study" in capsys.readouterr().err
+    real = sweep.COMMANDS["plan"]
+
+    def command(chosen, given):
+        if chosen.study.name == "tiny":
+            raise DataError("no such folder")
+        return real(chosen, given)
+
+    monkeypatch.setitem(sweep.COMMANDS, "plan", command)
+    assert tiny("plan", "more", "runs_per_task=1") == 1
+    shown = capsys.readouterr()
+    assert "tiny: no such folder" in shown.err
+    assert "more: 2 runs in 2 tasks" in shown.out
+    assert tiny("status", "more") == 1
+    shown = capsys.readouterr().out
+    assert shown.index("0 of 6 runs done") < shown.index("0 of 2 runs done")
 
 
 def frozen(tmp_path, tasks, **changes):

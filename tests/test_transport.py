@@ -1,0 +1,213 @@
+"""Records that travel: packed, checked, taken in; and the whole way over a machine without git."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from record_samples import curves, grown, record
+
+from experiments import transport
+from ngn.compose import CONF, compose
+from ngn.provenance import SOURCES
+from ngn.records import RecordError, Store
+
+sys.path.insert(0, str(CONF.parent / "scripts"))
+import transport as script
+
+ROOT = CONF.parent
+
+
+def head():
+    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def made(seed, commit=None, **code):
+    """A record as the code of a commit would have made it."""
+    config = compose({}, {"seed.value": seed})
+    one = record(config, {"grown": grown([2.0], 1e-3, 1e-3)})
+    one["code"] |= {"commit": commit or head(), **code}
+    return one
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A folder of five records with curves, one of other code and one of changed code."""
+    store = Store(tmp_path / "there")
+    for seed in range(5):
+        store.write(made(seed), curves(50))
+    store.write(made(5, commit="1" * 40))
+    store.write(made(6, clean=False))
+    return store
+
+
+def files(store):
+    return {p.relative_to(store.root).as_posix(): p.read_bytes() for p in store.root.rglob("*") if p.is_file()}
+
+
+def test_records_come_back_as_they_were_in_archives_of_a_limited_size(there, tmp_path):
+    records, damaged = transport.made_by(there, head())
+    assert (len(records), damaged) == (5, [])
+    one = sum(f.stat().st_size for f in (records[0], there.curves_path(records[0].stem)))
+    archives = transport.pack(there, records, tmp_path / "out", int(2.5 * one))
+    assert len(archives) == 3
+    assert all(path.stat().st_size <= 2.5 * one for path in archives)
+    here = Store(tmp_path / "here")
+    taken = transport.unpack(archives, here)
+    assert taken.counts == {"new": 5}
+    travelled = {p.relative_to(there.root).as_posix() for r in records for p in (r, there.curves_path(r.stem))}
+    assert files(here) == {name: content for name, content in files(there).items() if name in travelled}
+    before = files(here)
+    assert transport.unpack(archives, here).counts == {"present": 5}
+    assert files(here) == before
+    with pytest.raises(ValueError, match="an archive 1000 at most"):
+        transport.pack(there, records, tmp_path / "out", 1000)
+
+
+def test_packing_again_leaves_no_older_archive(there, tmp_path):
+    records, _ = transport.made_by(there, head())
+    transport.pack(there, records, tmp_path, 12_000)
+    (only,) = transport.pack(there, records[:1], tmp_path, 12_000)
+    assert list(tmp_path.glob("*.zip")) == [only]
+
+
+def _change(content, **block):
+    told = json.loads(content)
+    for name, change in block.items():
+        told[name] |= change
+    return json.dumps(told).encode()
+
+
+CASES = {
+    "not JSON": (lambda c, _: c[:100], "Unterminated|Expecting"),
+    "an illegal record": (lambda c, _: json.dumps(json.loads(c) | {"status": "fine"}).encode(), "status"),
+    "changed code": (lambda c, _: _change(c, code={"clean": False}), "uncommitted"),
+    "an unknown commit": (lambda c, _: _change(c, code={"commit": "1" * 40}), "does not have"),
+    "no commit": (lambda c, _: _change(c, code={"commit": None}), "does not have"),
+    "stale numerics": (lambda c, _: _change(c, code={"numerics": {"task": 0, "method": 1}}), "numerics"),
+    "another configuration": (lambda c, _: _change(c, config={"profile": "smoke"}), "another run"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_does_not_count_is_refused_and_the_rest_taken(there, tmp_path, case):
+    change, reason = CASES[case]
+    first, second = transport.made_by(there, head())[0][:2]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(f"regression1d/{first.name}", change(first.read_bytes(), first))
+        archive.write(second, f"regression1d/{second.name}")
+    here = Store(tmp_path / "here")
+    taken = transport.unpack([tmp_path / "a.zip"], here)
+    assert taken.counts == {"new": 1, "refused": 1}
+    ((name, why),) = taken.refused
+    assert name == f"regression1d/{first.name}"
+    assert re.search(reason, why), why
+    assert set(files(here)) == {f"regression1d/{second.name}"}
+
+
+def test_names_that_lead_elsewhere_files_without_a_record_and_broken_curves(there, tmp_path):
+    first, second = transport.made_by(there, head())[0][:2]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(first, f"../{first.name}")
+        archive.writestr("regression1d/x.curves.npz", b"")
+        archive.writestr("run.py", b"print()")
+        archive.write(second, f"regression1d/{second.name}")
+        archive.writestr(f"regression1d/{second.stem}.curves.npz", there.curves_path(second.stem).read_bytes()[:-40])
+    here = Store(tmp_path / "here")
+    taken = transport.unpack([tmp_path / "a.zip"], here)
+    assert taken.counts == {"refused": 4}
+    assert {name for name, _ in taken.refused} == {
+        f"../{first.name}",
+        "regression1d/x.curves.npz",
+        "run.py",
+        f"regression1d/{second.name}",
+    }
+    assert not here.root.exists() or files(here) == {}
+    assert not (tmp_path / first.name).exists()
+
+
+def test_a_record_that_is_there_is_never_changed(there, tmp_path):
+    records, _ = transport.made_by(there, head())
+    archives = transport.pack(there, records[:1], tmp_path, 20_000)
+    here = Store(tmp_path / "here")
+    other = made(0)
+    other["time"]["seconds"] = 2.0
+    here.write(other)
+    before = files(here)
+    taken = transport.unpack(archives, here)
+    assert taken.counts == {"refused": 1}
+    assert "already" in taken.refused[0][1]
+    assert files(here) == before
+
+
+def test_a_damaged_archive_is_named_and_gives_nothing(there, tmp_path, capsys):
+    (path,) = transport.pack(there, transport.made_by(there, head())[0][:1], tmp_path, 20_000)
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"records-0001\.zip"):
+        transport.unpack([path], Store(tmp_path / "here"))
+    path.write_bytes(content[:100])
+    assert script.main(["unpack", str(path), f"--results={tmp_path / 'here'}"]) == 2
+    assert "not an archive of records" in capsys.readouterr().err
+    assert not (tmp_path / "here").exists()
+
+
+def test_curves_are_optional_and_a_damaged_record_is_left_out_by_name(there, tmp_path):
+    there.curves_path(transport.made_by(there, head())[0][0].stem).unlink()
+    bad = transport.made_by(there, head())[0][1]
+    bad.write_text("{")
+    records, damaged = transport.made_by(there, head())
+    assert len(records) == 4
+    assert bad.name in damaged[0]
+    taken = transport.unpack(transport.pack(there, records, tmp_path, 100_000), Store(tmp_path / "here"))
+    assert taken.counts == {"new": 4}
+    assert np.array_equal(Store(tmp_path / "here").curves(records[1].stem)["grown.step"], curves(50)["grown.step"])
+
+
+@pytest.mark.slow
+def test_a_machine_without_git_makes_records_that_count(tmp_path):
+    """A clean checkout is stamped, copied without its history, trains there, and takes the records in."""
+    home, lent, out = tmp_path / "home", tmp_path / "lent", tmp_path / "out"
+    home.mkdir()
+    for name in (*SOURCES, "scripts", ".gitignore"):
+        place = ROOT / name
+        if place.is_dir():
+            shutil.copytree(place, home / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(place, home / name)
+    # git looks for a repository no higher than this
+    env = {**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1", "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+
+    def call(folder, *words):
+        return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+    def python(folder, *words):
+        done = call(folder, sys.executable, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    call(home, "git", "init", "-q")
+    call(home, "git", "add", "-A")
+    who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+    assert call(home, "git", *who, "commit", "-qm", "all").returncode == 0
+    commit = call(home, "git", "rev-parse", "HEAD").stdout.strip()
+    assert commit in python(home, "scripts/transport.py", "stamp")
+    shutil.copytree(home, lent, ignore=shutil.ignore_patterns(".git"))
+    python(lent, "run.py", "task=regression1d", "gate=mlp", "train.steps=5", "seed=0..1", "results=results")
+    assert "2 records" in python(lent, "scripts/transport.py", "pack", str(out))
+    assert "2 new, 0 present, 0 refused" in python(home, "scripts/transport.py", "unpack", *map(str, out.glob("*.zip")))
+    found = [json.loads(p.read_text()) for p in (home / "results").glob("*/*.json")]
+    said = {name: {record["code"][name] for record in found} for name in ("commit", "clean", "source")}
+    assert (len(found), said) == (2, {"commit": {commit}, "clean": {True}, "source": {"stamp"}})
+    with open(lent / "ngn" / "gate.py", "a") as code:
+        code.write("# changed\n")
+    refused = call(lent, sys.executable, "scripts/transport.py", "pack", str(out))
+    assert refused.returncode == 2
+    assert "commit it, or bring its stamp" in refused.stderr
