@@ -13,12 +13,14 @@ import pytest
 import record_samples as samples
 
 from experiments.collect import Reader
-from experiments.figures import FIGURES, figure2
+from experiments.figures import FIGURES, depth, figure2
 from experiments.figures.model import Data
 from experiments.reductions import init_sweep, plateaus
 from experiments.selection import Selection
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
+from experiments.tables.transfer import NINE
+from experiments.tables.vae import FIFTEEN
 from ngn.records import Store
 from ngn.schema import branch_phase
 
@@ -294,6 +296,46 @@ def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     shown = capsys.readouterr().out
     assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
+
+
+def test_boundaries_of_each_dimension_with_the_line_where_it_is_met(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for row in FIFTEEN.rows:
+        for seed in range(2 if row.key == "4" else 0):
+            phase = samples.grown([3.0], 1e-5, 1e-5, "nmse")
+            samples.put(store, row.runs, seed, {"grown": phase}, curves=samples.curves())
+    found = data("manifold_courses", store)
+    assert found.notes[0] == "partial: 2 of 50 runs (48 not run)"
+    assert [(curve.panel, curve.seed) for curve in found.curves] == [("4", 0), ("4", 1)]
+    axes = FIGURES["manifold_courses"].draw(found).axes
+    assert [a.get_title() for a in axes] == [
+        "D = 1\nnot run",
+        "D = 2\nnot run",
+        "D = 4\nn = 2 seeds",
+        "D = 6\nnot run",
+        "D = 8\nnot run",
+    ]
+    line, *courses = axes[2].lines
+    assert set(line.get_ydata()) == {3}
+    assert len(courses) == 3
+
+
+def test_what_layers_keep_leaves_out_the_identity_which_the_last_layer_does_not_have(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    falling = [1, 1, 1, 1, 4, 7, 9, 10, 10, 10], [1, 1, 1, 2, 4, 7, 9, 10, 10, 8]
+    for seed, counts in enumerate(falling):
+        phase = {**samples.grown([0.0] * 10, 1e-4, 1e-3), "count": counts, "depth": 6 + seed}
+        samples.put(store, NINE.row("dec-inc").runs, seed, {"grown": phase})
+    found = data("depth_layers", store)
+    assert found.notes[0] == "partial: 2 of 40 runs (38 not run)"
+    assert [p.y for p in found.of("dec-inc", depth.EACH) if p.runs[0].split("-")[3] == "s0"] == [
+        0, 0, 0, 0, 3, 6, 8, 9, 9, 10,
+    ]  # fmt: skip
+    assert [p.y for p in found.of("dec-inc", depth.MEDIAN)] == [0, 0, 0, 0.5, 3, 6, 8, 9, 9, 9]
+    assert depth.depths(found, "dec-inc") == [6, 7]
+    titles = [axes.get_title() for axes in FIGURES["depth_layers"].draw(found).axes]
+    assert titles[0].endswith("not run")
+    assert titles[3] == "λ falling, r rising\ndepth 6 to 7, n = 2 seeds"
 
 
 def test_figures_need_no_torch(tmp_path: Path) -> None:

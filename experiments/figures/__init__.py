@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from experiments.figures import courses, figure1, figure2, figure3, figure5, figure6, figure7, figure13, frontier
+from experiments.figures import (
+    courses,
+    depth,
+    figure1,
+    figure2,
+    figure3,
+    figure5,
+    figure6,
+    figure7,
+    figure13,
+    frontier,
+    manifold,
+)
 from experiments.figures.model import Spec
 
 FIGURES: dict[str, Spec] = {
@@ -17,6 +29,8 @@ FIGURES: dict[str, Spec] = {
         figure13.SPEC,
         *frontier.SPECS,
         courses.SPEC,
+        manifold.SPEC,
+        depth.SPEC,
     )
 }
 """File name → figure, in the paper's numbering; the numbers left out are tables there. Then those beyond the paper."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.collect import Reader
-from experiments.figures.model import Curve, Data, Panel, Spec, gather
+from experiments.figures.model import Data, Panel, Spec, boundaries, gather
 from experiments.tables.one_d import FOUR
 
 if TYPE_CHECKING:
@@ -25,19 +23,15 @@ _TITLES = {
 PANELS = {key: Panel("training step", "boundary t", title) for key, title in _TITLES.items()}
 """By the key of the table's row."""
 
+THIN = "thin: each seed; dashed: median over the seeds at each step"
+
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """A panel for each schedule, a curve "t" for each seed."""
     selections = {row.key: row.runs for row in FOUR.rows if row.runs is not None}
     gathered = gather(reader, selections, ["grown.t"], overrides)
-    curves = []
-    for key, group in gathered.groups.items():
-        for run in group.runs:
-            stored = reader.store.curves(run.run_id)
-            if stored is not None:
-                t = stored["grown.t"][:, 0]
-                curves.append(Curve("t", run.run_id, run.seed, stored["grown.step"], t, key))
-    return gathered.data(curves=curves, notes=["thin: each seed; dashed: median over the seeds at each step"])
+    curves = [c for key, group in gathered.groups.items() for c in boundaries(reader, group, key)]
+    return gathered.data(curves=curves, notes=[THIN])
 
 
 def paint(figure: Figure, data: Data) -> None:
@@ -49,11 +43,7 @@ def paint(figure: Figure, data: Data) -> None:
         curves = data.curves_of(key)
         style.label(axes, panel, f"{panel.title}, {style.seeds(len(curves)) if curves else 'not run'}")
         axes.label_outer()
-        for curve in curves:
-            axes.plot(curve.x, curve.y, color=style.BLUE, linewidth=0.7, alpha=0.6)
-        if curves and all(np.array_equal(curve.x, curves[0].x) for curve in curves):
-            middle = np.median([curve.y for curve in curves], axis=0)
-            axes.plot(curves[0].x, middle, color=style.BLACK, linestyle="--", linewidth=1.3)
+        style.courses(axes, curves)
     rows.flat[0].set_ylim(bottom=0)
 
 

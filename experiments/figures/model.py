@@ -168,6 +168,16 @@ class Gathered(Generic[Key]):
         return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
 
 
+def boundaries(reader: Reader, group: Group, panel: str) -> list[Curve]:
+    """The boundary over training of each run of a group, of those that have curves."""
+    found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
+    return [
+        Curve("t", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
+        for run, stored in found
+        if stored is not None
+    ]
+
+
 def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
     """The selection with overrides below its own, so that what a study varies stays varied."""
     return selection.with_overrides({**overrides, **dict(selection.overrides)})

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.figures.model import Curve, Data, Panel, Point, Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,6 +135,15 @@ def bars(axes: Axes, points: Sequence[Point], look: Look, name: str, shift: floa
         capsize=2,
         **{**look.dots, "linestyle": look.dash},
     )
+
+
+def courses(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Thin lines, and dashed their median at each step where all have the same steps."""
+    for curve in curves:
+        axes.plot(curve.x, curve.y, color=BLUE, linewidth=0.7, alpha=0.6)
+    if curves and all(np.array_equal(curve.x, curves[0].x) for curve in curves):
+        middle = np.median([curve.y for curve in curves], axis=0)
+        axes.plot(curves[0].x, middle, color=BLACK, linestyle="--", linewidth=1.3)
 
 
 def lanes(axes: Axes, counts: Sequence[int]) -> None:

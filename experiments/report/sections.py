@@ -73,7 +73,7 @@ PLANS = (
         "manifold",
         "Intrinsic dimension of manifolds",
         ("datafifteenbody", "datafifteenfullbody"),
-        (),
+        ("manifold_courses",),
         ("Short trainings select too few terms, so no stand-in of fewer steps is shown for these rows.",),
     ),
     Plan(
@@ -88,7 +88,7 @@ PLANS = (
             "evidence than agreement of an accuracy.",
         ),
     ),
-    Plan("depth", "Learned depth", ("dataninebody", "datatenbody"), (), ()),
+    Plan("depth", "Learned depth", ("dataninebody", "datatenbody"), ("depth_layers",), ()),
     Plan(
         "peft",
         "LoRA rank and adapter width",
