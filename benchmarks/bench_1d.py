@@ -34,8 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.engine import checkpoint
-from ngn.engine.allocator import keep_freed_memory
+from ngn.engine import checkpoint, process
 from ngn.engine.batches import FullBatches, Split
 from ngn.engine.fused import FusedTrainer, trainer_for
 from ngn.engine.fused.kernel import compiled
@@ -264,7 +263,7 @@ def _child(request: dict[str, Any]) -> dict[str, float]:
         if request["kind"] == "loop":
             rate = loop_rate(course)
         elif request["kind"] in ("torch", "fused"):
-            keep_freed_memory()  # as every training that writes a record does
+            process.prepare()  # as every training that writes a record does
             kind = Trainer if request["kind"] == "torch" else FusedTrainer
             rate = trainer_rate(kind, request["replicas"], Path(scratch), course)
         else:

@@ -30,7 +30,7 @@ from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.engine.allocator import keep_freed_memory
+from ngn.engine import process
 from ngn.engine.batches import FullBatches, Split
 from ngn.engine.fused import FusedTrainer
 from ngn.engine.fused.kernel import compiled
@@ -237,7 +237,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Training steps of the vision and graph models, as ratios.")
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)
-    keep_freed_memory()  # for all variants of a group alike
+    process.prepare()  # for all variants of a group alike
     before = ""
     for title, name, milliseconds, ratio in bench(parser.parse_args(arguments).quick):
         if title != before:

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from ngn.data.source import DataInfo
-from ngn.engine import checkpoint, interrupt
-from ngn.engine.allocator import keep_freed_memory
+from ngn.engine import checkpoint, interrupt, process
 from ngn.engine.claims import Claims
 from ngn.engine.memory import replicas_that_fit
 from ngn.engine.packs import kernel_takes, make_packs, pack_id, stackable
@@ -125,7 +124,7 @@ def train_in_memory(pack: Sequence[Config]) -> list[Outcome]:
     Raises:
         ngn.engine.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
     """
-    keep_freed_memory()
+    process.prepare()
     try:
         return train_pack(pack)
     except (MemoryError, RuntimeError) as error:

@@ -1,0 +1,113 @@
+"""What a training process asks of the machine: freed memory is kept, and numbers below 1.2e-38 are zero.
+
+Page faults are counted and bits compared, which do not depend on how fast or busy the machine is.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from ngn.compose import compose
+from ngn.engine.fused import trainer_for
+from ngn.engine.phases import learner_of, plan_of
+from ngn.engine.process import flush_denormals
+from ngn.engine.trainer import Trainer
+from ngn.tasks import make_task
+
+TINY = torch.finfo(torch.float32).tiny
+PROGRAM = """
+import ctypes, resource, sys
+from ngn.engine.process import keep_freed_memory
+
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+libc, block = ctypes.CDLL(None), ctypes.c_void_p()
+size = 48 * 2**20  # above every threshold that glibc moves to by itself
+
+def use():  # as torch's allocator asks for a tensor
+    libc.posix_memalign(ctypes.byref(block), ctypes.c_size_t(64), ctypes.c_size_t(size))
+    ctypes.memset(block, 1, size)
+    libc.free(block)
+
+for _ in range(10):  # the leading splinters of aligned blocks fill a small cache first
+    use()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    def faults(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, capture_output=True, text=True)
+        return int(done.stdout)
+
+    assert faults("keep") < 100
+    assert faults("free") > 100  # or the setting would be of no use, and this test of none either
+
+
+@pytest.fixture
+def flush():
+    """The setting and, at the end, its opposite."""
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot flush denormals")
+    yield flush_denormals
+    torch.set_flush_denormal(False)
+
+
+THREADS = """
+import torch
+from ngn.engine.process import flush_denormals
+
+torch.set_num_threads(4)
+assert flush_denormals()
+print(int((torch.full((1_000_000,), 1e-40) * 0.5).count_nonzero()))
+"""
+
+
+def test_threads_that_start_later_flush_as_well(flush) -> None:
+    assert float(torch.tensor(1e-40) * 0.5) > 0
+    done = subprocess.run([sys.executable, "-c", THREADS], check=True, capture_output=True, text=True)
+    assert int(done.stdout) == 0
+
+
+CASES = {
+    "regression1d": ("mlp", {"gate.t0": 9.0, "gate.K": 32, "train.steps": 40}),
+    "mnist": ("mlp", {"gate.t0": 5.0, "train.steps": 5}),
+    "twist": ("layers", {"gate.t0": 5.0, "gate.K": 10, "train.steps": 10}),
+    "manifold": ("latent", {"train.steps": 10}),
+}
+
+
+@pytest.mark.parametrize("engine", [Trainer, None], ids=["torch", "fastest"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_loss_and_no_boundary_moves_by_a_bit(flush, name, engine) -> None:
+    """And no parameter by more than a number that no sum notices."""
+    gate, keys = CASES[name]
+    config = compose({"task": name, "gate": gate, "profile": "smoke"}, keys)
+
+    def trained():
+        task = make_task(config, torch.device("cpu"))
+        learner = learner_of([config], task)
+        batches, plan = task.batches(config.train, 0), plan_of([config], task.samples(config.train))
+        kind = engine or trainer_for(learner, batches, task.loss, plan)
+        course = kind(learner, batches, task.loss, plan, progress="never").fit()
+        return course.curves, {key: (p.detach(), p.grad) for key, p in learner.named_parameters()}
+
+    curves, parameters = trained()
+    if name == "regression1d" and engine is Trainer:  # or there would be nothing to flush
+        gradients = [gradient for _, gradient in parameters.values()]
+        assert any(bool(((g != 0) & (g.abs() < TINY)).any()) for g in gradients)
+    flush()
+    flushed_curves, flushed = trained()
+    for key, values in curves.items():
+        assert (flushed_curves[key] == values).all(), key
+    for key, (p, _) in parameters.items():
+        assert float((p.double() - flushed[key][0].double()).abs().max()) < 1e-25, key
