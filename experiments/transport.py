@@ -137,8 +137,8 @@ def _take(name: str, contents: dict[str, bytes], store: Store, taken: Taken) -> 
     path = store.path(record["run_id"])
     if record["run_id"] != run_id(config) or PurePosixPath(name) != PurePosixPath(path.relative_to(store.root)):
         return taken.refuse(name, "holds another run than its name says")
-    if (fault := fault_of(record, config, name)) is not None:
-        return taken.refuse(name, fault.text)
+    if (problem := fault_of(record, config, name)) is not None:
+        return taken.refuse(name, problem.text)
     if not _known(record["code"]["commit"]):
         return taken.refuse(name, f"was made by commit {record['code']['commit']}, which this repository does not have")
     if path.exists():
