@@ -105,8 +105,8 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(flush, name, engine) -> None:
     if name == "regression1d" and engine is Trainer:  # or there would be nothing to flush
         group = learner.groups[0]
         c = group.capacity.coefficients("soft").float()
-        last = group.bank.W3[: len(c)] * c[:, None, None]
-        assert bool(((last != 0) & (last.abs() < TINY)).any())
+        back = group.bank.W3[: len(c)] * c[:, None, None] * 1e-3  # the loss has slopes dL/dy of about 1e-3
+        assert bool(((back != 0) & (back.abs() < TINY)).any())
     flush()
     flushed_curves, flushed = trained()
     for key, values in curves.items():

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Store:
 
 def steps(*counts: int) -> list[Price]:
     """Prices 1, 2, 4, ... with these counts."""
-    return [Price(2.0**n, count, count - 1.0, 1e-5, 1e-5, f"run{n}") for n, count in enumerate(counts)]
+    return [Price(n, 2.0**n, count, count - 1.0, 1e-5, 1e-5, f"run{n}") for n, count in enumerate(counts)]
 
 
 def test_plateaus_are_stretches_of_one_count() -> None:
@@ -35,6 +35,8 @@ def test_plateaus_are_stretches_of_one_count() -> None:
     assert found[0].runs == ("run1", "run2", "run3")
     assert [p.prices for p in plateaus.plateaus(steps(9, 7, 7), least=1)] == [1, 2]
     assert plateaus.plateaus([]) == ()
+    gap = steps(3, 3, 3, 3, 3, 3, 3)
+    assert [(p.low, p.high) for p in plateaus.plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
 def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:

@@ -42,7 +42,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             points.append(Point(LANDED if integer else BETWEEN, price, count, ids, "count"))
             points.append(Point(SOFT, price, soft, ids, "mse"))
             points.append(Point(TRUNCATED, price, truncated, ids, "mse"))
-            steps.append(Price(price, int(count), t, soft, truncated, run.run_id))
+            steps.append(Price(PRICES.index(price), price, int(count), t, soft, truncated, run.run_id))
     for plateau in plateaus(steps):
         middle = (plateau.low * plateau.high) ** 0.5
         points.append(Point(PLATEAU, middle, plateau.count, plateau.runs, "plateaus", plateau.low, plateau.high))
@@ -88,7 +88,7 @@ def paint(figure: Figure, data: Data) -> None:
         axes_points = [p.x for p in points], [p.y for p in points]
         below.plot(*axes_points, label=series, markersize=2.2, **look.dots)
     style.label(below, PANELS["mse"])
-    below.legend(loc="lower right")
+    below.legend(loc="upper left")
 
 
 SPEC = Spec("figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, paint, 4.2)

@@ -25,8 +25,12 @@ LEAST = 5
 
 @dataclass(frozen=True)
 class Price:
-    """What the run at one price found: its lambda0, retained count, boundary and mean squared errors."""
+    """What the run at one price found: its lambda0, retained count, boundary and mean squared errors.
 
+    ``place``: its index among the prices of the sweep.
+    """
+
+    place: int
     price: float
     count: int
     t: float
@@ -67,23 +71,23 @@ def staircase(reader: Reader, overrides: Mapping[str, Any] | None = None) -> tup
 
 def _found(reader: Reader, overrides: Mapping[str, Any]) -> Iterator[Price]:
     quantities = ["grown.count", "grown.t", "grown.soft.mse", "grown.truncated.mse"]
-    for price, selection in zip(PRICES, SWEEP, strict=True):
+    for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
         numbers, used, _ = sample(
             reader.collect(selection.with_overrides(overrides)), quantities, frozenset(quantities)
         )
         if used:
             count, t, soft, truncated = (float(numbers[name][0, 0]) for name in quantities)
-            yield Price(price, int(count), t, soft, truncated, used[0])
+            yield Price(place, price, int(count), t, soft, truncated, used[0])
 
 
 def plateaus(found: Sequence[Price], least: int = LEAST) -> tuple[Plateau, ...]:
     """Stretches of at least ``least`` neighbouring prices with one retained count, in the order given.
 
-    A single price that differs ends a stretch: nothing is smoothed. A price without a record is passed over.
+    A single price that differs or has no record ends a stretch: nothing is smoothed, nothing filled in.
     """
     stretches = []
-    for count, members in groupby(found, key=lambda one: one.count):
-        own = list(members)
+    for (count, _), members in groupby(enumerate(found), key=lambda at: (at[1].count, at[1].place - at[0])):
+        own = [one for _, one in members]
         if len(own) >= least:
             stretches.append(Plateau(count, own[0].price, own[-1].price, tuple(one.run for one in own)))
     return tuple(stretches)
