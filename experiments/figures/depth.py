@@ -65,10 +65,11 @@ def paint(figure: Figure, data: Data) -> None:
     places = figure.subplots(1, 4, sharex=True, sharey=True)
     for axes, (key, panel), look in zip(places, PANELS.items(), style.LOOKS, strict=False):
         found = depths(data, key)
-        spread = f"{found[0]}" if found and found[0] == found[-1] else f"{found[0]} to {found[-1]}" if found else ""
-        style.label(
-            axes, panel, f"{panel.title}\n{f'depth {spread}, {style.seeds(len(found))}' if found else 'not run'}"
-        )
+        said = "not run"
+        if found:
+            spread = f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+            said = f"depth {spread}, {style.seeds(len(found))}"
+        style.label(axes, panel, f"{panel.title}\n{said}")
         axes.label_outer()
         each: dict[float, list[Point]] = {}
         for point in data.of(key, EACH):
