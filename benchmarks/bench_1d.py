@@ -263,9 +263,9 @@ def _child(request: dict[str, Any]) -> dict[str, float]:
         if request["kind"] == "loop":
             rate = loop_rate(course)
         elif request["kind"] in ("torch", "fused"):
-            process.prepare()  # as every training that writes a record does
             kind = Trainer if request["kind"] == "torch" else FusedTrainer
-            rate = trainer_rate(kind, request["replicas"], Path(scratch), course)
+            with process.prepared():  # as every training that writes a record is
+                rate = trainer_rate(kind, request["replicas"], Path(scratch), course)
         else:
             rate = throughput(request["kind"], course.seconds / 2)
     return {"rate": rate, "peak_mib": peak_mib(), "imported_mib": imported, "active": active}

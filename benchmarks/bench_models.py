@@ -237,13 +237,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Training steps of the vision and graph models, as ratios.")
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)
-    process.prepare()  # for all variants of a group alike
     before = ""
-    for title, name, milliseconds, ratio in bench(parser.parse_args(arguments).quick):
-        if title != before:
-            print(f"{title}\n  {'variant':34} {'ms a model-step':>16} {'x the first':>12}")
-            before = title
-        print(f"  {name:34} {milliseconds:16.2f} {ratio:12.2f}", flush=True)
+    with process.prepared():  # for all variants of a group alike
+        for title, name, milliseconds, ratio in bench(parser.parse_args(arguments).quick):
+            if title != before:
+                print(f"{title}\n  {'variant':34} {'ms a model-step':>16} {'x the first':>12}")
+                before = title
+            print(f"  {name:34} {milliseconds:16.2f} {ratio:12.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from ngn.compose import compose
+from ngn.engine import runs
 from ngn.engine.fused import trainer_for
 from ngn.engine.phases import learner_of, plan_of
-from ngn.engine.process import flush_denormals
+from ngn.engine.process import denormals_flushed
 from ngn.engine.trainer import Trainer
 from ngn.tasks import make_task
 
@@ -54,27 +55,43 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     assert faults("free") > 100  # or the setting would be of no use, and this test of none either
 
 
-@pytest.fixture
-def flush():
-    """The setting and, at the end, its opposite."""
-    if not torch.set_flush_denormal(False):
-        pytest.skip("this processor cannot flush denormals")
-    yield flush_denormals
-    torch.set_flush_denormal(False)
+flushes = pytest.mark.skipif(
+    not (torch.set_flush_denormal(True) and torch.set_flush_denormal(False)), reason="this processor cannot flush them"
+)
+
+
+@flushes
+def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
+    def is_zero() -> bool:
+        return float(torch.tensor(1e-40) * 0.5) == 0
+
+    with denormals_flushed():
+        assert is_zero()
+        with denormals_flushed():
+            pass
+        assert is_zero()  # the inner one left the outer one's setting
+    assert not is_zero()
+    with pytest.raises(RuntimeError, match="on the way"), denormals_flushed():
+        raise RuntimeError("on the way")
+    assert not is_zero()
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    config = compose({"task": "regression1d", "gate": "mlp", "profile": "smoke"}, {"results": str(tmp_path)})
+    runs.train_in_memory([config])
+    assert not is_zero()
 
 
 THREADS = """
 import torch
-from ngn.engine.process import flush_denormals
+from ngn.engine.process import denormals_flushed
 
 torch.set_num_threads(4)
-assert flush_denormals()
-print(int((torch.full((1_000_000,), 1e-40) * 0.5).count_nonzero()))
+with denormals_flushed():
+    print(int((torch.full((1_000_000,), 1e-40) * 0.5).count_nonzero()))
 """
 
 
-def test_threads_that_start_later_flush_as_well(flush) -> None:
-    assert float(torch.tensor(1e-40) * 0.5) > 0
+@flushes
+def test_threads_that_start_inside_flush_as_well() -> None:
     done = subprocess.run([sys.executable, "-c", THREADS], check=True, capture_output=True, text=True)
     assert int(done.stdout) == 0
 
@@ -87,9 +104,10 @@ CASES = {
 }
 
 
+@flushes
 @pytest.mark.parametrize("engine", [Trainer, None], ids=["torch", "fastest"])
 @pytest.mark.parametrize("name", CASES)
-def test_no_loss_and_no_boundary_moves_by_a_bit(flush, name, engine) -> None:
+def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
     """And no parameter by more than a number that no sum notices."""
     gate, keys = CASES[name]
     config = compose({"task": name, "gate": gate, "profile": "smoke"}, keys)
@@ -109,8 +127,8 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(flush, name, engine) -> None:
     if name == "regression1d":  # or there would be nothing to flush
         back = learner.groups[0].capacity.coefficients("soft").float() * NEARLY_ZERO
         assert bool(((back != 0) & (back < TINY)).any())
-    flush()
-    flushed_curves, flushed = trained()
+    with denormals_flushed():
+        flushed_curves, flushed = trained()
     for key, values in curves.items():
         assert (flushed_curves[key] == values).all(), key
     for (key, p), q in zip(learner.named_parameters(), flushed.parameters(), strict=True):

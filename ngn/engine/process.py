@@ -1,19 +1,22 @@
-"""What a process that trains asks of the machine. Both settings hold until it ends, and neither moves a loss by a bit.
+"""What training asks of the machine; neither setting moves a loss by a bit.
 
 **Denormals.** A component near the end of the active window has a gate of 1e-15, a weight of 2^-k and a last map that
 has hardly left zero. So its coefficient times that map, and with it every gradient of the component, is below 1.2e-38,
 where a processor takes some hundred cycles an operation. Set to zero instead, such numbers are as far below everything
-that they are added to as before.
+that they are added to as before. The setting is the thread's, and so the caller's: it ends with the training.
 
 **Memory.** glibc gives large blocks back to the system as soon as they are free. A training step frees and asks for the
 same activations again, and every page of them is then mapped and zeroed anew: 3,568 page faults a step for ten stacked
-replicas of the 1D study in the torch engine, none with this setting (docs/benchmarks.md).
+replicas of the 1D study in the torch engine, none with this setting (docs/benchmarks.md), which lasts until the process
+ends.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -21,19 +24,26 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Parameters of ``mallopt``, as in glibc's malloc.h."""
 
 
-def prepare() -> None:
+@contextmanager
+def prepared() -> Iterator[None]:
     """Both settings, as far as the machine has them."""
-    flush_denormals()
     keep_freed_memory()
+    with denormals_flushed():
+        yield
 
 
-def flush_denormals() -> bool:
-    """From now on this thread, and every thread that it starts, computes with zero for what is below 1.2e-38.
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """Inside, this thread and every thread that it starts compute with zero for what is below 1.2e-38.
 
-    torch's own threads are started by the first operation that needs them: call this before. Returns whether the
-    processor can do that.
+    torch's own threads are started by the first operation that needs them and keep what they were started with.
     """
-    return torch.set_flush_denormal(True)
+    before = sys.float_info.min / 2 == 0  # torch has no function that tells
+    torch.set_flush_denormal(True)  # False where the processor cannot: then nothing changes
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def keep_freed_memory() -> bool:

@@ -124,9 +124,9 @@ def train_in_memory(pack: Sequence[Config]) -> list[Outcome]:
     Raises:
         ngn.engine.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
     """
-    process.prepare()
     try:
-        return train_pack(pack)
+        with process.prepared():
+            return train_pack(pack)
     except (MemoryError, RuntimeError) as error:
         if len(pack) == 1 or not _out_of_memory(error):
             raise
