@@ -11,6 +11,7 @@ import io
 import json
 import subprocess
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -50,30 +51,28 @@ def pack(store: Store, records: Iterable[Path], folder: Path, max_bytes: int) ->
     Raises:
         ValueError: if a single record does not fit.
     """
+    parcels: list[list[tuple[Path, str]]] = []
+    room = 0
+    for path in records:
+        files = [f for f in (store.curves_path(path.stem), path) if f.exists()]
+        parcel = [(f, f.relative_to(store.root).as_posix()) for f in files]
+        # Stored, not deflated: curves are packed already, and so the size is known before anything is written.
+        size = sum(f.stat().st_size + 2 * len(name) + 128 for f, name in parcel)
+        if size + 64 > max_bytes:
+            raise ValueError(f"{path.name} takes {size} bytes, an archive {max_bytes} at most")
+        if size > room:
+            parcels.append([])
+            room = max_bytes - 64
+        parcels[-1] += parcel
+        room -= size
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("records-[0-9]*.zip"):
         old.unlink()
-    archives: list[Path] = []
-    archive, room = None, 0
-    try:
-        for path in records:
-            files = [f for f in (store.curves_path(path.stem), path) if f.exists()]
-            # Stored, not deflated: curves are packed already, and so the size is known before anything is written.
-            names = [f.relative_to(store.root).as_posix() for f in files]
-            size = sum(f.stat().st_size + 2 * len(n) + 128 for f, n in zip(files, names, strict=True))
-            if size + 64 > max_bytes:
-                raise ValueError(f"{path.name} takes {size} bytes, an archive {max_bytes} at most")
-            if archive is None or size > room:
-                if archive is not None:
-                    archive.close()
-                archives.append(folder / f"records-{len(archives) + 1:04}.zip")
-                archive, room = zipfile.ZipFile(archives[-1], "w", zipfile.ZIP_STORED), max_bytes - 64
-            room -= size
-            for file, name in zip(files, names, strict=True):
+    archives = [folder / f"records-{n:04}.zip" for n in range(1, len(parcels) + 1)]
+    for to, parcel in zip(archives, parcels, strict=True):
+        with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as archive:
+            for file, name in parcel:
                 archive.write(file, name)
-    finally:
-        if archive is not None:
-            archive.close()
     return archives
 
 
@@ -108,11 +107,9 @@ def unpack(archives: Iterable[Path], store: Store) -> Taken:
     for path in archives:
         try:
             with zipfile.ZipFile(path) as archive:
-                if (broken := archive.testzip()) is not None:
-                    raise RecordError(f"{path}: damaged at {broken}")
                 contents = {name: _content(archive, name) for name in archive.namelist()}
-        except (OSError, zipfile.BadZipFile) as fault:
-            raise RecordError(f"{path}: not an archive of records ({fault})") from None
+        except (OSError, zipfile.BadZipFile, zlib.error) as fault:  # what reading a member checks is among these
+            raise RecordError(f"{path}: damaged, or not an archive of records ({fault})") from None
         for name in sorted(contents):
             if name.endswith(".json"):
                 _take(name, contents, store, taken)

@@ -95,23 +95,23 @@ def test_figure_2_has_the_staircase_its_plateaus_and_both_errors(
     tmp_path: Path, few_prices: tuple[Selection, ...]
 ) -> None:
     store = Store(tmp_path)
-    for n, selection in enumerate(few_prices[:20]):
-        put_grown(store, selection, 0, 5.4 if n == 3 else 5.0 if n < 8 else 4.0, 1e-5 * (n + 1))
+    for n, selection in enumerate(few_prices[:22]):
+        put_grown(store, selection, 0, 5.4 if n == 3 else 5.0 if n < 6 else 4.0, 1e-5 * (n + 1))
     found = data("figure2", store)
-    assert found.notes[0] == "partial: 20 of 24 prices (4 not run)"
-    assert [p.y for p in found.of("count", figure2.LANDED)] == [6.0] * 7 + [5.0] * 12
+    assert found.notes[0] == "partial: 22 of 24 prices (2 not run)"
+    assert [p.y for p in found.of("count", figure2.LANDED)] == [6.0] * 5 + [5.0] * 16
     (between,) = found.of("count", figure2.BETWEEN)
     assert (between.x, between.y) == (plateaus.PRICES[3], 6.0)
-    assert [p.y for p in found.of("mse", "truncated")] == pytest.approx([1e-5 * (n + 1) for n in range(20)])
-    assert [p.y for p in found.of("mse", "soft")] == pytest.approx([5e-6 * (n + 1) for n in range(20)])
+    assert [p.y for p in found.of("mse", "truncated")] == pytest.approx([1e-5 * (n + 1) for n in range(22)])
+    assert [p.y for p in found.of("mse", "soft")] == pytest.approx([5e-6 * (n + 1) for n in range(22)])
     steps = found.of("plateaus")
     assert [(p.y, len(p.runs), p.low, p.high) for p in steps] == [
-        (6, 8, plateaus.PRICES[0], plateaus.PRICES[7]),
-        (5, 12, plateaus.PRICES[8], plateaus.PRICES[19]),
+        (6, 6, plateaus.PRICES[0], plateaus.PRICES[5]),
+        (5, 16, plateaus.PRICES[6], plateaus.PRICES[21]),
     ]
     above, below = FIGURES["figure2"].draw(found).axes
-    assert above.get_title() == "Seed 0, n = 1 seed at each of 20 prices"
-    assert [t.get_text() for t in above.texts] == [f"×{(10 ** (4 * 11 / 499)):.1f}"]  # the other spans less than 1.2
+    assert above.get_title() == "Seed 0, n = 1 seed at each of 22 prices"
+    assert [t.get_text() for t in above.texts] == [f"×{(10 ** (4 * 15 / 499)):.1f}"]  # the other spans less than 1.3
     assert below.get_yscale() == "log"
 
 

@@ -67,7 +67,8 @@ def test_records_come_back_as_they_were_in_archives_of_a_limited_size(there, tmp
     assert transport.unpack(archives, here).counts == {"present": 5}
     assert files(here) == before
     with pytest.raises(ValueError, match="an archive 1000 at most"):
-        transport.pack(there, records, tmp_path / "out", 1000)
+        transport.pack(there, records, archives[0].parent, 1000)
+    assert all(path.exists() for path in archives)  # nothing is replaced by nothing
 
 
 def test_packing_again_leaves_no_older_archive(there, tmp_path):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LANDED, BETWEEN = "t at an integer", "t between integers"
 SOFT, TRUNCATED = "soft", "truncated"
 PLATEAU = "plateau"
-_LABELLED = 1.2
+_LABELLED = 1.3
 """The least width whose factor is printed; narrower plateaus would print over each other."""
 _PRICE = "capacity price λ₀ (= α_max)"
 PANELS = {
@@ -46,7 +46,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     for plateau in plateaus(steps):
         middle = (plateau.low * plateau.high) ** 0.5
         points.append(Point(PLATEAU, middle, plateau.count, plateau.runs, "plateaus", plateau.low, plateau.high))
-    notes = [f"bars: at least {LEAST} neighbouring prices of one count, with the factor that they span"]
+    notes = [f"bars: at least {LEAST} neighbouring prices of one count; ×: the factor of λ that they span"]
     return gathered.data(points, notes=notes)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
 from experiments.figures.model import Curve, Data, Panel, Point, Spec
@@ -23,6 +25,8 @@ BLACK, BLUE, VERMILION, GREEN, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "
 WIDTH = 7.0
 """Inches: the text width of a page with 0.68 inch margins, rounded down."""
 
+PNG_DPI = 200
+
 RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
@@ -34,7 +38,6 @@ RC: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "savefig.dpi": 200,
 }
 
 STRONG: dict[str, Any] = {"alpha": 1.0, "linewidth": 1.3, "zorder": 3}
@@ -171,9 +174,13 @@ def seeds(number: int) -> str:
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write ``name.pdf`` and ``name.png``, without a time stamp so that equal figures are equal files; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
+    pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
     with matplotlib.rc_context(RC):
-        figure.savefig(paths[0], metadata={"CreationDate": None})
-        figure.set_layout_engine("none")  # both files have the layout just found; finding it is half of the work
-        figure.savefig(paths[1])
-    return paths
+        # Not savefig: it draws each file twice, the first time only to lay the figure out, which is done here for both.
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+        figure.set_layout_engine("none")
+        FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
+        figure.set_dpi(PNG_DPI)
+        FigureCanvasAgg(figure).print_png(png)
+    return [pdf, png]

@@ -53,6 +53,11 @@ PLANS = (
             "trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
             "choosing another by its agreement would prove nothing.",
+            "In the λ sweep snapping is as strong as the price, α_max = λ₀. A boundary that the price holds near the "
+            "middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is released only "
+            "once α has outgrown what is left of λ, and by then the body, whose components would have to follow, has "
+            "little of its rate left. Boundaries between integers at high prices in figure 2 stand there; that this "
+            "is why is our reading, not a result.",
         ),
     ),
     Plan(
