@@ -70,7 +70,15 @@ def decay_alone(seeds: Seeds, replicas: int | None) -> Capacity:
     return DecayGate(K, boundary=False, replicas=replicas, **GATE)
 
 
-LEARNERS = (ste, l0, awnn, decay, decay_alone)
+def normalised(seeds: Seeds, replicas: int | None) -> Capacity:
+    return DecayGate(K, normalise=True, learn_r=False, replicas=replicas, **GATE)
+
+
+def normalised_alone(seeds: Seeds, replicas: int | None) -> Capacity:
+    return DecayGate(K, normalise=True, boundary=False, replicas=replicas, **GATE)
+
+
+LEARNERS = (ste, l0, awnn, decay, decay_alone, normalised, normalised_alone)
 every_learner = pytest.mark.parametrize("kind", LEARNERS)
 Kind = Callable[[Seeds, int | None], Capacity]
 
@@ -147,24 +155,27 @@ def stacked_banks(h: int) -> tuple[CapacityLearner, Tensor]:
     return learner, c
 
 
-def gradients_of(learner: CapacityLearner, c: Tensor, samples: int) -> dict[str, Tensor]:
+def gradients_of(learner: CapacityLearner, c: Tensor, samples: int, eps: float | None = None) -> dict[str, Tensor]:
     bank = learner.groups[0].bank
     assert isinstance(bank, MLPBank)
-    task, slope = Gradients(bank, batches(samples))(c)
+    task, slope = Gradients(bank, batches(samples), eps)(c)
     grads = {name: bank.get_parameter(name).grad for name in NAMES}
     return {"task": task, "slope": slope, **{name: g for name, g in grads.items() if g is not None}}
 
 
 @needs_kernel
+@pytest.mark.parametrize("eps", [None, 1e-8, 0.1])
 @pytest.mark.parametrize(("h", "samples"), [(5, 13), (8, 64), (16, 100), (20, 64), (40, 33), (64, 16)])
-def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int) -> None:
+def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int, eps: float | None) -> None:
     learner, c = stacked_banks(h)
-    found = gradients_of(learner, c, samples)
+    found = gradients_of(learner, c, samples, eps)
     exact = copy.deepcopy(learner).double()
     bank, coefficients = exact.groups[0].bank, c.clone().requires_grad_()
     x, wanted = batches(samples).at(0)
     bank.zero_grad()
-    loss = TASK.loss(bank(x.double(), coefficients), wanted.double())
+    f = bank.components(x.double(), c.shape[-1])
+    scale = 1.0 if eps is None else (f.square().mean((-2, -1), keepdim=True) + eps).sqrt()
+    loss = TASK.loss((coefficients[..., None, None] * f / scale).sum(-3), wanted.double())
     loss.sum().backward()
     expected = {"task": loss.detach(), "slope": coefficients.grad}
     expected |= {name: bank.get_parameter(name).grad for name in NAMES}
@@ -179,16 +190,17 @@ def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int) -> No
 
 
 @needs_kernel
-def test_gradients_do_not_depend_on_companions(threads: Callable[[int], None]) -> None:
+@pytest.mark.parametrize("eps", [None, 1e-8])
+def test_gradients_do_not_depend_on_companions(threads: Callable[[int], None], eps: float | None) -> None:
     learner, c = stacked_banks(11)
-    together = gradients_of(learner, c, 100)
+    together = gradients_of(learner, c, 100, eps)
     for count in (2, 3, 8):
         threads(count)
-        assert_same(gradients_of(learner, c, 100), together)
+        assert_same(gradients_of(learner, c, 100, eps), together)
     for r in range(3):
         alone = learner_of(lambda _, replicas: FixedCount(7, replicas=replicas), 7 + r, 11)
         alone.load_state_dict({name: p[r] for name, p in learner.state_dict().items()})
-        assert_same(gradients_of(alone, c[r], 100), replica(together, r))
+        assert_same(gradients_of(alone, c[r], 100, eps), replica(together, r))
 
 
 @needs_kernel
@@ -254,9 +266,6 @@ def test_what_fits_is_taken(kind: Kind) -> None:
 
     assert chosen(learner_of(kind, [1, 2])) is StepTrainer
     assert chosen(learner_of(kind, 1), lr_boundary_shape=COSINE) is Trainer
-    normalised = learner_of(kind, 1)
-    normalised.groups[0].capacity.rms_eps = 1e-8
-    assert chosen(normalised) is Trainer
 
 
 @needs_kernel
@@ -266,7 +275,7 @@ def test_what_fits_is_taken(kind: Kind) -> None:
         ("ngn", {}, "fused", LARGEST_FUSED_PACK),
         ("ste", {}, "fused-step", LARGEST_STEP_PACK),
         ("decay", {"method.normalise": False}, "fused-step", LARGEST_STEP_PACK),
-        ("decay", {"method.normalise": True}, "torch", LARGEST_PACK),
+        ("decay", {"method.normalise": True}, "fused-step", LARGEST_STEP_PACK),
         ("l0", {"engine": "torch"}, "torch", LARGEST_PACK),
     ],
 )

@@ -48,7 +48,7 @@ def kernel_takes(config: Config) -> bool:
     """Whether the compiled kernel trains this run, or gives the gradients for its training."""
     if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
         return False
-    if config.train.lr_boundary_shape.kind != "constant" or getattr(config.method, "normalise", False):
+    if config.train.lr_boundary_shape.kind != "constant":
         return False
     from ngn.engine.fused.kernel import compiled
 

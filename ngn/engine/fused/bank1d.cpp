@@ -1,5 +1,6 @@
 // Stacks of y(x) = sum_k c_k f_k(x), f_k as in block1d.h, on the mean squared error over one full batch: whole stretches
-// of training with c_k = w_k g_k(t), or the gradients of a single step for coefficients that somebody else computes.
+// of training with c_k = w_k g_k(t), or the gradients of a single step for coefficients that somebody else computes and
+// for f_k that may be normalised (normalised1d.h).
 //
 // The equations of ngn/gate.py, ngn/components/mlp.py and ngn/engine/optim.py. In training only components with a gate
 // of at least 1e-15 are computed. The gradients of the others count as zero, and Adam goes on for every component that
@@ -13,6 +14,7 @@
 #include <new>
 
 #include "block1d.h"
+#include "normalised1d.h"
 
 // One call's work; mirrored field by field in bank1d.py. R replicas, K candidates, P = stride(H) floats a component:
 // W1[H] b1[H] W2[H][H] b2[H] W3[H] b3[1] and 15 zeros. Arrays are row-major.
@@ -35,6 +37,7 @@ struct Job {
 // W1 [R, K, 1, h], b1 [R, K, h], W2 [R, K, h, h], b2 [R, K, h], W3 [R, K, h, 1], b3 [R, K, 1]. H >= h is compiled.
 struct Step {
   int64_t replicas, candidates, used, width, hidden, samples, padded, threads;
+  double eps;               // of the components' rms; below 0 they are not normalised
   const float *x, *target;  // [padded]
   const float *own[6];
   const double *c;  // [R, used]
@@ -142,7 +145,7 @@ template <int H> struct Training : Bank<H> {
   }
 
   static void run(const Job &job) {
-    B::each(job.replicas, job.threads, job.candidates, [&](int64_t r, Work &work) { advance(job, r, work); });
+    B::each(job.replicas, job.threads, job.candidates, 0, [&](int64_t r, Work &work) { advance(job, r, work); });
   }
 };
 
@@ -169,7 +172,10 @@ template <int H> struct Gradients : Bank<H> {
         std::memcpy(work.p + k * P + to, step.own[i] + at(i, k) + from, sizeof(float) * n);
       });
     }
-    const double loss = B::squares({step.x, step.target, step.samples, step.padded}, work.p, used, work);
+    const Data data{step.x, step.target, step.samples, step.padded};
+    const double loss = step.eps < 0
+                            ? B::squares(data, work.p, used, work)
+                            : Normalised<H>::squares(data, work.p, used, step.c + r * used, step.eps, work);
     step.task[r] = float(loss / double(step.samples));
     for (int64_t k = 0; k < used; ++k) {
       step.along[r * used + k] = work.along[k];
@@ -182,7 +188,8 @@ template <int H> struct Gradients : Bank<H> {
   }
 
   static void run(const Step &all) {
-    B::each(all.replicas, all.threads, all.used, [&](int64_t r, Work &work) { step(all, r, work); });
+    const int64_t values = all.eps < 0 ? 0 : Normalised<H>::values(all.used, all.padded);
+    B::each(all.replicas, all.threads, all.used, values, [&](int64_t r, Work &work) { step(all, r, work); });
   }
 };
 

@@ -136,20 +136,21 @@ template <int H> struct Bank {
   }
 
   // Memory of one thread. For components k: coefficients c, parameters p where they have to be packed first, gradients
-  // g, and along = <dL/dy, f_k>.
+  // g, and along = <dL/dy, f_k>. `values`: further floats, at f.
   struct Work {
     std::unique_ptr<float[]> block;
-    float *a1, *a2, *g, *wt, *p;
+    float *a1, *a2, *g, *wt, *p, *f;
     std::vector<double> gate, along;
     std::vector<float> c;
-    explicit Work(int64_t K)
-        : block(new float[K * (2 * SAMPLES * H + 2 * P + H * H) + 16]), gate(K), along(K), c(K) {
+    explicit Work(int64_t K, int64_t values)
+        : block(new float[K * (2 * SAMPLES * H + 2 * P + H * H) + values + 16]), gate(K), along(K), c(K) {
       const uintptr_t at = ((uintptr_t)block.get() + 63) & ~(uintptr_t)63;
       a1 = (float *)at;
       a2 = a1 + K * SAMPLES * H;
       g = a2 + K * SAMPLES * H;
       p = g + K * P;
       wt = p + K * P;
+      f = wt + K * H * H;
     }
   };
 
@@ -193,11 +194,11 @@ template <int H> struct Bank {
     return loss;
   }
 
-  // Calls one(r, work) for every replica, by up to `threads` threads with memory for K components each.
-  template <class F> static void each(int64_t replicas, int64_t threads, int64_t K, const F &one) {
+  // Calls one(r, work) for every replica, by up to `threads` threads with memory for K components and `values` each.
+  template <class F> static void each(int64_t replicas, int64_t threads, int64_t K, int64_t values, const F &one) {
     if (threads > replicas) threads = replicas;
     std::vector<Work> works;
-    for (int64_t i = 0; i < threads; ++i) works.emplace_back(K);
+    for (int64_t i = 0; i < threads; ++i) works.emplace_back(K, values);
     std::atomic<int64_t> next{0};
     const auto work_on = [&](Work &work) {
 #if defined(__SSE__)

@@ -20,7 +20,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
     """Why the kernel cannot give this training's gradients, or None if it can.
 
     A compiler is looked for last, and built with. How the size is learned does not matter, as long as the model is the
-    sum of its components times ``Capacity.coefficients``.
+    sum of its components times ``Capacity.coefficients``, normalised or not.
     """
     from ngn.tasks.regression1d import RegressionTask  # tasks import the engine
 
@@ -29,15 +29,13 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
         return "the model is more than one ordered sum"
     if type(model.group) is not OrderedSum:
         return f"the kernel does not know {type(model.group).__name__}"
-    bank, capacity = model.group.bank, model.group.capacity
+    bank = model.group.bank
     if type(bank) is not MLPBank or len(bank.sizes) != 4 or bank.sizes[::3] != (1, 1) or bank.sizes[1] != bank.sizes[2]:
         return "the blocks are not MLPs of the sizes (1, h, h, 1)"
     if bank.sizes[1] > WIDTHS[-1]:
         return f"blocks of width {bank.sizes[1]} are more than the {WIDTHS[-1]} that are compiled"
     if bank.K < 1:
         return "there are no blocks"
-    if capacity.rms_eps is not None:
-        return "the components are normalised"
     if any(not p.requires_grad for p in bank.parameters()) or any(p.device.type != "cpu" for p in model.parameters()):
         return "a parameter is frozen or not on the CPU"
     if any(p.dtype != torch.float32 for p in bank.parameters()):
@@ -59,6 +57,8 @@ def unsupported_whole(learner: CapacityLearner) -> str | None:
     capacity = learner.groups[0].capacity
     if type(capacity) not in (CountGate, FixedCount):
         return f"the kernel does not know {type(capacity).__name__}"
+    if capacity.rms_eps is not None:
+        return "the components are normalised"
     learned = list(capacity.parameters())
     if len(learned) != isinstance(capacity, CountGate):
         return "more than a boundary is learned beside the components"

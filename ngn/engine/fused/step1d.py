@@ -30,6 +30,7 @@ class Step(ctypes.Structure):
             (name, ctypes.c_int64)
             for name in ("replicas", "candidates", "used", "width", "hidden", "samples", "padded", "threads")
         ),
+        ("eps", ctypes.c_double),
         ("x", ctypes.c_void_p),
         ("target", ctypes.c_void_p),
         ("own", _Arrays),
@@ -45,10 +46,15 @@ class Gradients:
 
     The numbers of a replica are the same bits for its parameters and coefficients alone, in any stack and with any
     number of threads.
+
+    Args:
+        bank, batches: the components f_k, and what their one batch is.
+        eps: if given, every f_k is divided by sqrt(mean f_k^2 + eps) over the batch.
     """
 
-    def __init__(self, bank: MLPBank, batches: Batches) -> None:
+    def __init__(self, bank: MLPBank, batches: Batches, eps: float | None = None) -> None:
         self.bank, self.kernel, self.samples = bank, library(), Samples.of(batches)
+        self.eps = -1.0 if eps is None else eps
 
     def __call__(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """Set the gradients of the bank's parameters.
@@ -68,7 +74,8 @@ class Gradients:
         step = Step(
             replicas=task.numel(), candidates=bank.K, used=c.shape[-1], width=h, hidden=compiled_width(h),
             samples=samples.count, padded=len(samples.x), threads=torch.get_num_threads(),
-            x=samples.x.data_ptr(), target=samples.target.data_ptr(), own=_Arrays(*(p.data_ptr() for p in own)),
+            eps=self.eps, x=samples.x.data_ptr(), target=samples.target.data_ptr(),
+            own=_Arrays(*(p.data_ptr() for p in own)),
             c=coefficients.data_ptr(), gradients=_Arrays(*(g.data_ptr() for g in gradients)),
             along=along.data_ptr(), task=task.data_ptr(),
         )  # fmt: skip
@@ -93,9 +100,9 @@ class StepTrainer(Trainer):
         reason = unsupported(self.learner, self.batches, self.loss, self.plan)
         if reason is not None:
             raise ValueError(f"not a training for the kernel: {reason}")
-        bank = self.learner.groups[0].bank
-        assert isinstance(bank, MLPBank)
-        self._gradients = Gradients(bank, self.batches)
+        group = self.learner.groups[0]
+        assert isinstance(group.bank, MLPBank)
+        self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps)
         return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
