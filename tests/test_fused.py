@@ -29,8 +29,9 @@ from torch import Tensor
 from ngn.compose import compose
 from ngn.engine import checkpoint
 from ngn.engine.fused import FusedTrainer
-from ngn.engine.fused import bank1d as module
+from ngn.engine.fused import whole as module
 from ngn.engine.fused.kernel import fast_tanh
+from ngn.engine.fused.layout import layout_of
 from ngn.engine.optim import ClipScope, adam
 from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Trainer
@@ -206,7 +207,7 @@ def test_late_gradients_are_as_accurate_as_torchs() -> None:
     by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
     rates = (torch.tensor([rate], dtype=torch.float64) for rate in (1e-3, 5e-2))
     optimizer = adam(learner.body_parameters(), learner.controller_parameters(), *rates, weight_decay=0.0)
-    state = module._State(learner, optimizer)
+    state = module._State(learner, layout_of(learner.model), optimizer)
     module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(20_000, 1)
     state.unpack(20_001)
     ours = {name: optimizer.state[p]["exp_avg"].double() / 0.1 for name, p in learner.model.named_parameters()}

@@ -320,3 +320,31 @@ def test_records_name_the_engine(
     assert largest_pack(config) == largest
     (outcome,) = runs.execute([config])
     assert json.loads(outcome.path.read_text())["execution"]["engine"] == engine
+
+
+@needs_kernel
+@pytest.mark.parametrize("seeds", [1, [1, 2]])
+def test_closed_components_are_left_out_where_nothing_feels_them(seeds: Seeds) -> None:
+    """The same bits as with them, for what is computed; hard-concrete gates do not feel the rest."""
+    learner = stir(learner_of(l0, seeds))
+    bank = learner.groups[0].bank
+    assert isinstance(bank, MLPBank)
+    learner.begin_step(0)
+    c = learner.groups[0].capacity.coefficients("soft")
+    closed = (c == 0).detach()
+    assert closed.any()
+    assert not closed.all()
+    found = []
+    for flat in (False, True):
+        task, along = Gradients(bank, batches(), flat=flat)(c)
+        found.append((task, along, [bank.get_parameter(name).grad.clone() for name in NAMES]))  # type: ignore[union-attr]
+    (task, along, gradients), (task_, along_, gradients_) = found
+    assert torch.equal(task, task_)
+    assert torch.equal(along[~closed], along_[~closed])
+    assert (along[closed] != 0).all()
+    assert (along_[closed] == 0).all()
+    for a, b in zip(gradients, gradients_, strict=True):
+        assert torch.equal(a, b)
+    (slope,) = torch.autograd.grad(c, learner.groups[0].capacity.log_alpha, along, retain_graph=True)
+    (slope_,) = torch.autograd.grad(c, learner.groups[0].capacity.log_alpha, along_)
+    assert torch.equal(slope, slope_)

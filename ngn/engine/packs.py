@@ -36,35 +36,42 @@ STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
 """Where stacking seeds is faster on a CPU; convolutions gain nothing from it (docs/benchmarks.md)."""
 
 
+WHOLE = ("ngn", "fixed")
+"""Methods with which the kernels do a training as a whole."""
 LARGEST_PACK = 10
-"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them."""
+"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also for models of depth,
+of which ten seeds take minutes."""
 LARGEST_FUSED_PACK = 500
-"""The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
+"""For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
 LARGEST_STEP_PACK = 50
 """Where torch does what the kernel leaves of a step, it passes over the whole stack a dozen times: 200 KB a replica."""
 
 
 def kernel_takes(config: Config) -> bool:
-    """Whether the compiled kernel trains this run, or gives the gradients for its training."""
-    if config.task.name != "regression1d" or config.engine == "torch" or config.gate.K is None:
+    """Whether a compiled kernel trains this run, or gives the gradients for its training."""
+    if config.engine == "torch" or config.gate.K is None or config.train.lr_boundary_shape.kind != "constant":
         return False
-    if config.train.lr_boundary_shape.kind != "constant":
+    if config.task.name == "twist" and config.method.name in WHOLE:
+        kernel = "planar"
+    elif config.task.name == "regression1d":
+        kernel = "bank1d"
+    else:
         return False
     from ngn.engine.fused.kernel import compiled
 
-    return compiled() is not None
+    return compiled(kernel) is not None
 
 
 def largest_pack(config: Config) -> int:
     """How many replicas suit the engine that trains this run; memory may allow fewer (:mod:`ngn.engine.memory`)."""
-    if not kernel_takes(config):
+    if config.task.name != "regression1d" or not kernel_takes(config):
         return LARGEST_PACK
-    return LARGEST_FUSED_PACK if config.method.name in ("ngn", "fixed") else LARGEST_STEP_PACK
+    return LARGEST_FUSED_PACK if config.method.name in WHOLE else LARGEST_STEP_PACK
 
 
 def stackable(config: Config) -> bool:
     """Whether runs of this task and component are trained as stacks."""
-    return config.gate.component in STACKED.get(config.task.name, ())
+    return config.gate.component in STACKED.get(config.task.name, ()) or kernel_takes(config)
 
 
 def pack_key(config: Config) -> str:

@@ -9,13 +9,9 @@
 //   * a replica is one thread's work and no arithmetic crosses replicas: its numbers depend on nothing beside it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "vectors.h"
@@ -155,10 +151,13 @@ template <int H> struct Bank {
   };
 
   // The sum of squared residuals of the k_used leading components p with the coefficients work.c. Adds the gradients of
-  // their mean to work.g, which holds zeros, and writes work.along.
-  static double squares(const Data &data, const float *p, int64_t k_used, Work &work) {
+  // their mean to work.g, which holds zeros, and writes work.along. With `flat`, components whose coefficient is exactly
+  // zero are not computed, and their work.along is zero.
+  static double squares(const Data &data, const float *p, int64_t k_used, Work &work, bool flat = false) {
+    const auto idle = [&](int64_t k) { return flat && work.c[k] == 0.0f; };
     float bias = 0;
     for (int64_t k = 0; k < k_used; ++k) {
+      if (idle(k)) continue;
       bias += p[k * P + B3] * work.c[k];
       for (int i = 0; i < H; ++i)
         for (int j = 0; j < H; ++j) work.wt[k * H * H + j * H + i] = p[k * P + W2 + i * H + j];
@@ -170,7 +169,8 @@ template <int H> struct Bank {
       alignas(64) float y[SAMPLES * L] = {};
       float dy[SAMPLES];
       for (int64_t k = 0; k < k_used; ++k)
-        forward(p + k * P, work.c[k], x, count, work.a1 + k * SAMPLES * H, work.a2 + k * SAMPLES * H, y);
+        if (!idle(k))
+          forward(p + k * P, work.c[k], x, count, work.a1 + k * SAMPLES * H, work.a2 + k * SAMPLES * H, y);
       for (int s = 0; s < count; ++s) {
         const bool real = s0 + s < data.samples;
         const float residual = real ? sum<L>(load<L>(y + s * L)) + bias - data.target[s0 + s] : 0.0f;
@@ -179,11 +179,14 @@ template <int H> struct Bank {
         dy_sum += dy[s];
       }
       for (int64_t k = 0; k < k_used; ++k)
-        backward(p + k * P, work.wt + k * H * H, work.c[k], x, dy, count, work.a1 + k * SAMPLES * H,
-                 work.a2 + k * SAMPLES * H, work.g + k * P);
+        if (!idle(k))
+          backward(p + k * P, work.wt + k * H * H, work.c[k], x, dy, count, work.a1 + k * SAMPLES * H,
+                   work.a2 + k * SAMPLES * H, work.g + k * P);
     }
     // <dy, f_k> = W3_k . (a2_k^T dy) + b3_k sum(dy): f_k itself is not needed. Then c_k completes the last layer.
     for (int64_t k = 0; k < k_used; ++k) {
+      work.along[k] = 0;
+      if (idle(k)) continue;
       float *const g = work.g + k * P;
       double along = double(p[k * P + B3]) * dy_sum;
       for (int j = 0; j < H; ++j) along += double(p[k * P + W3 + j]) * double(g[W3 + j]);
@@ -192,32 +195,6 @@ template <int H> struct Bank {
       g[B3] = work.c[k] * float(dy_sum);
     }
     return loss;
-  }
-
-  // Calls one(r, work) for every replica, by up to `threads` threads with memory for K components and `values` each.
-  template <class F> static void each(int64_t replicas, int64_t threads, int64_t K, int64_t values, const F &one) {
-    if (threads > replicas) threads = replicas;
-    std::vector<Work> works;
-    for (int64_t i = 0; i < threads; ++i) works.emplace_back(K, values);
-    std::atomic<int64_t> next{0};
-    const auto work_on = [&](Work &work) {
-#if defined(__SSE__)
-      // Moments of components that left the window decay for ever; as denormal numbers they would be slow.
-      const unsigned before = _mm_getcsr();
-      _mm_setcsr(before | 0x8040);
-#endif
-      for (int64_t r; (r = next++) < replicas;) one(r, work);
-#if defined(__SSE__)
-      _mm_setcsr(before);
-#endif
-    };
-    std::vector<std::thread> pool;
-    try {
-      for (int64_t i = 1; i < threads; ++i) pool.emplace_back(work_on, std::ref(works[i]));
-    } catch (const std::system_error &) {  // fewer threads than asked for: those there are do the work
-    }
-    work_on(works[0]);
-    for (auto &thread : pool) thread.join();
   }
 };
 

@@ -1,4 +1,4 @@
-"""The compiled kernel of ``bank1d.cpp``: its limits, its library, the data that it works on."""
+"""The compiled kernels: their limits, their libraries, the data that they work on."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ from torch import Tensor
 from ngn.engine.batches import Batches
 from ngn.engine.fused.build import load
 
-SOURCE = Path(__file__).with_name("bank1d.cpp")
+FOLDER = Path(__file__).parent
+ENTRIES = {
+    "bank1d": ("ngn_bank1d_advance", "ngn_bank1d_gradients"),
+    "planar": ("ngn_layers_advance", "ngn_chain_advance"),
+}
+"""The libraries, each a file of code, with their functions of one pointer that return a code."""
 WIDTHS = (8, 16, 32, 64)
 """Hidden widths that are compiled; others are padded with units that stay exactly zero."""
 TILE = 8
-"""The kernel takes samples in multiples of this."""
+"""``bank1d.cpp`` takes samples in multiples of this."""
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
-"""A bank's parameters, in the kernel's order."""
+"""A bank's parameters, in the order of ``bank1d.cpp``."""
 
 
-def compiled() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where it cannot be built."""
-    found = load(SOURCE)
+def compiled(name: str = "bank1d") -> ctypes.CDLL | None:
+    """A compiled library, or None where it cannot be built."""
+    found = load(FOLDER / f"{name}.cpp")
     if found is not None:
-        for entry in (found.ngn_bank1d_advance, found.ngn_bank1d_gradients):
-            entry.restype, entry.argtypes = ctypes.c_int64, [ctypes.c_void_p]
-        found.ngn_bank1d_tanh.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-        found.ngn_bank1d_tanh.restype = None
+        for entry in ENTRIES[name]:
+            function = getattr(found, entry)
+            function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_void_p]
     return found
 
 
-def library() -> ctypes.CDLL:
-    """The compiled kernel.
+def library(name: str = "bank1d") -> ctypes.CDLL:
+    """A compiled library.
 
     Raises:
         RuntimeError: where it cannot be built.
     """
-    found = compiled()
+    found = compiled(name)
     if found is None:
-        raise RuntimeError("the kernel cannot be built here")
+        raise RuntimeError(f"the kernel {name} cannot be built here")
     return found
 
 
@@ -61,24 +65,27 @@ def compiled_width(h: int) -> int:
 
 @dataclass(frozen=True)
 class Samples:
-    """A full batch as the kernel takes it: x and target float32 [padded], the first ``count`` of them real."""
+    """A full batch as a kernel takes it: x and target float32 [entries, padded], the first ``count`` of them real."""
 
     x: Tensor
     target: Tensor
     count: int
 
     @classmethod
-    def of(cls, batches: Batches) -> Samples:
-        """The one batch of a full-batch training."""
-        x, target = (v.flatten() for v in batches.at(0))
-        room = (0, -len(x) % TILE)
-        return cls(torch.nn.functional.pad(x, room), torch.nn.functional.pad(target, room), len(x))
+    def of(cls, batches: Batches, tile: int = TILE) -> Samples:
+        """The one batch of a full-batch training, [N, entries] each."""
+        x, target = (v.T.contiguous() for v in batches.at(0))
+        count = x.shape[-1]
+        room = (0, -count % tile)
+        return cls(torch.nn.functional.pad(x, room), torch.nn.functional.pad(target, room), count)
 
 
 def fast_tanh(x: Tensor) -> Tensor:
-    """The kernel's tanh of a float32 vector."""
+    """The kernels' tanh of a float32 vector."""
     padded = torch.zeros(-(-len(x) // 16) * 16)
     padded[: len(x)] = x
     out = torch.empty_like(padded)
-    library().ngn_bank1d_tanh(padded.data_ptr(), out.data_ptr(), len(padded))
+    function = library().ngn_bank1d_tanh
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64], None
+    function(padded.data_ptr(), out.data_ptr(), len(padded))
     return out[: len(x)]

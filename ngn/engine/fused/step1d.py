@@ -28,7 +28,9 @@ class Step(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int64)
-            for name in ("replicas", "candidates", "used", "width", "hidden", "samples", "padded", "threads")
+            for name in (
+                "replicas", "candidates", "used", "width", "hidden", "samples", "padded", "threads", "flat",
+            )
         ),
         ("eps", ctypes.c_double),
         ("x", ctypes.c_void_p),
@@ -50,11 +52,12 @@ class Gradients:
     Args:
         bank, batches: the components f_k, and what their one batch is.
         eps: if given, every f_k is divided by sqrt(mean f_k^2 + eps) over the batch.
+        flat: leave out components whose coefficient is exactly zero, and say zero for its gradient.
     """
 
-    def __init__(self, bank: MLPBank, batches: Batches, eps: float | None = None) -> None:
+    def __init__(self, bank: MLPBank, batches: Batches, eps: float | None = None, flat: bool = False) -> None:
         self.bank, self.kernel, self.samples = bank, library(), Samples.of(batches)
-        self.eps = -1.0 if eps is None else eps
+        self.eps, self.flat = -1.0 if eps is None else eps, flat
 
     def __call__(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """Set the gradients of the bank's parameters.
@@ -73,8 +76,8 @@ class Gradients:
         along, task = torch.empty_like(coefficients), torch.empty(c.shape[:-1], dtype=torch.float32)
         step = Step(
             replicas=task.numel(), candidates=bank.K, used=c.shape[-1], width=h, hidden=compiled_width(h),
-            samples=samples.count, padded=len(samples.x), threads=torch.get_num_threads(),
-            eps=self.eps, x=samples.x.data_ptr(), target=samples.target.data_ptr(),
+            samples=samples.count, padded=samples.x.shape[-1], threads=torch.get_num_threads(),
+            flat=int(self.flat), eps=self.eps, x=samples.x.data_ptr(), target=samples.target.data_ptr(),
             own=_Arrays(*(p.data_ptr() for p in own)),
             c=coefficients.data_ptr(), gradients=_Arrays(*(g.data_ptr() for g in gradients)),
             along=along.data_ptr(), task=task.data_ptr(),
@@ -102,7 +105,9 @@ class StepTrainer(Trainer):
             raise ValueError(f"not a training for the kernel: {reason}")
         group = self.learner.groups[0]
         assert isinstance(group.bank, MLPBank)
-        self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps)
+        self._gradients = Gradients(
+            group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed
+        )
         return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
