@@ -1,7 +1,7 @@
 """How the parameters of a model of ordered groups lie in a kernel's arrays, and which kernel that is.
 
 A replica's parameters are one row of floats: group after group, component after component, the parts of a component one
-after another. A part that is narrower than what is compiled is padded with zeros.
+after another. A part that is narrower than what is compiled is padded with zeros, and so is a group to whole vectors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
 from ngn.engine.batches import Batches
 from ngn.engine.fused.kernel import TILE, Samples, compiled_width, library
+
+VECTOR = 16
+"""Floats of the widest vectors that there are."""
+PLANAR_TILE = 4 * VECTOR
+"""``planar.cpp`` takes samples in multiples of this."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Layout:
         for bank, bare in banks:
             group = Group(bank, bank.K, bare, self.parameters)
             self.groups.append(group)
-            self.parameters += group.learned * self.size
+            self.parameters += -(-group.learned * self.size // VECTOR) * VECTOR
 
     def kernel(self) -> Callable[..., int]:
         """The function that trains; see ``library`` for what it raises."""
@@ -138,7 +143,3 @@ def layout_of(model: torch.nn.Module) -> Layout:
     H = compiled_width(bank.sizes[1])
     parts = [("W1", (1, H)), ("b1", (H,)), ("W2", (H, H)), ("b2", (H,)), ("W3", (H, 1)), ("b3", (1,))]
     return Layout(("bank1d", "ngn_bank1d_advance"), [(bank, 0)], parts, H, cost=1.0, tile=TILE, spare=15)
-
-
-PLANAR_TILE = 64
-"""Four vectors of samples, the widest that there are."""

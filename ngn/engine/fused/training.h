@@ -27,7 +27,8 @@ struct Job {
   int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up
   int64_t steps, first, threads, gated, clip_scope;               // clip_scope: 0 none, 1 joint, 2 separate, 3 body
   double clip, delta, cutoff, weight_decay, beta1, beta2, eps;
-  const int64_t *candidates, *offset, *bare;  // [G]: K; where its floats begin; leading components without parameters
+  const int64_t *candidates, *offset, *bare;  // [G]: K; where its floats begin (a multiple of 16, as P is); leading
+                                              // components without parameters
   const float *x, *target;                    // [width of the data, padded]
   const double *w;                            // [R, sum of K]
   const double *lambda0, *alpha_max, *beta_start, *beta_end;  // [R, G]
@@ -77,10 +78,11 @@ template <class Make, class F> void each(int64_t replicas, int64_t threads, cons
 template <class Model> struct Training {
   using Work = typename Model::Work;
 
-  // Calls f(first float, floats) for the `touched` leading components of every group.
+  // Calls f(first float, components, floats) for the `touched` leading components of every group. Floats are rounded up
+  // to whole vectors and begin at one, so that no loop has a remainder, which might be rounded in another way.
   template <class F> static void stretches(const Job &job, const int64_t *touched, const F &f) {
     for (int64_t g = 0; g < job.groups; ++g)
-      if (touched[g] > job.bare[g]) f(job.offset[g], (touched[g] - job.bare[g]) * Model::SIZE);
+      if (const int64_t n = touched[g] - job.bare[g]; n > 0) f(job.offset[g], n, (n * Model::SIZE + 15) / 16 * 16);
   }
 
   // One boundary before a step: how many components are computed, and what becomes of the penalty and its slope.
@@ -133,7 +135,9 @@ template <class Model> struct Training {
         touched[g] = job.weight_decay != 0 ? K : job.touched[at];
         job.t[(r * job.steps + n) * G + g] = b.t;
       }
-      stretches(job, touched.data(), [&](int64_t at, int64_t n) { std::memset(work.g + at, 0, sizeof(float) * n); });
+      stretches(job, touched.data(), [&](int64_t at, int64_t, int64_t floats) {
+        std::memset(work.g + at, 0, sizeof(float) * floats);
+      });
       const double loss = Model::squares(job, p, used.data(), work);
       for (int64_t g = 0; g < G; ++g) {
         const Boundary &b = boundaries[g];
@@ -159,7 +163,7 @@ template <class Model> struct Training {
     double body_factor = 1.0, tau_factor = 1.0;
     if (job.clip_scope) {
       double body = 0, own = 0;
-      stretches(job, touched, [&](int64_t at, int64_t n) { body += Model::norm(g + at, n / Model::SIZE); });
+      stretches(job, touched, [&](int64_t at, int64_t n, int64_t) { body += Model::norm(g + at, n); });
       for (int64_t i = 0; i < job.groups; ++i) own += dtau[i] * dtau[i];
       body_factor = factor(job.clip, job.clip_scope == 1 ? body + own : body);
       tau_factor = job.clip_scope == 1 ? body_factor : job.clip_scope == 2 ? factor(job.clip, own) : 1.0;
@@ -169,11 +173,11 @@ template <class Model> struct Training {
     const float scale = float(body_factor), decay = float(job.weight_decay), near1 = float(1.0 - job.beta1);
     const float keep2 = float(job.beta2), near2 = float(1.0 - job.beta2), root = float(correct2), eps = float(job.eps);
     const float rate = float(job.lr[r] * job.shapes[4 * n + 3] / correct1);
-    stretches(job, touched, [&](int64_t at, int64_t n) {
+    stretches(job, touched, [&](int64_t at, int64_t, int64_t floats) {
       float *const p = job.p + r * job.parameters + at, *const m = job.m + r * job.parameters + at;
       float *const v = job.v + r * job.parameters + at;
       const float *const own = g + at;
-      for (int64_t i = 0; i < n; ++i) {
+      for (int64_t i = 0; i < floats; ++i) {
         const float grad = own[i] * scale + decay * p[i];
         m[i] += near1 * (grad - m[i]);
         v[i] = keep2 * v[i] + near2 * grad * grad;

@@ -137,7 +137,7 @@ class _Kernel:
             "w": torch.cat([c.weights().reshape(R, c.K).double() for c in capacities], 1).contiguous(),
             **{name: torch.stack([(getattr(c, name) if gate else nothing).double().expand(R) for c in capacities], 1)
                for name in ("lambda0", "alpha_max", "beta_start", "beta_end")},
-            **{name: torch.as_tensor(rate).double().expand(R).contiguous()
+            **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
                for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
             **dict(zip("pmv", state.body, strict=True)),
             "tau": state.tau,
