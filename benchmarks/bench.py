@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import bench_1d
+import bench_depth
 import bench_models
 
 from ngn.provenance import machine, packages
@@ -24,6 +25,7 @@ def main(arguments: list[str]) -> None:
     bench_1d.main(arguments)
     print(flush=True)
     bench_models.main(arguments)
+    bench_depth.main(arguments)
 
 
 if __name__ == "__main__":

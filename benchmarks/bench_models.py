@@ -40,7 +40,8 @@ from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.tasks.base import cross_entropy
 
-Step = Callable[[], Any]
+Variants = dict[str, tuple[Callable[[int], None], int]]
+"""Name → (what does a number of steps, how many models those train at once). The first one is the rival."""
 
 
 def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[int], None]:
@@ -84,7 +85,7 @@ def plain(branches: nn.ModuleList, call: Callable[[nn.Module], Tensor], y: Tenso
     return run
 
 
-def cnn(K: int, channels: tuple[int, int], image: tuple[int, int, int]) -> dict[str, tuple[Callable[[int], None], int]]:
+def cnn(K: int, channels: tuple[int, int], image: tuple[int, int, int]) -> Variants:
     """Name → (run, models trained at once) for a convolution model, batch 128."""
     x, y = torch.randn(128, *image), torch.randint(10, (128,))
     flat = channels[1] * (image[1] // 4) * (image[2] // 4)
@@ -108,7 +109,7 @@ def cnn(K: int, channels: tuple[int, int], image: tuple[int, int, int]) -> dict[
     }
 
 
-def graph() -> dict[str, tuple[Callable[[int], None], int]]:
+def graph() -> Variants:
     """The same for a graph of Cora's size (made here), 8 branches."""
     from torch_geometric.nn import GCNConv
 
@@ -142,7 +143,7 @@ def graph() -> dict[str, tuple[Callable[[int], None], int]]:
     }
 
 
-def blocks() -> dict[str, tuple[Callable[[int], None], int]]:
+def blocks() -> Variants:
     """What the gate costs in the 1D bank: all 32 blocks active with and without it."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
     y = torch.randint(2, (512,))
@@ -156,7 +157,7 @@ def blocks() -> dict[str, tuple[Callable[[int], None], int]]:
     }
 
 
-def kernel_blocks() -> dict[str, tuple[Callable[[int], None], int]]:
+def kernel_blocks() -> Variants:
     """The same in the compiled kernel, on the data and the loss of the 1D study; nothing where it cannot be built."""
     if compiled() is None:
         return {}
@@ -174,7 +175,7 @@ def kernel_blocks() -> dict[str, tuple[Callable[[int], None], int]]:
     return {"ungated, 32 blocks": (steps_of(False), 1), "NGN, 32 active blocks": (steps_of(True), 1)}
 
 
-def deployed() -> dict[str, tuple[Callable[[int], None], int]]:
+def deployed() -> Variants:
     """Forward passes: a model trained at the fixed size, and the truncated one of that size."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
     fixed = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 8, 0), FixedCount(8)))
@@ -195,7 +196,7 @@ def deployed() -> dict[str, tuple[Callable[[int], None], int]]:
     }
 
 
-GROUPS: dict[str, Callable[[], dict[str, tuple[Callable[[int], None], int]]]] = {
+GROUPS: dict[str, Callable[[], Variants]] = {
     "MNIST convolution, K = 8, channels 8-16, batch 128: training": lambda: cnn(8, (8, 16), (1, 28, 28)),
     "CIFAR-10 convolution, K = 16, channels 16-16, batch 128: training": lambda: cnn(16, (16, 16), (3, 32, 32)),
     "a graph of Cora's size, K = 8: training": graph,
@@ -205,11 +206,11 @@ GROUPS: dict[str, Callable[[], dict[str, tuple[Callable[[int], None], int]]]] = 
 }
 
 
-def bench(quick: bool) -> list[tuple[str, str, float, float]]:
+def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[str, str, float, float]]:
     """(group, variant, milliseconds a model-step, times as fast as the first variant)."""
     rounds = 1 if quick else 5
     rows = []
-    for title, make in GROUPS.items():
+    for title, make in groups.items():
         variants = make()
         if not variants:
             continue
@@ -232,18 +233,23 @@ def bench(quick: bool) -> list[tuple[str, str, float, float]]:
     return rows
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description="Training steps of the vision and graph models, as ratios.")
+def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[str] | None) -> None:
+    """Measure on one thread, and print a table a group."""
+    parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)
     before = ""
     with process.prepared():  # for all variants of a group alike
-        for title, name, milliseconds, ratio in bench(parser.parse_args(arguments).quick):
+        for title, name, milliseconds, ratio in bench(groups, parser.parse_args(arguments).quick):
             if title != before:
                 print(f"{title}\n  {'variant':34} {'ms a model-step':>16} {'x the first':>12}")
                 before = title
             print(f"  {name:34} {milliseconds:16.2f} {ratio:12.2f}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the tables."""
+    show("Training steps of the vision and graph models, as ratios.", GROUPS, arguments)
 
 
 if __name__ == "__main__":

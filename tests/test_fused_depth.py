@@ -244,13 +244,20 @@ def test_what_fits_is_taken() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("gate_name", ["layers", "chain"])
-def test_runs_by_either_engine(gate_name: str, tmp_path: Path) -> None:
-    """From configuration to result: seeds are one stack of the kernel, which says so, and agree with the torch engine."""
+def test_runs_by_either_engine(gate_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From configuration to record: seeds are one stack of the kernel, and agree with the torch engine."""
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
     choice = {"task": "twist", "gate": gate_name, "schedule": "dec_lambda_inc_r" if gate_name == "layers" else "paper"}
 
     def pack(engine: str) -> list[Any]:
-        settings = {"profile": "smoke", "train.steps": 40, "engine": engine, "results": str(tmp_path / engine), "phases": ["grown", "fixed"]}
-        return [compose(choice, settings | {"seed.value": seed}) for seed in (0, 1)]
+        settings = {
+            "train.steps": 40,
+            "engine": engine,
+            "results": str(tmp_path / engine),
+            "progress": "never",
+            "phases": ["grown", "fixed"],
+        }
+        return [compose(choice | {"profile": "smoke"}, settings | {"seed.value": seed}) for seed in (0, 1)]
 
     fused, plain = pack("fused"), pack("torch")
     assert largest_pack(fused[0]) == LARGEST_PACK

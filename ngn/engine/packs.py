@@ -39,10 +39,11 @@ STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
 WHOLE = ("ngn", "fixed")
 """Methods with which the kernels do a training as a whole."""
 LARGEST_PACK = 10
-"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also for models of depth,
-of which ten seeds take minutes."""
+"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also of models of depth
+in the kernel, which then take minutes."""
 LARGEST_FUSED_PACK = 500
-"""For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar and one task."""
+"""For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar
+and one task."""
 LARGEST_STEP_PACK = 50
 """Where torch does what the kernel leaves of a step, it passes over the whole stack a dozen times: 200 KB a replica."""
 

@@ -112,7 +112,7 @@ def _capacities(learner: CapacityLearner) -> str | None:
             return "more than a boundary is learned beside the components"
         if any(not p.requires_grad or p.dtype != torch.float64 for p in learned):
             return "the boundary is frozen or not float64"
-        if isinstance(capacity, CountGate) and isinstance(first, CountGate):
-            if (capacity.delta, capacity.shapes) != (first.delta, first.shapes):
-                return "the groups' boundaries differ in their schedules"
+    gates = [capacity for capacity in capacities if isinstance(capacity, CountGate)]
+    if any((gate.delta, gate.shapes) != (gates[0].delta, gates[0].shapes) for gate in gates):
+        return "the groups' boundaries differ in their schedules"
     return None

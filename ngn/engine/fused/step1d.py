@@ -29,7 +29,15 @@ class Step(ctypes.Structure):
         *(
             (name, ctypes.c_int64)
             for name in (
-                "replicas", "candidates", "used", "width", "hidden", "samples", "padded", "threads", "flat",
+                "replicas",
+                "candidates",
+                "used",
+                "width",
+                "hidden",
+                "samples",
+                "padded",
+                "threads",
+                "flat",
             )
         ),
         ("eps", ctypes.c_double),
@@ -105,9 +113,7 @@ class StepTrainer(Trainer):
             raise ValueError(f"not a training for the kernel: {reason}")
         group = self.learner.groups[0]
         assert isinstance(group.bank, MLPBank)
-        self._gradients = Gradients(
-            group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed
-        )
+        self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed)
         return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
