@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
+import subprocess
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from fused_cases import (
@@ -23,7 +27,7 @@ from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.engine.batches import FullBatches, MiniBatches, Split
 from ngn.engine.fused import FusedTrainer, StepTrainer, trainer_for, unsupported
-from ngn.engine.fused.build import BuildError, build, compiler, load
+from ngn.engine.fused.build import BuildError, _run, build, compiler, load
 from ngn.engine.trainer import Trainer
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -136,6 +140,25 @@ def test_compilers_are_looked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "clang++").write_text("#!/bin/sh\n")
     (tmp_path / "clang++").chmod(0o755)
     assert compiler() == str(tmp_path / "clang++")
+
+
+def test_a_compiler_that_is_given_up_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver's compiler is its child, and would go on without it."""
+    fifo = tmp_path / "held open by the child"
+    os.mkfifo(fifo)
+    held: list[BinaryIO] = []
+
+    def out_of_time(process: subprocess.Popen[str], timeout: float) -> None:
+        held.append(fifo.open("rb", buffering=0))  # waits until the child has opened it
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
+    with pytest.raises(BuildError, match="did not end within"):
+        _run([str(fake_compiler(tmp_path, f'sleep 1000 > "{fifo}" &\nwait'))])
+    with held[0] as end:
+        ended, _, _ = select.select([end], [], [], 60)
+        assert ended, "the child still runs"
+        assert end.read() == b""
 
 
 def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
