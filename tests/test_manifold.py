@@ -32,7 +32,7 @@ def points(seed=4):
 def noise_of(group, step):
     """The noise that a training step draws, as float64 [N, K]."""
     group.begin_step(step)
-    noise = group._noise(torch.empty(N, K, dtype=torch.float64))
+    noise = group.noise(torch.empty(0, dtype=torch.float64), N)
     group.begin_step(step)
     return noise
 
@@ -112,8 +112,8 @@ def test_the_noise_is_addressed_by_seed_step_and_micro_batch():
     like = torch.empty(2, N, K)
     first = noise_of(single, 2)
     stack.begin_step(2)
-    assert torch.equal(stack._noise(like)[1].double(), first)
-    assert not torch.equal(stack._noise(like)[1].double(), first), "another micro-batch"
+    assert torch.equal(stack.noise(like, N)[1].double(), first)
+    assert not torch.equal(stack.noise(like, N)[1].double(), first), "another micro-batch"
     assert not torch.equal(noise_of(single, 3), first)
     assert torch.equal(noise_of(single, 2), first)
 

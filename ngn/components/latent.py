@@ -101,12 +101,17 @@ class GatedBottleneck(OrderedSum):
         super().begin_step(step)
         self._step, self._part, self._divergence = step, 0, None
 
-    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean [*R, N, K] and excess variance d = g^2 (exp(l) - 1), [*R, K] in float64: the variance is 1 + d."""
+    def variance(self) -> tuple[Tensor, Tensor]:
+        """Gates g [*R, K] and excess variance d = g^2 (exp(l) - 1), [*R, K] in float64: the variance is 1 + d."""
         g = self.capacity.gates(self.mode)
         g = F.pad(g, (0, self.bank.K - g.shape[-1]))
+        return g, g.square() * torch.expm1(self.log_variance.double())
+
+    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [*R, N, K] and excess variance, [*R, K] in float64."""
+        g, excess = self.variance()
         mu = self.bank.latents(x, self.bank.K)
-        return mu * g.to(mu.dtype).unsqueeze(-2), g.square() * torch.expm1(self.log_variance.double())
+        return mu * g.to(mu.dtype).unsqueeze(-2), excess
 
     def forward(self, x: Tensor) -> Tensor:
         """[*R, N, out]; sampled within a training step."""
@@ -115,17 +120,17 @@ class GatedBottleneck(OrderedSum):
         mean, excess = self.posterior(x)
         self._divergence = divergence(mean, excess)
         deviation = (1.0 + excess).sqrt().to(mean.dtype).unsqueeze(-2)
-        return self.bank.decode(mean + deviation * self._noise(mean), self.capacity.weights())
+        return self.bank.decode(mean + deviation * self.noise(mean, mean.shape[-2]), self.capacity.weights())
 
     def activity_penalty(self) -> Tensor | None:
         return None if self._divergence is None else self.kl * self._divergence
 
-    def _noise(self, like: Tensor) -> Tensor:
-        """Standard normal [*R, N, K], addressed by seed, step, group and micro-batch."""
+    def noise(self, like: Tensor, samples: int) -> Tensor:
+        """Standard normal [*R, samples, K] of the type of ``like``, addressed by seed, step, group and micro-batch."""
         seeds = [self.bank.seeds] if isinstance(self.bank.seeds, int) else self.bank.seeds
         address = ("posterior", self._step or 0, self.bank.name, self._part)
         self._part += 1
-        drawn = [torch.randn(like.shape[-2:], generator=generator(seed, *address)) for seed in seeds]
+        drawn = [torch.randn(samples, self.bank.K, generator=generator(seed, *address)) for seed in seeds]
         return (drawn[0] if self.bank.replicas is None else torch.stack(drawn)).to(like)
 
 

@@ -17,7 +17,7 @@ from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 
 
-def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
+def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why no kernel can give this training's gradients, or None if one can.
 
     A compiler is looked for last, and built with. How the size of a bank of 1D blocks is learned does not matter, as
@@ -56,7 +56,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
 
 def unsupported_whole(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why no kernel can do all of a training, or None if one can."""
-    return unsupported(learner, batches, loss, plan) or _capacities(learner)
+    return unsupported_step(learner, batches, loss, plan) or _capacities(learner)
 
 
 def _of_depth(model: torch.nn.Module) -> bool:

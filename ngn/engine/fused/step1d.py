@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ngn.components.mlp import MLPBank
 from ngn.engine.batches import Batches
-from ngn.engine.fused.fits import unsupported
+from ngn.engine.fused.fits import unsupported_step
 from ngn.engine.fused.kernel import NAMES, Samples, check, compiled_width, library
 from ngn.engine.trainer import Course, Trainer
 
@@ -101,14 +101,14 @@ class StepTrainer(Trainer):
     """:class:`Trainer` with the kernel's gradients. Against the plain trainer its numbers differ by rounding.
 
     Raises:
-        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported``).
+        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported_step``).
     """
 
     engine = "fused-step"
 
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
-        reason = unsupported(self.learner, self.batches, self.loss, self.plan)
+        reason = unsupported_step(self.learner, self.batches, self.loss, self.plan)
         if reason is not None:
             raise ValueError(f"not a training for the kernel: {reason}")
         group = self.learner.groups[0]
