@@ -61,23 +61,28 @@ inline void total(const float *sums, int64_t n, float *g, double &along) {
   along = sum<L>(load<L>(sums + n * L));
 }
 
-// h <- c_0 h + sum_k c_k tanh(h W_k + b_k) in every group with an identity, without the first term in the others.
-// A component holds W[2][2] b[2]; identities hold nothing.
-struct Layers {
-  static constexpr int OUT = 2, NV = LAYERED, S = NV * L;
-  static constexpr int64_t SIZE = 6;
+// What both models have in common, with `FLOATS` a component.
+template <int64_t FLOATS> struct Planar {
+  static constexpr int OUT = 2;
+  static constexpr int64_t SIZE = FLOATS;
   using Work = PlaneWork;
-
-  // Activations: what enters each layer, [G][2][S], and the maps of all components, [sum of K][2][S].
-  static Work work(const Job &job) {
-    const int64_t all = components_of(job);
-    return Work(job, all, (job.groups + all) * 2 * S, SIZE + 1);
-  }
 
   static double norm(const float *g, int64_t n) {
     double square = 0;
     for (int64_t i = 0; i < n * SIZE; ++i) square += double(g[i]) * double(g[i]);
     return square;
+  }
+};
+
+// h <- c_0 h + sum_k c_k tanh(h W_k + b_k) in every group with an identity, without the first term in the others.
+// A component holds W[2][2] b[2]; identities hold nothing.
+struct Layers : Planar<6> {
+  static constexpr int NV = LAYERED, S = NV * L;
+
+  // Activations: what enters each layer, [G][2][S], and the maps of all components, [sum of K][2][S].
+  static Work work(const Job &job) {
+    const int64_t all = components_of(job);
+    return Work(job, all, (job.groups + all) * 2 * S, SIZE + 1);
   }
 
   // y = one layer of h, whose first component is number `first`.
@@ -173,21 +178,16 @@ struct Layers {
 
 // y = sum_k c_k u_k with u_k = tanh(tanh(v_k U_k + a_k) V_k + b_k), v_0 = x, v_k = x + u_{k-1}; one group.
 // A component holds U[2][H] a[H] V[H][2] b[2].
-template <int H> struct Chain {
-  static constexpr int OUT = 2, NV = CHAINED, S = NV * L;
-  static constexpr int64_t SIZE = 5 * H + 2, A = 2 * H, W = 3 * H, B = 5 * H;  // offsets of a, V, b
-  using Work = PlaneWork;
+template <int H> struct Chain : Planar<5 * H + 2> {
+  using typename Planar<5 * H + 2>::Work;
+  using Planar<5 * H + 2>::SIZE;
+  static constexpr int NV = CHAINED, S = NV * L;
+  static constexpr int64_t A = 2 * H, W = 3 * H, B = 5 * H;  // offsets of a, V, b
 
   // Activations of every component: the hidden units and u, [H + 2][S].
   static Work work(const Job &job) {
     const int64_t all = components_of(job);
     return Work(job, all, all * (H + 2) * S, SIZE + 1);
-  }
-
-  static double norm(const float *g, int64_t n) {
-    double square = 0;
-    for (int64_t i = 0; i < n * SIZE; ++i) square += double(g[i]) * double(g[i]);
-    return square;
   }
 
   // u from v; activations to a.
