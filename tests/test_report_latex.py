@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 
 from experiments import tex
+from experiments.collect import Reader
+from experiments.reductions.sensitivity import VARIANTS
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
 from experiments.report import latex
 from experiments.report.claims import CLAIMS
-from experiments.report.sections import PLANS, READING, TRUNCATION
+from experiments.report.content import build
+from experiments.report.latex import render
+from experiments.report.sections import PLANS, READING, SENSITIVITY, TRUNCATION
 from experiments.tables import MACROS
+from ngn.records import Store
 
 EXPERIMENTS = Path(tex.__file__).parent
 HOSTILE = '\\input{/etc/passwd} $x^2_1$ 50% & #1 ~ {<b>|"} λ → 中 é ®\n'
@@ -37,7 +42,7 @@ def test_escaped_text_holds_no_command_of_its_own() -> None:
 
 
 def test_every_text_of_ours_can_be_set() -> None:
-    texts = [*READING, *TRUNCATION, *(text for plan in PLANS for text in plan.paragraphs)]
+    texts = [*READING, *TRUNCATION, SENSITIVITY, *(text for plan in PLANS for text in plan.paragraphs)]
     texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
     assert not [text for text in texts if "U+" in tex.prose(text)]
 
@@ -68,3 +73,12 @@ def test_a_complaint_of_latex_is_named(tmp_path: Path) -> None:
     source.write_text("\\documentclass{article}\\begin{document}\\nosuchcommand\\end{document}\n")
     with pytest.raises(latex.LatexError, match="Undefined control sequence"):
         latex.compile_pdf(source)
+
+
+def test_open_settings_are_set_beside_the_baseline(tmp_path: Path) -> None:
+    """A row a variant, with dashes where nothing was run."""
+    report = build(Reader(Store(tmp_path)))
+    lines = render(report, {}).splitlines()
+    for variant in VARIANTS:
+        (line,) = [line for line in lines if line.startswith(tex.escape(variant.label))]
+        assert line.endswith(r"0/10 & -- & -- & -- & -- \\")

@@ -19,7 +19,7 @@ from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
 from experiments.report.content import Report, TableContent
-from experiments.report.sections import READING, TRUNCATION
+from experiments.report.sections import READING, SENSITIVITY, TRUNCATION
 from experiments.tables.model import Row
 from experiments.terminal import interval_text, plain, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
@@ -126,6 +126,7 @@ def render(report: Report, reader: Reader) -> str:
         curves=(given, stored),
         reading=READING,
         truncation=TRUNCATION,
+        sensitivity=SENSITIVITY,
         points=CURVE_POINTS,
         links=frozenset(run["id"] for run in table.runs),
         style=Markup((ASSETS / "page.css").read_text()),

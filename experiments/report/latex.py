@@ -18,7 +18,7 @@ from experiments.compare import Comparison
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.content import Report
-from experiments.report.sections import READING, TRUNCATION
+from experiments.report.sections import READING, SENSITIVITY, TRUNCATION
 from experiments.terminal import interval_text, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 
@@ -117,6 +117,7 @@ def render(report: Report, shown: Mapping[str, Picture]) -> str:
         verdicts=VERDICTS,
         reading=READING,
         truncation=TRUNCATION,
+        sensitivity=SENSITIVITY,
         claim_counts=Counter(claim.word for claim in report.claims),
     )
 
