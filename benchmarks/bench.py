@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import bench_1d
 import bench_depth
+import bench_manifold
 import bench_models
 
 from ngn.provenance import machine, packages
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> None:
     print(flush=True)
     bench_models.main(arguments)
     bench_depth.main(arguments)
+    bench_manifold.main(arguments)
 
 
 if __name__ == "__main__":
