@@ -31,21 +31,26 @@ from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
 from ngn.engine import process
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.fused import FusedTrainer
+from ngn.engine.batches import Batches, FullBatches, MiniBatches, Split
+from ngn.engine.fused import BranchesTrainer, FusedTrainer
 from ngn.engine.fused.kernel import compiled
 from ngn.engine.trainer import Trainer, TrainPlan
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.tasks.base import cross_entropy
+from ngn.tasks.images import ImageTask
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
 """Name → (what does a number of steps, how many models those train at once). The first one is the rival."""
 
 
-def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[int], None]:
-    """Runs the suite's own trainer for a number of steps, the boundary held at ``t0``."""
+def trained(
+    bank: Bank, gated: bool, x: Any, y: Tensor, t0: float, kind: type[Trainer] = Trainer
+) -> Callable[[int], None]:
+    """Runs one of the suite's own trainers for a number of steps, the boundary held at ``t0``."""
+    split = Split(x, y)
+    batches: Batches = FullBatches(split) if kind is Trainer else MiniBatches(split, len(y), 0, lambda inputs: inputs)
+    task = object.__new__(ImageTask)  # only its loss is used, which needs no data
     capacity = CountGate(bank.K, t0=t0, replicas=bank.replicas) if gated else FixedCount(bank.K, replicas=bank.replicas)
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
     plan = TrainPlan(steps=10**9, lr=1e-6, lr_boundary=1e-12)
@@ -59,7 +64,7 @@ def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[
                 raise Enough
 
         try:
-            Trainer(learner, FullBatches(Split(x, y)), cross_entropy, plan, progress="never", on_step=stop).fit()
+            kind(learner, batches, task.loss, plan, progress="never", on_step=stop).fit()
         except Enough:
             return
 
@@ -101,12 +106,16 @@ def cnn(K: int, channels: tuple[int, int], image: tuple[int, int, int]) -> Varia
     def bank(seeds: int | list[int]) -> ConvBank:
         return ConvBank(image, channels, 10, K, seeds)
 
-    return {
+    found: Variants = {
         "list of modules, one seed": (plain(branches, lambda b: b(x), y), 1),
-        "this suite, one seed": (trained(bank(0), True, x, y, float(K)), 1),
-        "this suite, ungated": (trained(bank(0), False, x, y, float(K)), 1),
-        "this suite, 2 stacked seeds": (trained(bank([0, 1]), True, x, y, float(K)), 2),
+        "torch engine, one seed": (trained(bank(0), True, x, y, float(K)), 1),
+        "torch engine, ungated": (trained(bank(0), False, x, y, float(K)), 1),
+        "torch engine, 2 stacked seeds": (trained(bank([0, 1]), True, x, y, float(K)), 2),
     }
+    if compiled("branches") is not None:
+        found["compiled gradients, one seed"] = (trained(bank(0), True, x, y, float(K), BranchesTrainer), 1)
+        found["compiled gradients, ungated"] = (trained(bank(0), False, x, y, float(K), BranchesTrainer), 1)
+    return found
 
 
 def graph() -> Variants:

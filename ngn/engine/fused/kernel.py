@@ -17,6 +17,7 @@ ENTRIES = {
     "bank1d": ("ngn_bank1d_advance", "ngn_bank1d_gradients"),
     "planar": ("ngn_layers_advance", "ngn_chain_advance"),
     "autoencoder": ("ngn_autoencoder_step",),
+    "branches": ("ngn_branches_step",),
 }
 """The libraries, each a file of code, with their functions of one pointer that return a code."""
 WIDTHS = (8, 16, 32, 64)
