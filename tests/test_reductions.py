@@ -11,10 +11,11 @@ import pytest
 import record_samples as samples
 
 from experiments.collect import Reader
-from experiments.reductions import compute, init_sweep, plateaus, sensitivity
+from experiments.reductions import compute, cost, init_sweep, plateaus, sensitivity
 from experiments.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.selection import fixed_of_learned_count
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
+from experiments.tables.transfer import EIGHT
 from ngn.identity import run_id
 from ngn.records import Store
 
@@ -83,6 +84,27 @@ def test_the_sensitivity_table(store: Store) -> None:
     assert (rows["baseline"].n, rows["baseline"].t_mean, rows["baseline"].runs) == (0, None, ())
 
 
+def test_what_trained_models_cost(store: Store) -> None:
+    """Medians a kind of model, multiply-adds of one sample; a record without them does not count."""
+    runs = EIGHT.row("cora-gcn").runs
+    assert runs is not None
+    for seed, (size, time) in enumerate(((10, 3.0), (30, 1.0), (20, 2.0))):
+        grown = samples.grown([2.0], 80.0 + seed, 79.0 + seed, "accuracy")
+        parts = {"candidate": 100 * size, "deployed": size}
+        forward = {"samples": 4, "multiply_adds": {name: 8 * n for name, n in parts.items()}}
+        grown |= {"parameters": parts, "cost": {**forward, "milliseconds": dict.fromkeys(parts, time)}}
+        samples.put(store, runs, seed, {"grown": grown}, hardware={"cpu": "Some CPU", "cores": 2})
+    samples.put(store, runs, 3, {"grown": samples.grown([2.0], 1.0, 1.0, "accuracy")})
+    rows = {(row.key, row.model): row for row in cost.table(Reader(store))}
+    assert len(rows) == 4 * len(cost.MODELS)
+    row = rows["cora-gcn", "grown, truncated"]
+    assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
+    assert (row.accuracy, row.parameters, row.multiply_adds, row.milliseconds) == (80.0, 20.0, 40.0, 2.0)
+    assert (row.samples, row.hardware) == (4, "Some CPU, 2 cores")
+    assert rows["cora-gcn", "grown, all candidates"].multiply_adds == 4000.0
+    assert rows["cora-gcn", "fixed at that count"].n == 0
+
+
 def test_what_was_spent(store: Store) -> None:
     """Every record once, by hardware; stolen and untrained phases not at all; companions with their run."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
@@ -116,7 +138,7 @@ def test_what_was_spent(store: Store) -> None:
 
 def test_reductions_need_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys; from experiments.reductions import compute, init_sweep, plateaus, sensitivity; "
+        "import sys; from experiments.reductions import compute, cost, init_sweep, plateaus, sensitivity; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     root = Path(__file__).resolve().parent.parent

@@ -16,7 +16,7 @@ from experiments.report import latex
 from experiments.report.claims import CLAIMS
 from experiments.report.content import build
 from experiments.report.latex import render
-from experiments.report.sections import PLANS, READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, PLANS, READING, SENSITIVITY, TRUNCATION
 from experiments.tables import MACROS
 from ngn.records import Store
 
@@ -42,7 +42,7 @@ def test_escaped_text_holds_no_command_of_its_own() -> None:
 
 
 def test_every_text_of_ours_can_be_set() -> None:
-    texts = [*READING, *TRUNCATION, SENSITIVITY, *(text for plan in PLANS for text in plan.paragraphs)]
+    texts = [*READING, *TRUNCATION, SENSITIVITY, COST, *(text for plan in PLANS for text in plan.paragraphs)]
     texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
     assert not [text for text in texts if "U+" in tex.prose(text)]
 

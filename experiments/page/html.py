@@ -18,8 +18,9 @@ from experiments.figures import FIGURES
 from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
+from experiments.reductions.cost import by_label
 from experiments.report.content import Report, TableContent
-from experiments.report.sections import READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, READING, SENSITIVITY, TRUNCATION
 from experiments.tables.model import Row
 from experiments.terminal import interval_text, plain, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
@@ -92,6 +93,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(plain=plain, slug=slug, key=cells.key_of, verdict_text=verdict_text)
+    made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
 
@@ -127,6 +129,7 @@ def render(report: Report, reader: Reader) -> str:
         reading=READING,
         truncation=TRUNCATION,
         sensitivity=SENSITIVITY,
+        cost=COST,
         points=CURVE_POINTS,
         links=frozenset(run["id"] for run in table.runs),
         style=Markup((ASSETS / "page.css").read_text()),

@@ -13,6 +13,8 @@ from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.published import Published, load
 from experiments.reductions.compute import Spent, by_study, total
+from experiments.reductions.cost import CostRow
+from experiments.reductions.cost import table as cost_table
 from experiments.reductions.sensitivity import SensitivityRow
 from experiments.reductions.sensitivity import table as sensitivity_table
 from experiments.report.claims import Judged, judge_all
@@ -78,6 +80,7 @@ class Report:
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
     sensitivity: tuple[SensitivityRow, ...]
+    cost: tuple[CostRow, ...]
     settings: tuple[SettingsTable, ...]
     licences: tuple[Licence, ...]
     claims: tuple[Judged, ...]
@@ -149,6 +152,7 @@ def build(reader: Reader, values: Published | None = None) -> Report:
         sections=_sections(items),
         truncation=two_ways(reader, items),
         sensitivity=sensitivity_table(reader),
+        cost=cost_table(reader),
         settings=settings_tables(_studied()),
         licences=licences(),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),

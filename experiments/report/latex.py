@@ -17,8 +17,9 @@ from experiments import tex
 from experiments.compare import Comparison
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
+from experiments.reductions.cost import by_label
 from experiments.report.content import Report
-from experiments.report.sections import READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, READING, SENSITIVITY, TRUNCATION
 from experiments.terminal import interval_text, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 
@@ -82,6 +83,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(tex=Tex, prose=lambda text: Tex(tex.prose(text)), interval=_interval)
     made.globals["verdict"] = lambda item: verdict_text(item.verdict)
     made.filters["groupby_row"] = _rows
+    made.filters["groupby_label"] = by_label
     return made
 
 
@@ -118,6 +120,7 @@ def render(report: Report, shown: Mapping[str, Picture]) -> str:
         reading=READING,
         truncation=TRUNCATION,
         sensitivity=SENSITIVITY,
+        cost=COST,
         claim_counts=Counter(claim.word for claim in report.claims),
     )
 

@@ -104,6 +104,7 @@ def document(report: Report, reader: Reader, commit: str | None) -> dict[str, An
         "code": commit,
         "cells": cells,
         "claims": claims,
+        "cost": [[row.key, row.model, runs.of(row.runs)] for row in report.cost],
         "sensitivity": {row.key: runs.of(row.runs) for row in report.sensitivity},
         "figures": figures,
         "runs": runs.entries(),
