@@ -109,7 +109,7 @@ def test_gradients(samples: int, settings: dict[str, Any]) -> None:
         largest = float(q.grad.abs().max())
         assert largest > 0, name
         torch.testing.assert_close(
-            p.grad.double(), q.grad, rtol=2e-5, atol=6e-6 * largest, msg=lambda m, n=name: f"{n}: {m}"
+            p.grad.double(), q.grad, rtol=5e-5, atol=6e-6 * largest, msg=lambda m, n=name: f"{n}: {m}"
         )
 
 

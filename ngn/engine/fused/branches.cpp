@@ -148,24 +148,33 @@ void forward(const Shape &s, const float *image, Branch &k) {
   }
 }
 
-// Gradients of the first convolution from da, what the ReLU after it receives (padded as a1).
-template <int C> void backward_first(const Shape &s, const float *image, const float *da, Branch &k) {
+// Every 4 x 4 patch of the padded image that a pooling window of the first convolution looks at, 16 floats a channel.
+void cut(const Shape &s, const float *image, float *patches) {
+  for (int64_t r = 0; r < s.H / 2; ++r)
+    for (int64_t t = 0; t < s.W / 2; ++t)
+      for (int64_t i = 0; i < s.C; ++i, patches += L)
+        for (int64_t at = 0; at < L; ++at)
+          patches[at] = image[(2 * r + at / 4) * s.row0() + (2 * t + at % 4) * s.C + i];
+}
+
+// Gradients of the first convolution from da, what the ReLU after it receives (padded as a1). Each channel's pixel lies
+// elsewhere in its window, so what the weights of a tap saw is a permutation of the patch.
+template <int C> void backward_first(const Shape &s, const float *patches, const float *da, Branch &k) {
   V w[9 * C], bias = load<L>(k.db1);
 #pragma GCC unroll 27
   for (int i = 0; i < 9 * C; ++i) w[i] = load<L>(k.dW1 + i * L);
   for (int64_t r = 0; r < s.H / 2; ++r)
-    for (int64_t t = 0; t < s.W / 2; ++t) {
-      const V d = load<L>(da + (r + 1) * s.row1() + (t + 1) * L);
-      const Bytes bytes = *(const Bytes *)(k.at1 + (r * (s.W / 2) + t) * L);
-      const I where = __builtin_convertvector(bytes, I);
-      for (int q = 0; q < 4; ++q) {
-        const V own = where == q ? d : V{};
-        const float *const x = image + (2 * r + q / 2) * s.row0() + (2 * t + q % 2) * C;
-        bias += own;
+    for (int64_t t = 0; t < s.W / 2; ++t, patches += C * L) {
+      const I where = __builtin_convertvector(*(const Bytes *)(k.at1 + (r * (s.W / 2) + t) * L), I);
+      const V d = where == NONE ? V{} : load<L>(da + (r + 1) * s.row1() + (t + 1) * L);
+      const I corner = (where >> 1) * 4 + (where & 1);
+      bias += d;
 #pragma GCC unroll 3
-        for (int dr = 0; dr < 3; ++dr)
+      for (int i = 0; i < C; ++i) {
+        const V patch = load<L>(patches + i * L);
 #pragma GCC unroll 9
-          for (int i = 0; i < 3 * C; ++i) w[dr * 3 * C + i] += x[dr * s.row0() + i] * own;
+        for (int tap = 0; tap < 9; ++tap)
+          w[tap * C + i] += permute(patch, corner + (tap / 3 * 4 + tap % 3)) * d;
       }
     }
 #pragma GCC unroll 27
@@ -182,7 +191,7 @@ struct Active {
 };
 
 // Adds the gradients of one branch for one image; e = c dL/dy. `da` is scratch of the size of a1.
-void backward(const Shape &s, const float *image, const float *e, Branch &k, float *da, Active &active) {
+void backward(const Shape &s, const float *patches, const float *e, Branch &k, float *da, Active &active) {
   for (int64_t o = 0; o < s.O; ++o) k.dv[o] += e[o];
   for (int64_t o = 0; o < s.C2; ++o) active.count[o] = 0;
   for (int64_t p = 0; p < s.P2; ++p) {
@@ -230,9 +239,9 @@ void backward(const Shape &s, const float *image, const float *e, Branch &k, flo
     for (int i = 0; i < 9; ++i) store<L>(k.dW2t + (i * s.C2 + o) * L, g[i]);
   }
   if (s.C == 1)
-    backward_first<1>(s, image, da, k);
+    backward_first<1>(s, patches, da, k);
   else
-    backward_first<3>(s, image, da, k);
+    backward_first<3>(s, patches, da, k);
 }
 
 // Calls f(element of the parameter, element with channels along lanes) for every entry of W1, W2 and V.
@@ -291,8 +300,9 @@ void unpack(const Step &job, const Shape &s, int64_t n, const Branch &k) {
 
 void step(const Step &job) {
   const Shape s(job);
-  Arena arena(s.plane0() + s.plane1() + job.used * needed(s) + 4 * L);
+  Arena arena(s.plane0() + s.plane1() + s.P1 * s.C * L + job.used * needed(s) + 4 * L);
   float *const image = arena.take(s.plane0()), *const da = arena.take(s.plane1());
+  float *const patches = arena.take(s.P1 * s.C * L);
   std::vector<Branch> branches;
   for (int64_t n = 0; n < job.used; ++n) {
     branches.push_back(take(s, arena));
@@ -307,6 +317,7 @@ void step(const Step &job) {
       for (int64_t r = 0; r < s.H; ++r)
         for (int64_t t = 0; t < s.W; ++t)
           image[(r + 1) * s.row0() + (t + 1) * s.C + i] = own[(i * s.H + r) * s.W + t];
+    cut(s, image, patches);
     double y[MOST] = {}, largest = -HUGE_VAL, total = 0;
     for (int64_t k = 0; k < job.used; ++k) {
       forward(s, image, branches[k]);
@@ -324,7 +335,7 @@ void step(const Step &job) {
         job.along[k] += dy[o] * double(branches[k].f[o]);
         e[o] = float(double(job.c[k]) * dy[o]);
       }
-      backward(s, image, e, branches[k], da, active);
+      backward(s, patches, e, branches[k], da, active);
     }
   }
   for (int64_t n = 0; n < job.used; ++n) unpack(job, s, n, branches[n]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #if defined(__SSE__)
 #include <immintrin.h>
 #endif
@@ -48,6 +49,20 @@ inline Vec<16>::V most(Vec<16>::V a, Vec<16>::V b) { return _mm512_max_ps(a, b);
 inline Vec<8>::V least(Vec<8>::V a, Vec<8>::V b) { return _mm256_min_ps(a, b); }
 inline Vec<8>::V most(Vec<8>::V a, Vec<8>::V b) { return _mm256_max_ps(a, b); }
 #endif
+
+// Entry at[i] modulo 16 of x in place i.
+inline Vec<16>::V permute(Vec<16>::V x, Vec<16>::I at) {
+#if defined(__AVX512F__)
+  return _mm512_permutexvar_ps((__m512i)at, x);
+#else
+  float from[16], to[16];
+  int32_t places[16];
+  store<16>(from, x);
+  std::memcpy(places, &at, sizeof places);
+  for (int i = 0; i < 16; ++i) to[i] = from[places[i] & 15];
+  return load<16>(to);
+#endif
+}
 
 // tanh x = 1 - 2 / (1 + 2^(x 2 log2 e)): the power from a polynomial on [-1/2, 1/2] and its exponent bits, the reciprocal
 // from exponent bits refined twice. Error below 2.5e-7 (tested). A rational form was 10 % faster at 4e-7, but late in a
