@@ -15,6 +15,7 @@ REFUSED = {
     # misspelt keys and choices: the nearest legal name
     "task=mnsit": "no such task. Did you mean 'mnist'?",
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
+    "study=depth": "python scripts/sweep.py run depth",
     "task=mnist gate=con": "Did you mean 'conv'?",
     "schedule={a:1}": "takes the name of one choice",
     "method=fixd": "Did you mean 'fixed'?",
