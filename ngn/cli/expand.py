@@ -161,7 +161,7 @@ def _legal(override: Override) -> None:
     if key == "setting":
         raise ConfigError(f"{token}: the setting follows from task= and gate=; choose those")
     if key == "study":
-        raise ConfigError(f"{token}: a study is many runs; python scripts/sweep.py run {token.partition('=')[2]}")
+        raise ConfigError(f"{token}: a study is many runs; python scripts/sweep.py run {str(token).partition('=')[2]}")
     if key == "seed.set":
         raise ConfigError(f"{token}: write the seeds as seed=0..9")
     if override.type == OverrideType.ADD:

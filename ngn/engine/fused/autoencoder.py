@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from ngn.components.latent import GatedBottleneck, RankOneBank
 from ngn.components.parallel import StackedLinear
 from ngn.engine.batches import Batches
+from ngn.engine.fused.gradients import GradientsTrainer
 from ngn.engine.fused.kernel import check, compiled, library
-from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan
+from ngn.engine.trainer import Loss, TrainPlan
 from ngn.methods.learner import CapacityLearner
 
 LANES = 16
@@ -112,22 +113,15 @@ class Gradients:
 
 
 @dataclass
-class AutoencoderTrainer(Trainer):
-    """:class:`Trainer` with the kernel's gradients. Against the plain trainer its numbers differ by rounding.
-
-    Raises:
-        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported_autoencoder``).
-    """
+class AutoencoderTrainer(GradientsTrainer):
+    """:class:`~ngn.engine.trainer.Trainer` with the gradients of this kernel."""
 
     engine = "fused-autoencoder"
+    unsupported = staticmethod(unsupported_autoencoder)
 
-    def fit(self) -> Course:
-        """Train to the end, from the newest checkpoint if there is one."""
-        reason = unsupported_autoencoder(self.learner, self.batches, self.loss, self.plan)
-        if reason is not None:
-            raise ValueError(f"not a training for the kernel: {reason}")
+    def prepare(self) -> None:
+        """Find the library and what the kernel works on."""
         self._gradients = Gradients(self.learner.model)
-        return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
         return self._gradients(self.batches.at(step)[0])

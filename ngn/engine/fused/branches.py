@@ -17,8 +17,9 @@ from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.parallel import ParallelModel
 from ngn.engine.batches import Batches, MiniBatches
+from ngn.engine.fused.gradients import GradientsTrainer
 from ngn.engine.fused.kernel import check, compiled, library
-from ngn.engine.trainer import Course, Loss, Trainer, TrainPlan
+from ngn.engine.trainer import Loss, TrainPlan
 from ngn.methods.learner import CapacityLearner
 
 NAMES = ("W1", "b1", "W2", "b2", "V", "v")
@@ -111,24 +112,17 @@ class Gradients:
 
 
 @dataclass
-class BranchesTrainer(Trainer):
-    """:class:`Trainer` with the kernel's gradients. Against the plain trainer its numbers differ by rounding.
-
-    Raises:
-        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported_branches``).
-    """
+class BranchesTrainer(GradientsTrainer):
+    """:class:`~ngn.engine.trainer.Trainer` with the gradients of this kernel."""
 
     engine = "fused-branches"
+    unsupported = staticmethod(unsupported_branches)
 
-    def fit(self) -> Course:
-        """Train to the end, from the newest checkpoint if there is one."""
-        reason = unsupported_branches(self.learner, self.batches, self.loss, self.plan)
-        if reason is not None:
-            raise ValueError(f"not a training for the kernel: {reason}")
+    def prepare(self) -> None:
+        """Find the library and what the kernel works on."""
         bank = self.learner.groups[0].bank
         assert isinstance(bank, ConvBank)
         self._gradients = Gradients(bank)
-        return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
         c = self.learner.groups[0].capacity.coefficients("soft")

@@ -16,8 +16,8 @@ from torch import Tensor
 from ngn.components.mlp import MLPBank
 from ngn.engine.batches import Batches
 from ngn.engine.fused.fits import unsupported_step
+from ngn.engine.fused.gradients import GradientsTrainer
 from ngn.engine.fused.kernel import NAMES, Samples, check, compiled_width, library
-from ngn.engine.trainer import Course, Trainer
 
 _Arrays = ctypes.c_void_p * len(NAMES)
 
@@ -97,24 +97,17 @@ class Gradients:
 
 
 @dataclass
-class StepTrainer(Trainer):
-    """:class:`Trainer` with the kernel's gradients. Against the plain trainer its numbers differ by rounding.
-
-    Raises:
-        ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported_step``).
-    """
+class StepTrainer(GradientsTrainer):
+    """:class:`~ngn.engine.trainer.Trainer` with the gradients of this kernel."""
 
     engine = "fused-step"
+    unsupported = staticmethod(unsupported_step)
 
-    def fit(self) -> Course:
-        """Train to the end, from the newest checkpoint if there is one."""
-        reason = unsupported_step(self.learner, self.batches, self.loss, self.plan)
-        if reason is not None:
-            raise ValueError(f"not a training for the kernel: {reason}")
+    def prepare(self) -> None:
+        """Find the library and what the kernel works on."""
         group = self.learner.groups[0]
         assert isinstance(group.bank, MLPBank)
         self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed)
-        return super().fit()
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
         c = self.learner.groups[0].capacity.coefficients("soft")
