@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from pathlib import Path
 
 import numpy as np
@@ -178,11 +177,15 @@ def test_the_number_of_candidates_does_not_matter() -> None:
 @needs_kernel
 @pytest.mark.slow
 def test_late_gradients_are_as_accurate_as_torchs() -> None:
-    """Late in a training the residuals are small and their errors count; both against float64, seed by seed."""
-    configuration = compose({}, {"seed.value": 0})
-    task = make_task(configuration, torch.device("cpu"))
-    batches, plan = task.batches(configuration.train, 0), plan_of([configuration], 512)
-    learner = learner_of([configuration], task)
+    """Late in a training the residuals are small and their errors count; both against float64, over four seeds.
+
+    Not seed by seed: where the gradient itself has nearly vanished, either may be several times the other.
+    """
+    seeds = range(4)
+    pack = [compose({}, {"seed.value": seed}) for seed in seeds]
+    task = make_task(pack[0], torch.device("cpu"))
+    batches, plan = task.batches(pack[0].train, list(seeds)), plan_of(pack, 512)
+    learner = learner_of(pack, task)
 
     class Enough(Exception):
         pass
@@ -198,21 +201,25 @@ def test_late_gradients_are_as_accurate_as_torchs() -> None:
     def gradients(model: torch.nn.Module, dtype: torch.dtype) -> dict[str, torch.Tensor]:
         x, y = (v.to(dtype) for v in batches.at(0))
         model.zero_grad()
-        (model(x) - y).square().mean().backward()
+        (model(x) - y).square().mean((-2, -1)).sum().backward()
         return {
             name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None and "tau" not in name
         }
 
     exact = gradients(copy.deepcopy(learner.model).double(), torch.float64)
     by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
-    rates = (torch.tensor([rate], dtype=torch.float64) for rate in (1e-3, 5e-2))
+    rates = (torch.full((len(seeds),), rate, dtype=torch.float64) for rate in (1e-3, 5e-2))
     optimizer = adam(learner.body_parameters(), learner.controller_parameters(), *rates, weight_decay=0.0)
     state = module._State(learner, layout_of(learner.model), optimizer)
     module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(20_000, 1)
     state.unpack(20_001)
     ours = {name: optimizer.state[p]["exp_avg"].double() / 0.1 for name, p in learner.model.named_parameters()}
 
-    def error(found: dict[str, torch.Tensor]) -> float:
-        return math.sqrt(sum(float((found[n] - exact[n]).square().sum() / exact[n].square().sum()) for n in exact))
+    def squares(v: torch.Tensor) -> torch.Tensor:
+        return v.square().flatten(1).sum(1)
 
-    assert error(ours) <= 2 * error(by_torch)
+    def error(found: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack([squares(found[n] - exact[n]) / squares(exact[n]) for n in exact]).sum(0).sqrt()
+
+    ratios = error(ours) / error(by_torch)
+    assert float(ratios.log().mean().exp()) <= 2, ratios
