@@ -89,6 +89,19 @@ def test_gradients(shape: Image, channels: tuple[int, int], classes: int) -> Non
 
 
 @needs_kernel
+def test_what_is_no_batch_is_refused() -> None:
+    """The kernel would read what is not there."""
+    gradients, c = Gradients(ConvBank((1, 28, 28), (8, 16), 10, 2, 0)), torch.ones(2)
+    x, labels = images((1, 28, 28), 4, 10)
+    for wrong in (x[:, :, :-1], x[:3]):
+        with pytest.raises(ValueError, match="classes for branches"):
+            gradients(wrong, labels, c)
+    for label in (-1, 10):
+        with pytest.raises(ValueError, match=r"not in 0 \.\.\. 9"):
+            gradients(x, labels.clone().fill_(label), c)
+
+
+@needs_kernel
 def test_of_equal_pixels_the_first_has_the_gradient() -> None:
     """Pooling windows over even background are ties, which torch gives to their first pixel."""
     bank = stirred(ConvBank((1, 28, 28), (8, 16), 10, 2, 0))

@@ -92,8 +92,15 @@ class Gradients:
 
         Returns:
             The loss, float32 without axes, and its gradient in c, [k] in c's type.
+
+        Raises:
+            ValueError: if the images are not the bank's, or a class is none.
         """
         bank = self.bank
+        if tuple(x.shape[1:]) != bank.image or len(labels) != len(x):
+            raise ValueError(f"images of {tuple(x.shape)} and {len(labels)} classes for branches over {bank.image}")
+        if not 0 <= int(labels.amin()) <= int(labels.amax()) < bank.out:
+            raise ValueError(f"a class is not in 0 ... {bank.out - 1}")
         parameters = [bank.get_parameter(name) for name in NAMES]
         own = [p.detach().contiguous() for p in parameters]
         gradients = [torch.zeros(p.shape) for p in parameters]
