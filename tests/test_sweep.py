@@ -195,6 +195,23 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
+def test_what_others_train_is_put_off(tmp_path):
+    """The real worker: a run that somebody else holds is not waited for while there is other work."""
+    plan, told = frozen(tmp_path, 3), {}
+    (name,) = plan.tasks[0]
+    claims = Claims(plan.results)
+    assert claims.take([name]) == [name]
+
+    def report(task, runs):
+        told[task] = set(runs.values())
+        if len(told) == 2:
+            claims.release([name])
+
+    Supervisor(plan, range(3), settings.Cluster(kind="local", workers=1), report).run()
+    assert list(told) == [1, 2, 0]
+    assert list(told.values()) == [{"complete"}] * 3
+
+
 def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
     """A worker a GPU, each seeing its own; here the workers only say which."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")

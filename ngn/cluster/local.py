@@ -45,6 +45,8 @@ class _Worker:
     process: subprocess.Popen[str]
     gpu: str | None
     task: int | None = None
+    waits: bool = False
+    """Whether it waits for runs of its task that others train, or leaves the task to later."""
     since: float = 0.0
     asked: float | None = None
     """When it was asked to stop because its time was over."""
@@ -53,6 +55,8 @@ class _Worker:
 @dataclass
 class Supervisor:
     """Hands the tasks of a plan to workers, until none is left or a signal asks it to stop.
+
+    A task of which others train something is put off until nothing else is left, so that two sweeps share their work.
 
     Args:
         plan: the frozen plan; ``tasks``: which of its tasks.
@@ -67,6 +71,8 @@ class Supervisor:
     command: Sequence[str] = COMMAND
     count: int = field(default=0, init=False)
     _workers: list[_Worker] = field(default_factory=list)
+    _waiting: deque[int] = field(default_factory=deque, init=False)
+    _put_off: deque[int] = field(default_factory=deque, init=False)
 
     def run(self) -> None:
         """Run every task.
@@ -74,19 +80,19 @@ class Supervisor:
         Raises:
             ngn.engine.interrupt.Interrupted: after the workers have saved and left.
         """
-        waiting, cards = deque(self.tasks), gpus()
-        self.count = min(self.cluster.workers or max(1, len(cards)), len(waiting))
+        self._waiting, cards = deque(self.tasks), gpus()
+        self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
         free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
         with (
             interrupt.handled(), interrupt.deferred(), interrupt.bell() as bell, selectors.DefaultSelector() as lines,
         ):  # fmt: skip
             lines.register(bell, selectors.EVENT_READ)
-            while (waiting or self._workers) and not interrupt.asked():
-                while free and waiting:
+            while (self._waiting or self._put_off or self._workers) and not interrupt.asked():
+                while free and (self._waiting or self._put_off):
                     worker = self._start(free.pop())
                     lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
                     self._workers.append(worker)
-                    self._give(worker, waiting)
+                    self._give(worker)
                 for key, _ in lines.select(self._until_late()):
                     if key.fileobj is bell:
                         bell.recv(4096)
@@ -95,7 +101,7 @@ class Supervisor:
                     line = worker.process.stdout.readline()
                     if line:
                         self._answered(worker, line)
-                        self._give(worker, waiting)
+                        self._give(worker)
                     else:
                         lines.unregister(key.fileobj)
                         self._ended(worker)
@@ -117,14 +123,16 @@ class Supervisor:
             )  # fmt: skip
         return _Worker(process, gpu)
 
-    def _give(self, worker: _Worker, waiting: deque[int]) -> None:
+    def _give(self, worker: _Worker) -> None:
         if worker.process.stdin is None:
             raise RuntimeError("a worker has no way to be told its tasks")
         worker.task = None
         try:
-            if waiting:
-                worker.task, worker.since, worker.asked = waiting.popleft(), time.monotonic(), None
-                worker.process.stdin.write(f"{worker.task}\n")
+            if self._waiting or self._put_off:
+                worker.waits = not self._waiting
+                worker.task = (self._waiting or self._put_off).popleft()
+                worker.since, worker.asked = time.monotonic(), None
+                worker.process.stdin.write(f"{worker.task} wait\n" if worker.waits else f"{worker.task}\n")
                 worker.process.stdin.flush()
             else:
                 worker.process.stdin.close()
@@ -133,7 +141,10 @@ class Supervisor:
 
     def _answered(self, worker: _Worker, line: str) -> None:
         told = json.loads(line)
-        self.report(int(told["task"]), told["runs"])
+        if "held" in told["runs"].values() and not worker.waits:
+            self._put_off.append(int(told["task"]))
+        else:
+            self.report(int(told["task"]), told["runs"])
 
     def _ended(self, worker: _Worker) -> None:
         """A worker has closed its output: in peace when nothing is left for it, else its task has failed."""

@@ -1,6 +1,7 @@
 """What trains the tasks of a plan: here, one task after the other as the supervisor names them; on Slurm, one.
 
-python -m ngn.cluster.worker PLAN        # reads task numbers from stdin, answers each with a line of JSON
+python -m ngn.cluster.worker PLAN   # reads task numbers from stdin, answers each with a line of JSON; "7 wait" is
+                                    # task 7, and waits for those of its runs that others are training
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ngn.identity import run_id
 from ngn.records import RecordError, publish
 from ngn.schema import ConfigError
 
+PATIENCE = LEASE + 30
+"""Seconds to wait for a run that another process trains: enough to see whether its owner lives."""
+
 
 def failure_path(plan: Path, name: str) -> Path:
     """Where the last failure of a run is written down, until the run succeeds."""
@@ -36,13 +40,13 @@ def note_failure(plan: Path, names: list[str], error: str) -> None:
         publish(failure_path(plan, name), content.encode(), replace=True)
 
 
-def run_task(plan: Path, number: int, patience: float | None = LEASE + 30) -> dict[str, str]:
+def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict[str, str]:
     """Train one task of a plan; run id → complete, diverged, present, held, or the last line of an error.
 
     A task is trained as a whole; what fails is noted and leaves the other tasks.
 
     Args:
-        patience: seconds to wait for runs that others train; enough to see whether their owner lives.
+        patience: seconds to wait for runs that others train.
     """
     from ngn.engine.runs import execute
     from ngn.engine.sharing import HeldElsewhere
@@ -93,7 +97,9 @@ def main() -> int:
     try:
         with interrupt.handled():
             for line in sys.stdin:
-                answer: dict[str, Any] = {"task": int(line), "runs": run_task(plan, int(line))}
+                number, *wait = line.split()
+                runs = run_task(plan, int(number), PATIENCE if wait else 0.0)
+                answer: dict[str, Any] = {"task": int(number), "runs": runs}
                 print(json.dumps(answer), file=answers, flush=True)
     except KeyboardInterrupt as stopped:
         return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
