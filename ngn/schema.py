@@ -123,7 +123,7 @@ class Config(Closed):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "torch", "fused"] = "auto"
-    """``fused`` trains banks of 1D blocks by a compiled kernel; ``auto`` does so where it can be built."""
+    """``fused`` trains by a compiled kernel; ``auto`` does so where one fits and can be built."""
     threads: Count | None = None
     """Threads of one process; null leaves the choice to torch."""
     results: str | None = None
