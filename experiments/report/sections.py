@@ -95,9 +95,10 @@ PLANS = (
         ("manifold_courses",),
         (
             "Short trainings select too few terms, so no stand-in of fewer steps is shown for these rows.",
-            "A boundary a few hundredths above D − 1 keeps D terms. Where it stops an eighth above, a half-open term is "
-            "cut and the truncated error rises; the published spread at D = 2 must have such seeds, too. Every record "
-            "also holds the numerical rank of the deployed bottleneck (singular values above a thousandth of the largest).",
+            "A boundary a few hundredths above D − 1 keeps D terms. Where it stops an eighth above, a half-open term "
+            "is cut and the truncated error rises; the published spread at D = 2 must have such seeds, too. Every "
+            "record also holds the numerical rank of the deployed bottleneck (singular values above a thousandth of "
+            "the largest).",
         ),
     ),
     Plan(
@@ -118,10 +119,11 @@ PLANS = (
         ("dataninebody", "datatenbody"),
         ("depth_layers",),
         (
-            "The published rows are single runs, and so are the cells beside them (seed 0); the figure has ten seeds. Steps, "
-            "optimiser and rates are not in the paper. They were taken from an earlier experiment and not changed after.",
-            "With a constant price the paper keeps all ten layers. In our runs some become the identity, and which ones "
-            "changes with the seed; why is not known.",
+            "The published rows are single runs, and so are the cells beside them (seed 0); the figure has ten seeds. "
+            "Steps, optimiser and rates are not in the paper. They were taken from an earlier experiment and not "
+            "changed after.",
+            "With a constant price the paper keeps all ten layers. In our runs some become the identity, and which "
+            "ones changes with the seed; why is not known.",
         ),
     ),
     Plan(
