@@ -68,7 +68,7 @@ def paint(figure: Figure, data: Data) -> None:
         said = "not run"
         if found:
             spread = f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
-            said = f"depth {spread}, {style.seeds(len(found))}"
+            said = f"depth {spread}\n{style.seeds(len(found))}"
         style.label(axes, panel, f"{panel.title}\n{said}")
         axes.label_outer()
         each: dict[float, list[Point]] = {}

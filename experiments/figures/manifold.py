@@ -20,7 +20,7 @@ PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for ro
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """A panel for each dimension: a curve "t" for each seed."""
     selections = {row.key: row.runs for row in FIFTEEN.rows if row.runs is not None}
-    gathered = gather(reader, selections, ["grown.count"], overrides)
+    gathered = gather(reader, selections, ["grown.count"], overrides, own_data=True)
     curves = [c for key, group in gathered.groups.items() for c in boundaries(reader, group, key)]
     return gathered.data(curves=curves, notes=[THIN, "dotted: t = D − 1, where exactly D terms are kept"])
 

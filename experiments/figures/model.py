@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.collect import Collected, Problem, Reader, Run, same_data
@@ -189,12 +190,14 @@ def gather(
     quantities: Sequence[str] | Mapping[Key, Sequence[str]],
     overrides: Mapping[str, Any],
     unit: str = "runs",
+    own_data: bool = False,
 ) -> Gathered[Key]:
     """The runs of each selection that have all ``quantities`` (one number each); all must have seen the same data.
 
     Args:
         quantities: for all selections, or for each.
         unit: what a run is called in the note of a partial figure.
+        own_data: every selection is of data of its own, and only its own runs must agree.
     """
     wanted: dict[str, None] = {}
     collected: dict[Key, Collected] = {}
@@ -202,7 +205,8 @@ def gather(
         chosen = stand_in(selection, overrides)
         wanted.update(dict.fromkeys(name for _, _, name in configurations(chosen)))
         collected[key] = reader.collect(chosen)
-    _, odd = same_data([run for one in collected.values() for run in one.runs])
+    sets = [list(one.runs) for one in collected.values()]
+    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
     strangers = {problem.where for problem in odd}
     groups: dict[Key, Group] = {}
     problems: dict[str, Problem] = {problem.where: problem for problem in odd}
