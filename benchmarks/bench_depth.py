@@ -18,12 +18,11 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_models import Variants, show
+from bench_models import Variants, fitted, show
 
 from ngn.compose import compose
 from ngn.engine.fused import FusedTrainer
 from ngn.engine.fused.kernel import compiled
-from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Trainer
 from ngn.tasks import make_task
 
@@ -91,19 +90,9 @@ def variants(gate: str, by_hand: Callable[[], Layers | Chain]) -> Variants:
             nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
             optimizer.step()
 
-    def by(kind: type[Trainer]) -> Callable[[int], None]:
-        learner = learner_of([config], task)
-
-        def run(steps: int) -> None:
-            train = config.train.model_copy(update={"steps": STEPS * steps})
-            plan = plan_of([config.model_copy(update={"train": train})], len(x))
-            kind(learner, batches, task.loss, plan, progress="never").fit()
-
-        return run
-
-    found: Variants = {"modules by hand": (plainly, 1), "this suite, torch engine": (by(Trainer), 1)}
+    found: Variants = {"modules by hand": (plainly, 1), "this suite, torch engine": (fitted(config, Trainer, STEPS), 1)}
     if compiled("planar") is not None:
-        found["this suite, compiled kernel"] = (by(FusedTrainer), 1)
+        found["this suite, compiled kernel"] = (fitted(config, FusedTrainer, STEPS), 1)
     return found
 
 

@@ -19,14 +19,12 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_models import Variants, show
+from bench_models import Variants, fitted, show
 
 from ngn.compose import compose
 from ngn.engine.fused import AutoencoderTrainer
 from ngn.engine.fused.kernel import compiled
-from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Trainer
-from ngn.tasks import make_task
 
 STEPS = 50
 """Training steps of one call, so that setting up does not count."""
@@ -61,7 +59,6 @@ class Plain(nn.Module):
 def variants() -> Variants:
     """Name → (run, models trained at once)."""
     config = compose({"task": "manifold", "gate": "latent"}, {})
-    task = make_task(config, torch.device("cpu"))
     plain = Plain()
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3)
     rotation = torch.linalg.qr(torch.randn(16, 16))[0]
@@ -75,19 +72,9 @@ def variants() -> Variants:
             nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
             optimizer.step()
 
-    def by(kind: type[Trainer]) -> Callable[[int], None]:
-        learner = learner_of([config], task)
-
-        def run(steps: int) -> None:
-            train = config.train.model_copy(update={"steps": STEPS * steps})
-            plan = plan_of([config.model_copy(update={"train": train})], task.samples(train))
-            kind(learner, task.batches(train, 0), task.loss, plan, progress="never").fit()
-
-        return run
-
-    found: Variants = {"modules by hand": (plainly, 1), "this suite, torch engine": (by(Trainer), 1)}
+    found: Variants = {"modules by hand": (plainly, 1), "this suite, torch engine": (fitted(config, Trainer, STEPS), 1)}
     if compiled("autoencoder") is not None:
-        found["this suite, compiled gradients"] = (by(AutoencoderTrainer), 1)
+        found["this suite, compiled gradients"] = (fitted(config, AutoencoderTrainer, STEPS), 1)
     return found
 
 

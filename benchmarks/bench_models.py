@@ -34,10 +34,13 @@ from ngn.engine import process
 from ngn.engine.batches import Batches, FullBatches, MiniBatches, Split
 from ngn.engine.fused import BranchesTrainer, FusedTrainer
 from ngn.engine.fused.kernel import compiled
+from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Trainer, TrainPlan
 from ngn.methods.fixed import FixedCount
 from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
+from ngn.schema import Config
+from ngn.tasks import make_task
 from ngn.tasks.images import ImageTask
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
@@ -67,6 +70,19 @@ def trained(
             kind(learner, batches, task.loss, plan, progress="never", on_step=stop).fit()
         except Enough:
             return
+
+    return run
+
+
+def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int], None]:
+    """Trains the model of a configuration, from where it stands, for ``at_once`` times a number of steps."""
+    task = make_task(config, torch.device("cpu"))
+    learner = learner_of([config], task)
+
+    def run(steps: int) -> None:
+        train = config.train.model_copy(update={"steps": at_once * steps})
+        plan = plan_of([config.model_copy(update={"train": train})], task.samples(train))
+        kind(learner, task.batches(train, 0), task.loss, plan, progress="never").fit()
 
     return run
 

@@ -30,6 +30,8 @@ STATISTICS: dict[str, Callable[[Array], Any]] = {
     "median": lambda samples: np.median(samples, axis=-1),
     "mean": lambda samples: samples.mean(axis=-1),
     "sd": lambda samples: samples.std(axis=-1, ddof=0),  # the paper's tables give the population's
+    "min": lambda samples: samples.min(axis=-1),
+    "max": lambda samples: samples.max(axis=-1),
     "rate": lambda samples: 100.0 * samples.mean(axis=-1),  # percent
     "aggregate": _aggregate,
     "yes": lambda samples: (samples == YES).sum(axis=-1),

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from experiments.reductions import init_sweep, plateaus, sensitivity
+from experiments.reductions import init_sweep, plateaus
 from experiments.selection import Selection
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
-from experiments.tables.transfer import NINE, TEN
+from experiments.tables.own import DEPTH, SENSITIVITY
 from experiments.tables.vae import FIFTEEN
 from ngn.compose import nearest
 from ngn.identity import run_id
@@ -121,11 +121,6 @@ def _manifold() -> list[Selection]:
     return _of(FIFTEEN)
 
 
-def _depth() -> list[Selection]:
-    """Ten seeds each, of which the paper's tables show seed 0."""
-    return [selection.with_seeds(range(10)) for selection in _of(NINE, TEN)]
-
-
 def _smoke() -> list[Selection]:
     choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
     prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
@@ -162,16 +157,14 @@ STUDIES: dict[str, Study] = {
         Study("continue_learning", "figure 6: ten seeds, each continued at three prices", lambda: [CONTINUED]),
         Study("learners", "figure 7: four capacity learners, fifty seeds, and fixed models", lambda: _of(SEVEN)),
         Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay),
-        Study(
-            "sensitivity",
-            "the 1D baseline with one open setting changed, ten seeds",
-            lambda: [variant.selection for variant in sensitivity.VARIANTS],
-        ),
+        Study("sensitivity", "the 1D baseline with one open setting changed, ten seeds", lambda: _of(SENSITIVITY)),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
         Study("manifold", "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds", _manifold),
-        Study("depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", _depth),
+        Study(
+            "depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", lambda: _of(DEPTH)
+        ),
         Study(
             "tables",
             "every run that a table names today, and the fixed models that belong to them",

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import record_samples as samples
 
+from experiments.build import reduce_all
 from experiments.collect import Reader
-from experiments.reductions import compute, cost, init_sweep, plateaus, sensitivity
+from experiments.reductions import compute, cost, init_sweep, plateaus
 from experiments.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.selection import fixed_of_learned_count
+from experiments.tables import own
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
 from experiments.tables.transfer import EIGHT
 from ngn.identity import run_id
@@ -70,18 +72,22 @@ def test_final_boundaries_by_start_and_panel(store: Store) -> None:
     assert standard.start(0) == BASELINE, "the usual start is the baseline's own run"
 
 
-def test_the_sensitivity_table(store: Store) -> None:
-    even = next(variant for variant in sensitivity.VARIANTS if variant.key == "even")
+def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
+    even, depth = own.SENSITIVITY.row("even"), own.DEPTH.row("const-inc")
+    assert even.runs is not None
+    assert depth.runs is not None
     for seed, (t, soft) in enumerate(((4.0, 1e-5), (5.5, 4e-5), (7.0, 3e-5))):
-        samples.put(store, even.selection, seed, {"grown": samples.grown([t], soft, 2 * soft)})
-    rows = {row.key: row for row in sensitivity.table(Reader(store))}
-    assert list(rows) == [variant.key for variant in sensitivity.VARIANTS]
-    row = rows["even"]
-    assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
-    assert (row.t_mean, row.soft, row.truncated) == pytest.approx((5.5, 3e-5, 6e-5))
-    assert row.t_sd == pytest.approx(np.sqrt(1.5))
-    assert row.integer == pytest.approx(200 / 3)
-    assert (rows["baseline"].n, rows["baseline"].t_mean, rows["baseline"].runs) == (0, None, ())
+        samples.put(store, even.runs, seed, {"grown": samples.grown([t], soft, 2 * soft)})
+        samples.put(store, depth.runs, seed, {"grown": samples.grown([t, t], soft, soft) | {"depth": 8 + seed % 2}})
+    cells = reduce_all(Reader(store), own.OWN)
+    cell = cells["sensitivity.even.t"]
+    assert (cell.n, cell.wanted, len(cell.run_ids)) == (3, 10, 3)
+    assert cell.value == pytest.approx({"mean": 5.5, "sd": np.sqrt(1.5)})
+    assert cells["sensitivity.even.integer"].value == pytest.approx({"rate": 200 / 3})
+    assert cells["sensitivity.even.truncated"].value == pytest.approx({"median": 6e-5})
+    assert (cells["sensitivity.baseline.t"].n, cells["sensitivity.baseline.t"].run_ids) == (0, ())
+    spread = {"mean": 25 / 3, "sd": np.sqrt(2) / 3, "min": 8.0, "max": 9.0}
+    assert cells["depth.const-inc.depth"].value == pytest.approx(spread)
 
 
 def test_what_trained_models_cost(store: Store) -> None:
@@ -138,7 +144,7 @@ def test_what_was_spent(store: Store) -> None:
 
 def test_reductions_need_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys; from experiments.reductions import compute, cost, init_sweep, plateaus, sensitivity; "
+        "import sys; from experiments.reductions import compute, cost, init_sweep, plateaus; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     root = Path(__file__).resolve().parent.parent

@@ -8,7 +8,6 @@ import pytest
 
 from experiments import tex
 from experiments.collect import Reader
-from experiments.reductions.sensitivity import VARIANTS
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
@@ -16,8 +15,9 @@ from experiments.report import latex
 from experiments.report.claims import CLAIMS
 from experiments.report.content import build
 from experiments.report.latex import render
-from experiments.report.sections import COST, PLANS, READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, OWN_TEXTS, PLANS, READING, TRUNCATION
 from experiments.tables import MACROS
+from experiments.tables.own import OWN
 from ngn.records import Store
 
 EXPERIMENTS = Path(tex.__file__).parent
@@ -42,7 +42,7 @@ def test_escaped_text_holds_no_command_of_its_own() -> None:
 
 
 def test_every_text_of_ours_can_be_set() -> None:
-    texts = [*READING, *TRUNCATION, SENSITIVITY, COST, *(text for plan in PLANS for text in plan.paragraphs)]
+    texts = [*READING, *TRUNCATION, *OWN_TEXTS.values(), COST, *(text for plan in PLANS for text in plan.paragraphs)]
     texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
     assert not [text for text in texts if "U+" in tex.prose(text)]
 
@@ -75,10 +75,10 @@ def test_a_complaint_of_latex_is_named(tmp_path: Path) -> None:
         latex.compile_pdf(source)
 
 
-def test_open_settings_are_set_beside_the_baseline(tmp_path: Path) -> None:
-    """A row a variant, with dashes where nothing was run."""
+def test_our_own_tables_are_shown(tmp_path: Path) -> None:
+    """Every row, with dashes where nothing was run."""
     report = build(Reader(Store(tmp_path)))
     lines = render(report, {}).splitlines()
-    for variant in VARIANTS:
-        (line,) = [line for line in lines if line.startswith(tex.escape(variant.label))]
+    for label in [", ".join(row.labels) for table in OWN for row in table.rows]:
+        (line,) = [line for line in lines if line.startswith(f"{label} & 0/10")]
         assert line.endswith(r"0/10 & -- & -- & -- & -- \\")

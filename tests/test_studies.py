@@ -6,9 +6,9 @@ import sys
 import pytest
 from record_samples import fill, grown, record
 
-from experiments.reductions.sensitivity import VARIANTS
 from experiments.studies import ONE_D, STUDIES, study
 from experiments.tables.one_d import FOUR
+from experiments.tables.own import SENSITIVITY
 from ngn.compose import CONF
 from ngn.identity import identity_keys, run_id
 from ngn.records import Store
@@ -99,10 +99,9 @@ def test_continued_runs_are_the_baseline_and_three_prices():
 
 
 def test_a_variant_of_the_sensitivity_study_changes_one_setting():
-    base = identity_keys(VARIANTS[0].selection.config(0))
-    for variant in VARIANTS[1:]:
-        own = identity_keys(variant.selection.config(0))
-        assert len([key for key in base | own if base.get(key) != own.get(key)]) == 1, variant.key
+    (_, base), *variants = [(row.key, identity_keys(row.runs.config(0))) for row in SENSITIVITY.rows]
+    for key, own in variants:
+        assert len([name for name in base | own if base.get(name) != own.get(name)]) == 1, key
 
 
 @pytest.mark.parametrize("name", ["continue_learning", "learners", "decay", "sensitivity", "init_sweep_ten"])

@@ -20,7 +20,7 @@ from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
 from experiments.reductions.cost import by_label
 from experiments.report.content import Report, TableContent
-from experiments.report.sections import COST, READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, READING, TRUNCATION
 from experiments.tables.model import Row
 from experiments.terminal import interval_text, plain, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
@@ -128,7 +128,6 @@ def render(report: Report, reader: Reader) -> str:
         curves=(given, stored),
         reading=READING,
         truncation=TRUNCATION,
-        sensitivity=SENSITIVITY,
         cost=COST,
         points=CURVE_POINTS,
         links=frozenset(run["id"] for run in table.runs),

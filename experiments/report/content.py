@@ -6,26 +6,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.build import problems_of
+from experiments.build import problems_of, reduce_all
 from experiments.collect import Problem, Reader
 from experiments.compare import Comparison, compare_all, words
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.published import Published, load
+from experiments.reduce import Cell
 from experiments.reductions.compute import Spent, by_study, total
 from experiments.reductions.cost import CostRow
 from experiments.reductions.cost import table as cost_table
-from experiments.reductions.sensitivity import SensitivityRow
-from experiments.reductions.sensitivity import table as sensitivity_table
 from experiments.report.claims import Judged, judge_all
 from experiments.report.licences import Licence, licences
-from experiments.report.sections import PLANS
+from experiments.report.sections import OWN_TEXTS, PLANS
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.selection import Selection, configurations
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
-from experiments.tables.model import Table
+from experiments.tables.model import Row, Table
+from experiments.tables.own import OWN
 from experiments.verdict import DIFFERS, Chance, by_chance
 
 
@@ -35,6 +35,15 @@ class TableContent:
 
     table: Table
     items: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A table that the paper does not have: each row with the cells of its columns, of seeds that are usable."""
+
+    table: Table
+    text: str
+    rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ class Report:
 
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
-    sensitivity: tuple[SensitivityRow, ...]
+    own: tuple[OwnTable, ...]
     cost: tuple[CostRow, ...]
     settings: tuple[SettingsTable, ...]
     licences: tuple[Licence, ...]
@@ -121,6 +130,12 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
     )
 
 
+def _own(reader: Reader, table: Table) -> OwnTable:
+    cells = reduce_all(reader, [table])
+    rows = ((row, tuple(cells[f"{table.name}.{row.key}.{c.key}"] for c in table.columns)) for row in table.rows)
+    return OwnTable(table, OWN_TEXTS[table.name], tuple(rows))
+
+
 def _studied() -> dict[str, list[Selection]]:
     """The selections of every full-size study; what an earlier one has already is left out of a later one."""
     seen: set[str] = set()
@@ -151,7 +166,7 @@ def build(reader: Reader, values: Published | None = None) -> Report:
     return Report(
         sections=_sections(items),
         truncation=two_ways(reader, items),
-        sensitivity=sensitivity_table(reader),
+        own=tuple(_own(reader, table) for table in OWN),
         cost=cost_table(reader),
         settings=settings_tables(_studied()),
         licences=licences(),

@@ -19,7 +19,7 @@ from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.reductions.cost import by_label
 from experiments.report.content import Report
-from experiments.report.sections import COST, READING, SENSITIVITY, TRUNCATION
+from experiments.report.sections import COST, READING, TRUNCATION
 from experiments.terminal import interval_text, verdict_text
 from experiments.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 
@@ -119,7 +119,6 @@ def render(report: Report, shown: Mapping[str, Picture]) -> str:
         verdicts=VERDICTS,
         reading=READING,
         truncation=TRUNCATION,
-        sensitivity=SENSITIVITY,
         cost=COST,
         claim_counts=Counter(claim.word for claim in report.claims),
     )

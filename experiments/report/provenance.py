@@ -105,7 +105,10 @@ def document(report: Report, reader: Reader, commit: str | None) -> dict[str, An
         "cells": cells,
         "claims": claims,
         "cost": [[row.key, row.model, runs.of(row.runs)] for row in report.cost],
-        "sensitivity": {row.key: runs.of(row.runs) for row in report.sensitivity},
+        "own": {
+            own.table.name: {row.key: [runs.of(cell.run_ids) for cell in cells] for row, cells in own.rows}
+            for own in report.own
+        },
         "figures": figures,
         "runs": runs.entries(),
         "commits": list(runs.commits),

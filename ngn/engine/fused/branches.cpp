@@ -1,8 +1,8 @@
 // One step's cross-entropy and gradients of a sum of convolution branches (ngn/components/conv.py),
 // y = sum_k c_k (V_k h_k + v_k), h = relu(pool(conv2(relu(pool(conv1(x)))))).
 //
-// Images one by one go forward and backward through all branches, in cache. Channels lie along the vector lanes, at most
-// 16 of them. Of four pixels under a pooling window one at most has a gradient, and the second convolution's backward
+// Images one by one go forward and backward through all branches, in cache. Channels lie along L lanes, at most 16 of
+// them, of which a vector register holds a part (PART); parts without a channel are left out. Of four pixels under a pooling window one at most has a gradient, and the second convolution's backward
 // pass visits no others.
 #include <cmath>
 #include <cstdint>
@@ -32,10 +32,12 @@ struct Step {
 namespace {
 
 constexpr int L = 16;
+constexpr int PART = NATIVE;
 constexpr int MOST = 16;  // classes
-using V = Vec<L>::V;
-using I = Vec<L>::I;
-typedef int8_t Bytes __attribute__((vector_size(L), aligned(1), may_alias));
+using V = Vec<PART>::V;
+using I = Vec<PART>::I;
+inline V get(const float *p) { return load<PART>(p); }
+inline void put(float *p, V v) { store<PART>(p, v); }
 constexpr int8_t NONE = 4;  // no pixel of a pooling window passes a gradient: the ReLU is shut
 
 struct Shape {
@@ -78,10 +80,11 @@ class Arena {
   float *next;
 };
 
-// Two rows of T pixels each of a 3x3 convolution, from the padded input at x: `channels` of them, STRIDE floats a pixel.
+// One part of the channels of two rows of T pixels each of a 3x3 convolution, from the padded input at x: `channels` of
+// them, STRIDE floats a pixel.
 template <int STRIDE, int T>
 inline void pixels(const float *x, int64_t row, int64_t channels, const float *W, const float *b, V (&sums)[2][T]) {
-  const V bias = load<L>(b);
+  const V bias = get(b);
 #pragma GCC unroll 2
   for (int r = 0; r < 2; ++r)
 #pragma GCC unroll 14
@@ -89,7 +92,7 @@ inline void pixels(const float *x, int64_t row, int64_t channels, const float *W
   for (int dr = 0; dr < 3; ++dr)
     for (int dc = 0; dc < 3; ++dc)
       for (int64_t i = 0; i < channels; ++i, W += L) {
-        const V w = load<L>(W);
+        const V w = get(W);
         const float *const top = x + dr * row + dc * STRIDE + i, *const bottom = top + row;
 #pragma GCC unroll 14
         for (int t = 0; t < T; ++t) sums[0][t] += top[t * STRIDE] * w;
@@ -98,12 +101,13 @@ inline void pixels(const float *x, int64_t row, int64_t channels, const float *W
       }
 }
 
-// Convolution of a padded H x W input, pooling and ReLU: values to out (`wide` floats a row, L a pixel), places to at.
+// One part of the channels of a convolution, pooling and ReLU of columns begin to end, T at once, of a padded H x W
+// input: values to out (`wide` floats a row, L a pixel), places to at.
 template <int STRIDE, int T>
-void convolve(const float *x, int64_t row, int64_t H, int64_t W, int64_t channels, const float *w, const float *b,
-              float *out, int64_t wide, int8_t *at) {
+void convolve(int64_t begin, int64_t end, const float *x, int64_t row, int64_t H, int64_t W, int64_t channels,
+              const float *w, const float *b, float *out, int64_t wide, int8_t *at) {
   for (int64_t r = 0; r < H; r += 2)
-    for (int64_t s = 0; s < W; s += T) {
+    for (int64_t s = begin; s < end; s += T) {
       V sums[2][T];
       pixels<STRIDE, T>(x + r * row + s * STRIDE, row, channels, w, b, sums);
 #pragma GCC unroll 7
@@ -119,32 +123,50 @@ void convolve(const float *x, int64_t row, int64_t H, int64_t W, int64_t channel
         }
         where = top > 0.0f ? where : I{} + NONE;
         top = top < 0.0f ? V{} : top;  // NaN stays NaN
-        store<L>(out + r / 2 * wide + (s + t) / 2 * L, top);
-        *(Bytes *)(at + (r / 2 * (W / 2) + (s + t) / 2) * L) = __builtin_convertvector(where, Bytes);
+        put(out + r / 2 * wide + (s + t) / 2 * L, top);
+        narrow(at + (r / 2 * (W / 2) + (s + t) / 2) * L, where);
       }
     }
 }
 
-template <int STRIDE, class... Rest> void convolve_by(int64_t W, const float *x, int64_t row, int64_t H, Rest... rest) {
+// All `made` channels, as many columns at once as the registers hold.
+template <int STRIDE>
+void convolve(int64_t made, const float *x, int64_t row, int64_t H, int64_t W, int64_t channels, const float *w,
+              const float *b, float *out, int64_t wide, int8_t *at) {
+  for (int64_t part = 0; part < made; part += PART) {
+    const auto columns = [&](auto how, int64_t begin, int64_t end) {
+      how(begin, end, x, row, H, W, channels, w + part, b + part, out + part, wide, at + part);
+    };
 #if defined(__AVX512F__)
-  if (W % 14 == 0) return convolve<STRIDE, 14>(x, row, H, W, rest...);
-  if (W % 8 == 0) return convolve<STRIDE, 8>(x, row, H, W, rest...);
+    if (W % 14 == 0) {
+      columns(convolve<STRIDE, 14>, 0, W);
+      continue;
+    }
+    if (W % 8 == 0) {
+      columns(convolve<STRIDE, 8>, 0, W);
+      continue;
+    }
 #endif
-  if (W % 4 == 0) return convolve<STRIDE, 4>(x, row, H, W, rest...);
-  convolve<STRIDE, 2>(x, row, H, W, rest...);
+    columns(convolve<STRIDE, 4>, 0, W / 4 * 4);
+    columns(convolve<STRIDE, 2>, W / 4 * 4, W);
+  }
 }
 
 void forward(const Shape &s, const float *image, Branch &k) {
   float *const inside = k.a1 + s.row1() + L;
   if (s.C == 1)
-    convolve_by<1>(s.W, image, s.row0(), s.H, s.C, k.W1, k.b1, inside, s.row1(), k.at1);
+    convolve<1>(s.C1, image, s.row0(), s.H, s.W, s.C, k.W1, k.b1, inside, s.row1(), k.at1);
   else
-    convolve_by<3>(s.W, image, s.row0(), s.H, s.C, k.W1, k.b1, inside, s.row1(), k.at1);
-  convolve_by<L>(s.W / 2, (const float *)k.a1, s.row1(), s.H / 2, s.C1, k.W2, k.b2, k.h, s.W / 4 * L, k.at2);
+    convolve<3>(s.C1, image, s.row0(), s.H, s.W, s.C, k.W1, k.b1, inside, s.row1(), k.at1);
+  convolve<L>(s.C2, k.a1, s.row1(), s.H / 2, s.W / 2, s.C1, k.W2, k.b2, k.h, s.W / 4 * L, k.at2);
   for (int64_t o = 0; o < s.O; ++o) {
-    V sums{};
-    for (int64_t p = 0; p < s.P2; ++p) sums += load<L>(k.h + p * L) * load<L>(k.V2 + (o * s.P2 + p) * L);
-    k.f[o] = sum<L>(sums) + k.v2[o];
+    float sums[L] = {};
+    for (int64_t part = 0; part < s.C2; part += PART) {
+      V own{};
+      for (int64_t p = 0; p < s.P2; ++p) own += get(k.h + p * L + part) * get(k.V2 + (o * s.P2 + p) * L + part);
+      put(sums + part, own);
+    }
+    k.f[o] = sum<L>(load<L>(sums)) + k.v2[o];
   }
 }
 
@@ -157,29 +179,41 @@ void cut(const Shape &s, const float *image, float *patches) {
           patches[at] = image[(2 * r + at / 4) * s.row0() + (2 * t + at % 4) * s.C + i];
 }
 
-// Gradients of the first convolution from da, what the ReLU after it receives (padded as a1). Each channel's pixel lies
-// elsewhere in its window, so what the weights of a tap saw is a permutation of the patch.
-template <int C> void backward_first(const Shape &s, const float *patches, const float *da, Branch &k) {
-  V w[9 * C], bias = load<L>(k.db1);
+// Gradients of the weights of n of the first convolution's C input channels, from `first` on, from da, what the ReLU
+// after it receives (padded as a1). Each channel's pixel lies elsewhere in its window, so what the weights of a tap saw
+// is found in the patch by place.
+template <int C, int n> void backward_first(int64_t first, const Shape &s, const float *patches, const float *da, Branch &k) {
+  for (int64_t part = 0; part < s.C1; part += PART) {
+    V w[9 * n], bias = get(k.db1 + part);
+    float *const dW1 = k.dW1 + first * L + part;
 #pragma GCC unroll 27
-  for (int i = 0; i < 9 * C; ++i) w[i] = load<L>(k.dW1 + i * L);
-  for (int64_t r = 0; r < s.H / 2; ++r)
-    for (int64_t t = 0; t < s.W / 2; ++t, patches += C * L) {
-      const I where = __builtin_convertvector(*(const Bytes *)(k.at1 + (r * (s.W / 2) + t) * L), I);
-      const V d = where == NONE ? V{} : load<L>(da + (r + 1) * s.row1() + (t + 1) * L);
-      const I corner = (where >> 1) * 4 + (where & 1);
-      bias += d;
+    for (int i = 0; i < 9 * n; ++i) w[i] = get(dW1 + (i / n * C + i % n) * L);
+    for (int64_t r = 0; r < s.H / 2; ++r)
+      for (int64_t t = 0; t < s.W / 2; ++t) {
+        const int64_t p = r * (s.W / 2) + t;
+        const I where = widen(k.at1 + p * L + part);
+        const V d = where == NONE ? V{} : get(da + (r + 1) * s.row1() + (t + 1) * L + part);
+        const I corner = (where >> 1) * 4 + (where & 1);
+        bias += d;
 #pragma GCC unroll 3
-      for (int i = 0; i < C; ++i) {
-        const V patch = load<L>(patches + i * L);
+        for (int i = 0; i < n; ++i) {
+          const Sixteen patch(patches + (p * C + first + i) * L);
 #pragma GCC unroll 9
-        for (int tap = 0; tap < 9; ++tap)
-          w[tap * C + i] += permute(patch, corner + (tap / 3 * 4 + tap % 3)) * d;
+          for (int tap = 0; tap < 9; ++tap) w[tap * n + i] += patch[corner + (tap / 3 * 4 + tap % 3)] * d;
+        }
       }
-    }
 #pragma GCC unroll 27
-  for (int i = 0; i < 9 * C; ++i) store<L>(k.dW1 + i * L, w[i]);
-  store<L>(k.db1, bias);
+    for (int i = 0; i < 9 * n; ++i) put(dW1 + (i / n * C + i % n) * L, w[i]);
+    if (first == 0) put(k.db1 + part, bias);
+  }
+}
+
+template <int C> void backward_first(const Shape &s, const float *patches, const float *da, Branch &k) {
+#if defined(__AVX512F__)
+  backward_first<C, C>(0, s, patches, da, k);
+#else  // fewer registers
+  for (int64_t first = 0; first < C; ++first) backward_first<C, 1>(first, s, patches, da, k);
+#endif
 }
 
 // The pixels of the second convolution that receive a gradient, output channel after output channel.
@@ -195,15 +229,17 @@ void backward(const Shape &s, const float *patches, const float *e, Branch &k, f
   for (int64_t o = 0; o < s.O; ++o) k.dv[o] += e[o];
   for (int64_t o = 0; o < s.C2; ++o) active.count[o] = 0;
   for (int64_t p = 0; p < s.P2; ++p) {
-    const V h = load<L>(k.h + p * L);
-    V dh{};
-    for (int64_t o = 0; o < s.O; ++o) {
-      const int64_t at = (o * s.P2 + p) * L;
-      dh += e[o] * load<L>(k.V2 + at);
-      store<L>(k.dV + at, load<L>(k.dV + at) + e[o] * h);
-    }
     float values[L];
-    store<L>(values, dh);
+    for (int64_t part = 0; part < s.C2; part += PART) {
+      const V h = get(k.h + p * L + part);
+      V dh{};
+      for (int64_t o = 0; o < s.O; ++o) {
+        const int64_t at = (o * s.P2 + p) * L + part;
+        dh += e[o] * get(k.V2 + at);
+        put(k.dV + at, get(k.dV + at) + e[o] * h);
+      }
+      put(values + part, dh);
+    }
     const int64_t r = p / (s.W / 4) * 2, t = p % (s.W / 4) * 2;
     const int8_t *const at = k.at2 + p * L;
     for (int64_t o = 0; o < s.C2; ++o) {  // without a branch: every second one would be a surprise
@@ -216,27 +252,29 @@ void backward(const Shape &s, const float *patches, const float *e, Branch &k, f
   std::memset(da, 0, sizeof(float) * s.plane1());
   const int64_t row = s.row1();
   for (int64_t o = 0; o < s.C2; ++o) {
-    V w[9], g[9];
-#pragma GCC unroll 9
-    for (int i = 0; i < 9; ++i) {
-      w[i] = load<L>(k.W2t + (i * s.C2 + o) * L);
-      g[i] = load<L>(k.dW2t + (i * s.C2 + o) * L);
-    }
     float bias = 0;
-    for (int64_t n = 0; n < active.count[o]; ++n) {
-      const int64_t place = active.place[o * s.P2 + n];
-      const float value = active.value[o * s.P2 + n];
-      bias += value;
+    for (int64_t n = 0; n < active.count[o]; ++n) bias += active.value[o * s.P2 + n];
+    k.db2[o] += bias;
+    for (int64_t part = 0; part < s.C1; part += PART) {
+      V w[9], g[9];
 #pragma GCC unroll 9
       for (int i = 0; i < 9; ++i) {
-        const int64_t at = place + i / 3 * row + i % 3 * L;
-        g[i] += value * load<L>(k.a1 + at);
-        store<L>(da + at, load<L>(da + at) + value * w[i]);
+        w[i] = get(k.W2t + (i * s.C2 + o) * L + part);
+        g[i] = get(k.dW2t + (i * s.C2 + o) * L + part);
       }
-    }
-    k.db2[o] += bias;
+      for (int64_t n = 0; n < active.count[o]; ++n) {
+        const int64_t place = active.place[o * s.P2 + n] + part;
+        const float value = active.value[o * s.P2 + n];
 #pragma GCC unroll 9
-    for (int i = 0; i < 9; ++i) store<L>(k.dW2t + (i * s.C2 + o) * L, g[i]);
+        for (int i = 0; i < 9; ++i) {
+          const int64_t at = place + i / 3 * row + i % 3 * L;
+          g[i] += value * get(k.a1 + at);
+          put(da + at, get(da + at) + value * w[i]);
+        }
+      }
+#pragma GCC unroll 9
+      for (int i = 0; i < 9; ++i) put(k.dW2t + (i * s.C2 + o) * L + part, g[i]);
+    }
   }
   if (s.C == 1)
     backward_first<1>(s, patches, da, k);

@@ -50,17 +50,53 @@ inline Vec<8>::V least(Vec<8>::V a, Vec<8>::V b) { return _mm256_min_ps(a, b); }
 inline Vec<8>::V most(Vec<8>::V a, Vec<8>::V b) { return _mm256_max_ps(a, b); }
 #endif
 
-// Entry at[i] modulo 16 of x in place i.
-inline Vec<16>::V permute(Vec<16>::V x, Vec<16>::I at) {
+// Sixteen floats to look up entries of, which stay in registers where there are instructions for it.
+struct Sixteen {
 #if defined(__AVX512F__)
-  return _mm512_permutexvar_ps((__m512i)at, x);
+  __m512 all;
+  explicit Sixteen(const float *from) : all(_mm512_loadu_ps(from)) {}
+  // Entry at[i] modulo 16 in place i.
+  Vec<16>::V operator[](Vec<16>::I at) const { return _mm512_permutexvar_ps((__m512i)at, all); }
+#elif defined(__AVX2__)
+  __m256 low, high;
+  explicit Sixteen(const float *from) : low(_mm256_loadu_ps(from)), high(_mm256_loadu_ps(from + 8)) {}
+  Vec<8>::V operator[](Vec<8>::I at) const {
+    const __m256i places = (__m256i)at;
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, places), _mm256_permutevar8x32_ps(high, places),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(places, 28)));
+  }
 #else
-  float from[16], to[16];
-  int32_t places[16];
-  store<16>(from, x);
-  std::memcpy(places, &at, sizeof places);
-  for (int i = 0; i < 16; ++i) to[i] = from[places[i] & 15];
-  return load<16>(to);
+  const float *from;
+  explicit Sixteen(const float *from) : from(from) {}
+  Vec<NATIVE>::V operator[](Vec<NATIVE>::I at) const {
+    Vec<NATIVE>::V found;
+    for (int i = 0; i < NATIVE; ++i) found[i] = from[at[i] & 15];
+    return found;
+  }
+#endif
+};
+
+// Integers from -128 to 127, as bytes in memory.
+inline Vec<NATIVE>::I widen(const int8_t *from) {
+#if defined(__AVX512F__)
+  return (Vec<16>::I)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
+#elif defined(__AVX2__)
+  return (Vec<8>::I)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from));
+#else
+  Vec<NATIVE>::I v;
+  for (int i = 0; i < NATIVE; ++i) v[i] = from[i];
+  return v;
+#endif
+}
+inline void narrow(int8_t *to, Vec<NATIVE>::I v) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+  const __m256i all = (__m256i)v;
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+  _mm_storel_epi64((__m128i *)to, _mm_packs_epi16(words, words));
+#else
+  for (int i = 0; i < NATIVE; ++i) to[i] = int8_t(v[i]);
 #endif
 }
 
