@@ -2,8 +2,8 @@
 // y = sum_k c_k (V_k h_k + v_k), h = relu(pool(conv2(relu(pool(conv1(x)))))).
 //
 // Images one by one go forward and backward through all branches, in cache. Channels lie along L lanes, at most 16 of
-// them, of which a vector register holds a part (PART); parts without a channel are left out. Of four pixels under a pooling window one at most has a gradient, and the second convolution's backward
-// pass visits no others.
+// them, of which a vector register holds a part (PART); parts without a channel are left out. Of four pixels under a
+// pooling window one at most has a gradient, and the second convolution's backward pass visits no others.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -80,75 +80,82 @@ class Arena {
   float *next;
 };
 
-// One part of the channels of two rows of T pixels each of a 3x3 convolution, from the padded input at x: `channels` of
+// P parts of the channels of two rows of T pixels each of a 3x3 convolution, from the padded input at x: `channels` of
 // them, STRIDE floats a pixel.
-template <int STRIDE, int T>
-inline void pixels(const float *x, int64_t row, int64_t channels, const float *W, const float *b, V (&sums)[2][T]) {
-  const V bias = get(b);
+template <int STRIDE, int T, int P>
+inline void pixels(const float *x, int64_t row, int64_t channels, const float *W, const float *b, V (&sums)[P][2][T]) {
+  const int64_t depth = STRIDE < L ? STRIDE : channels;  // an image is packed, which lets the loop unroll
 #pragma GCC unroll 2
-  for (int r = 0; r < 2; ++r)
-#pragma GCC unroll 14
-    for (int t = 0; t < T; ++t) sums[r][t] = bias;
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 28
+    for (int t = 0; t < 2 * T; ++t) sums[p][t / T][t % T] = get(b + p * PART);
   for (int dr = 0; dr < 3; ++dr)
     for (int dc = 0; dc < 3; ++dc)
-      for (int64_t i = 0; i < channels; ++i, W += L) {
-        const V w = get(W);
+      for (int64_t i = 0; i < depth; ++i, W += L) {
         const float *const top = x + dr * row + dc * STRIDE + i, *const bottom = top + row;
-#pragma GCC unroll 14
-        for (int t = 0; t < T; ++t) sums[0][t] += top[t * STRIDE] * w;
-#pragma GCC unroll 14
-        for (int t = 0; t < T; ++t) sums[1][t] += bottom[t * STRIDE] * w;
+        V w[P];
+#pragma GCC unroll 2
+        for (int p = 0; p < P; ++p) w[p] = get(W + p * PART);
+#pragma GCC unroll 28
+        for (int t = 0; t < 2 * T; ++t) {
+          const float pixel = (t < T ? top : bottom)[t % T * STRIDE];
+#pragma GCC unroll 2
+          for (int p = 0; p < P; ++p) sums[p][t / T][t % T] += pixel * w[p];
+        }
       }
 }
 
-// One part of the channels of a convolution, pooling and ReLU of columns begin to end, T at once, of a padded H x W
+// P parts of the channels of a convolution, pooling and ReLU of columns begin to end, T at once, of a padded H x W
 // input: values to out (`wide` floats a row, L a pixel), places to at.
-template <int STRIDE, int T>
+template <int STRIDE, int T, int P>
 void convolve(int64_t begin, int64_t end, const float *x, int64_t row, int64_t H, int64_t W, int64_t channels,
               const float *w, const float *b, float *out, int64_t wide, int8_t *at) {
   for (int64_t r = 0; r < H; r += 2)
     for (int64_t s = begin; s < end; s += T) {
-      V sums[2][T];
-      pixels<STRIDE, T>(x + r * row + s * STRIDE, row, channels, w, b, sums);
+      V sums[P][2][T];
+      pixels<STRIDE, T, P>(x + r * row + s * STRIDE, row, channels, w, b, sums);
 #pragma GCC unroll 7
-      for (int t = 0; t < T; t += 2) {
-        // The first of equals, as torch has it. Background makes ties common.
-        V top = sums[0][t];
-        I where{};
-        const V others[3] = {sums[0][t + 1], sums[1][t], sums[1][t + 1]};
-        for (int q = 0; q < 3; ++q) {
-          const I larger = others[q] > top;
-          top = larger ? others[q] : top;
-          where = larger ? I{} + (q + 1) : where;
+      for (int t = 0; t < T; t += 2)
+#pragma GCC unroll 2
+        for (int p = 0; p < P; ++p) {
+          // The first of equals, as torch has it. Background makes ties common.
+          V top = sums[p][0][t];
+          I where{};
+          const V others[3] = {sums[p][0][t + 1], sums[p][1][t], sums[p][1][t + 1]};
+          for (int q = 0; q < 3; ++q) {
+            const I larger = others[q] > top;
+            top = larger ? others[q] : top;
+            where = larger ? I{} + (q + 1) : where;
+          }
+          where = top > 0.0f ? where : I{} + NONE;
+          top = top < 0.0f ? V{} : top;  // NaN stays NaN
+          put(out + r / 2 * wide + (s + t) / 2 * L + p * PART, top);
+          narrow(at + (r / 2 * (W / 2) + (s + t) / 2) * L + p * PART, where);
         }
-        where = top > 0.0f ? where : I{} + NONE;
-        top = top < 0.0f ? V{} : top;  // NaN stays NaN
-        put(out + r / 2 * wide + (s + t) / 2 * L, top);
-        narrow(at + (r / 2 * (W / 2) + (s + t) / 2) * L, where);
-      }
     }
 }
 
-// All `made` channels, as many columns at once as the registers hold.
+// All `made` channels, as much at once as the registers hold.
 template <int STRIDE>
 void convolve(int64_t made, const float *x, int64_t row, int64_t H, int64_t W, int64_t channels, const float *w,
               const float *b, float *out, int64_t wide, int8_t *at) {
-  for (int64_t part = 0; part < made; part += PART) {
-    const auto columns = [&](auto how, int64_t begin, int64_t end) {
-      how(begin, end, x, row, H, W, channels, w + part, b + part, out + part, wide, at + part);
-    };
+  int64_t part = 0;
+  const auto columns = [&](auto how, int64_t begin, int64_t end) {
+    how(begin, end, x, row, H, W, channels, w + part, b + part, out + part, wide, at + part);
+  };
 #if defined(__AVX512F__)
-    if (W % 14 == 0) {
-      columns(convolve<STRIDE, 14>, 0, W);
-      continue;
-    }
-    if (W % 8 == 0) {
-      columns(convolve<STRIDE, 8>, 0, W);
-      continue;
-    }
+  if (W % 14 == 0) return columns(convolve<STRIDE, 14, 1>, 0, W);
+  if (W % 8 == 0) return columns(convolve<STRIDE, 8, 1>, 0, W);
 #endif
-    columns(convolve<STRIDE, 4>, 0, W / 4 * 4);
-    columns(convolve<STRIDE, 2>, W / 4 * 4, W);
+  // Sixteen registers: what was fastest on AVX2, of images and of what the first convolution gives.
+  if (STRIDE < L)
+    for (; part + PART < made; part += 2 * PART) columns(convolve<STRIDE, 2, 2>, 0, W);
+  const int64_t sixes = STRIDE < L ? 0 : (W % 6 == 2 && W > 2 ? W / 6 - 1 : W / 6) * 6;
+  const int64_t fours = sixes + (W - sixes) / 4 * 4;
+  for (; part < made; part += PART) {
+    columns(convolve<STRIDE, 6, 1>, 0, sixes);
+    columns(convolve<STRIDE, 4, 1>, sixes, fours);
+    columns(convolve<STRIDE, 2, 1>, fours, W);
   }
 }
 
@@ -182,7 +189,8 @@ void cut(const Shape &s, const float *image, float *patches) {
 // Gradients of the weights of n of the first convolution's C input channels, from `first` on, from da, what the ReLU
 // after it receives (padded as a1). Each channel's pixel lies elsewhere in its window, so what the weights of a tap saw
 // is found in the patch by place.
-template <int C, int n> void backward_first(int64_t first, const Shape &s, const float *patches, const float *da, Branch &k) {
+template <int C, int n>
+void backward_first(int64_t first, const Shape &s, const float *patches, const float *da, Branch &k) {
   for (int64_t part = 0; part < s.C1; part += PART) {
     V w[9 * n], bias = get(k.db1 + part);
     float *const dW1 = k.dW1 + first * L + part;
@@ -226,17 +234,19 @@ struct Active {
 
 // Adds the gradients of one branch for one image; e = c dL/dy. `da` is scratch of the size of a1.
 void backward(const Shape &s, const float *patches, const float *e, Branch &k, float *da, Active &active) {
-  for (int64_t o = 0; o < s.O; ++o) k.dv[o] += e[o];
+  const int64_t outputs = s.O, stride = s.P2 * L;
+  for (int64_t o = 0; o < outputs; ++o) k.dv[o] += e[o];
   for (int64_t o = 0; o < s.C2; ++o) active.count[o] = 0;
   for (int64_t p = 0; p < s.P2; ++p) {
     float values[L];
     for (int64_t part = 0; part < s.C2; part += PART) {
       const V h = get(k.h + p * L + part);
       V dh{};
-      for (int64_t o = 0; o < s.O; ++o) {
-        const int64_t at = (o * s.P2 + p) * L + part;
-        dh += e[o] * get(k.V2 + at);
-        put(k.dV + at, get(k.dV + at) + e[o] * h);
+      const float *last = k.V2 + p * L + part;
+      float *own = k.dV + p * L + part;
+      for (int64_t o = 0; o < outputs; ++o, last += stride, own += stride) {
+        dh += e[o] * get(last);
+        put(own, get(own) + e[o] * h);
       }
       put(values + part, dh);
     }
@@ -252,8 +262,11 @@ void backward(const Shape &s, const float *patches, const float *e, Branch &k, f
   std::memset(da, 0, sizeof(float) * s.plane1());
   const int64_t row = s.row1();
   for (int64_t o = 0; o < s.C2; ++o) {
+    const int64_t count = active.count[o];
+    const float *const a1 = k.a1, *const values = &active.value[o * s.P2];
+    const int32_t *const places = &active.place[o * s.P2];
     float bias = 0;
-    for (int64_t n = 0; n < active.count[o]; ++n) bias += active.value[o * s.P2 + n];
+    for (int64_t n = 0; n < count; ++n) bias += values[n];
     k.db2[o] += bias;
     for (int64_t part = 0; part < s.C1; part += PART) {
       V w[9], g[9];
@@ -262,13 +275,13 @@ void backward(const Shape &s, const float *patches, const float *e, Branch &k, f
         w[i] = get(k.W2t + (i * s.C2 + o) * L + part);
         g[i] = get(k.dW2t + (i * s.C2 + o) * L + part);
       }
-      for (int64_t n = 0; n < active.count[o]; ++n) {
-        const int64_t place = active.place[o * s.P2 + n] + part;
-        const float value = active.value[o * s.P2 + n];
+      for (int64_t n = 0; n < count; ++n) {
+        const int64_t place = places[n] + part;
+        const float value = values[n];
 #pragma GCC unroll 9
         for (int i = 0; i < 9; ++i) {
           const int64_t at = place + i / 3 * row + i % 3 * L;
-          g[i] += value * get(k.a1 + at);
+          g[i] += value * get(a1 + at);
           put(da + at, get(da + at) + value * w[i]);
         }
       }
