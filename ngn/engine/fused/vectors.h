@@ -50,27 +50,23 @@ inline Vec<8>::V least(Vec<8>::V a, Vec<8>::V b) { return _mm256_min_ps(a, b); }
 inline Vec<8>::V most(Vec<8>::V a, Vec<8>::V b) { return _mm256_max_ps(a, b); }
 #endif
 
-// Sixteen floats to look up entries of, which stay in registers where there are instructions for it.
-struct Sixteen {
+// Eight floats to look up entries of, which stay in a register where there is an instruction for it.
+struct Eight {
 #if defined(__AVX512F__)
   __m512 all;
-  explicit Sixteen(const float *from) : all(_mm512_loadu_ps(from)) {}
-  // Entry at[i] modulo 16 in place i.
+  explicit Eight(const float *from) : all(_mm512_castps256_ps512(_mm256_loadu_ps(from))) {}
+  // Entry at[i], below 8, in place i.
   Vec<16>::V operator[](Vec<16>::I at) const { return _mm512_permutexvar_ps((__m512i)at, all); }
 #elif defined(__AVX2__)
-  __m256 low, high;
-  explicit Sixteen(const float *from) : low(_mm256_loadu_ps(from)), high(_mm256_loadu_ps(from + 8)) {}
-  Vec<8>::V operator[](Vec<8>::I at) const {
-    const __m256i places = (__m256i)at;
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, places), _mm256_permutevar8x32_ps(high, places),
-                            _mm256_castsi256_ps(_mm256_slli_epi32(places, 28)));
-  }
+  __m256 all;
+  explicit Eight(const float *from) : all(_mm256_loadu_ps(from)) {}
+  Vec<8>::V operator[](Vec<8>::I at) const { return _mm256_permutevar8x32_ps(all, (__m256i)at); }
 #else
-  const float *from;
-  explicit Sixteen(const float *from) : from(from) {}
+  const float *all;
+  explicit Eight(const float *from) : all(from) {}
   Vec<NATIVE>::V operator[](Vec<NATIVE>::I at) const {
     Vec<NATIVE>::V found;
-    for (int i = 0; i < NATIVE; ++i) found[i] = from[at[i] & 15];
+    for (int i = 0; i < NATIVE; ++i) found[i] = all[at[i]];
     return found;
   }
 #endif
