@@ -28,6 +28,7 @@ struct Step {
 namespace {
 
 constexpr int64_t TILE = 64;  // samples in flight
+constexpr int64_t TERMS = 16;  // at most; arrays over terms are that long
 
 // The memory of a call, in pieces of whole vectors.
 class Arena {
@@ -99,7 +100,7 @@ void descend(const Affine *layers, int64_t count, const float *x, int64_t n, flo
 void step(const Step &job) {
   const int64_t D = job.inputs, H = job.width, K = job.terms, N = job.samples, count = job.layers;
   const int64_t maps = 2 * count + 1, widest = H > D ? H : D;
-  Arena arena(maps * (widest * widest + 2 * TILE * widest) + 6 * L * H + (4 * widest + 5 * L) * TILE);
+  Arena arena(maps * (widest * widest + 2 * TILE * widest) + 6 * TERMS * H + (4 * widest + 5 * TERMS) * TILE);
   const std::unique_ptr<Affine[]> all(new Affine[maps]);
   for (int64_t i = 0, at = 0; i < maps; ++i, at += 2) {
     if (i == count) at += 2;  // A and B
@@ -113,20 +114,20 @@ void step(const Step &job) {
   }
   const Affine *const encoder = all.get(), *const decoder = encoder + count, &output = all[maps - 1];
   const float *const A = job.own[2 * count], *const B = job.own[2 * count + 1];
-  float *const At = arena.take(H * L), *const Apadded = arena.take(L * H), *const dAt = arena.take(H * L);
-  float *const wB = arena.take(L * H), *const wBt = arena.take(H * L), *const dwB = arena.take(L * H);
-  V gate{}, deviation{};
+  float *const At = arena.take(H * TERMS), *const Apadded = arena.take(TERMS * H), *const dAt = arena.take(H * TERMS);
+  float *const wB = arena.take(TERMS * H), *const wBt = arena.take(H * TERMS), *const dwB = arena.take(TERMS * H);
+  float gate[TERMS] = {}, deviation[TERMS] = {};
   for (int64_t k = 0; k < K; ++k) {
     gate[k] = job.gate[k], deviation[k] = job.deviation[k];
     for (int64_t h = 0; h < H; ++h) {
-      Apadded[k * H + h] = At[h * L + k] = A[k * H + h];
-      wB[k * H + h] = wBt[h * L + k] = job.w[k] * B[k * H + h];
+      Apadded[k * H + h] = At[h * TERMS + k] = A[k * H + h];
+      wB[k * H + h] = wBt[h * TERMS + k] = job.w[k] * B[k * H + h];
     }
   }
   float *const d = arena.take(TILE * widest), *const spare = arena.take(TILE * widest);
   float *const v = arena.take(TILE * widest), *const y = arena.take(TILE * widest);
-  float *const mu = arena.take(TILE * L), *const z = arena.take(TILE * L), *const dz = arena.take(TILE * L);
-  float *const noise = arena.take(TILE * L), *const dmu = arena.take(TILE * L);
+  float *const mu = arena.take(TILE * TERMS), *const z = arena.take(TILE * TERMS), *const dz = arena.take(TILE * TERMS);
+  float *const noise = arena.take(TILE * TERMS), *const dmu = arena.take(TILE * TERMS);
   const float each = float(2.0 / double(N)), price = float(job.kl / double(N));
   double squares = 0, means = 0;
   for (int64_t k = 0; k < K; ++k) job.along_gate[k] = job.along_deviation[k] = 0;
@@ -135,16 +136,18 @@ void step(const Step &job) {
     const float *const x = job.x + s * D;
     for (int64_t l = 0; l < count; ++l) encoder[l].activate(l ? encoder[l - 1].a : x, n);
     const float *const h = encoder[count - 1].a;
-    product<false>(h, H, 1, At, n, L, H, nullptr, mu);
+    product<false>(h, H, 1, At, n, TERMS, H, nullptr, mu);
     V kept{};
     for (int64_t i = 0; i < n; ++i) {
-      for (int64_t k = 0; k < K; ++k) noise[i * L + k] = job.noise[(s + i) * K + k];
-      const V mean = gate * load<L>(mu + i * L);
-      kept += mean * mean;
-      store<L>(z + i * L, mean + deviation * load<L>(noise + i * L));
+      for (int64_t k = 0; k < K; ++k) noise[i * TERMS + k] = job.noise[(s + i) * K + k];
+      for (int64_t k = 0, at = i * TERMS; k < TERMS; k += L, at += L) {
+        const V mean = load<L>(gate + k) * load<L>(mu + at);
+        kept += mean * mean;
+        store<L>(z + at, mean + load<L>(deviation + k) * load<L>(noise + at));
+      }
     }
     means += sum<L>(kept);
-    product<false>(z, L, 1, wB, n, H, L, nullptr, v);
+    product<false>(z, TERMS, 1, wB, n, H, TERMS, nullptr, v);
     for (int64_t l = 0; l < count; ++l) decoder[l].activate(l ? decoder[l - 1].a : v, n);
     output.forward(decoder[count - 1].a, n, y);
     V residuals{};
@@ -158,28 +161,31 @@ void step(const Step &job) {
     output.gradients(decoder[count - 1].a, y, n);
     output.back(y, n, d);
     descend(decoder, count, v, n, d, spare, true);
-    product<true>(z, 1, L, d, L, H, n, nullptr, dwB);
-    product<false>(d, H, 1, wBt, n, L, H, nullptr, dz);
-    V along_gate{}, along_deviation{};
-    for (int64_t i = 0; i < n; ++i) {
-      const V m = load<L>(mu + i * L), slope = load<L>(dz + i * L);
-      const V dmean = slope + price * (gate * m);
-      along_gate += dmean * m;
-      along_deviation += slope * load<L>(noise + i * L);
-      store<L>(dmu + i * L, dmean * gate);
+    product<true>(z, 1, TERMS, d, TERMS, H, n, nullptr, dwB);
+    product<false>(d, H, 1, wBt, n, TERMS, H, nullptr, dz);
+    for (int64_t k = 0; k < TERMS; k += L) {
+      const V own = load<L>(gate + k);
+      V along_gate{}, along_deviation{};
+      for (int64_t i = 0, at = k; i < n; ++i, at += TERMS) {
+        const V m = load<L>(mu + at), slope = load<L>(dz + at);
+        const V dmean = slope + price * (own * m);
+        along_gate += dmean * m;
+        along_deviation += slope * load<L>(noise + at);
+        store<L>(dmu + at, dmean * own);
+      }
+      for (int64_t i = 0; i < L && k + i < K; ++i) {
+        job.along_gate[k + i] += double(along_gate[i]);
+        job.along_deviation[k + i] += double(along_deviation[i]);
+      }
     }
-    for (int64_t k = 0; k < K; ++k) {
-      job.along_gate[k] += double(along_gate[k]);
-      job.along_deviation[k] += double(along_deviation[k]);
-    }
-    product<true>(h, 1, H, dmu, H, L, n, nullptr, dAt);
-    product<false>(dmu, L, 1, Apadded, n, H, L, nullptr, d);
+    product<true>(h, 1, H, dmu, H, TERMS, n, nullptr, dAt);
+    product<false>(dmu, TERMS, 1, Apadded, n, H, TERMS, nullptr, d);
     descend(encoder, count, x, n, d, spare, false);
   }
   float *const dA = job.gradients[2 * count], *const dB = job.gradients[2 * count + 1];
   for (int64_t k = 0; k < K; ++k)
     for (int64_t h = 0; h < H; ++h) {
-      dA[k * H + h] = dAt[h * L + k];
+      dA[k * H + h] = dAt[h * TERMS + k];
       dB[k * H + h] = job.w[k] * dwB[k * H + h];
     }
   job.loss[0] = squares / double(N);

@@ -7,12 +7,12 @@
 
 namespace {
 
-constexpr int L = 16;
+constexpr int L = NATIVE;
 using V = Vec<L>::V;
 #if defined(__AVX512F__)
 constexpr int ROWS = 6, COLUMNS = 4;  // of a product's tile: 24 of 32 registers
 #else
-constexpr int ROWS = 6, COLUMNS = 1;  // 12 of 16 registers of half the size
+constexpr int ROWS = 6, COLUMNS = 2;  // 12 of 16 registers
 #endif
 
 // M rows and C vectors of c (+)= a b: c [m, ldc], b [k, ldb], and element (m, k) of a at a[m * am + k * ak].
