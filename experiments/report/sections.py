@@ -27,9 +27,9 @@ TRUNCATION = (
 
 OWN_TEXTS = {
     "sensitivity": "The paper leaves several settings of the 1D study open. Here one of them at a time is changed "
-    "against the baseline: t as mean and deviation over seeds, the share of boundaries within 0.01 of an integer, and medians of "
-    "the mean squared error. Rows that differ in the learned size by more than its deviation are settings on which a "
-    "reproduction depends.",
+    "against the baseline: t as mean and deviation over seeds, the share of boundaries within 0.01 of an integer, "
+    "and medians of the mean squared error. Rows that differ in the learned size by more than its deviation are "
+    "settings on which a reproduction depends.",
     "depth": "The paper's tables of depth show one run a row; these are ten. Depth is the number of layers that keep "
     "more than the identity, or the links of the chain: mean and deviation, and the range over seeds. Errors are "
     "medians, with their ranges.",

@@ -16,6 +16,7 @@ from torch import Tensor
 from ngn.engine import checkpoint
 from ngn.engine.batches import Batches
 from ngn.engine.capacities import capacity_of, ratio_of
+from ngn.engine.captured import CapturedTrainer, unsupported_captured
 from ngn.engine.cost import forward_cost, take_replica
 from ngn.engine.packs import scalar
 from ngn.engine.trainer import Course, Trainer, TrainPlan, evaluate, put_state, state_of
@@ -92,6 +93,8 @@ def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Ta
 
     if engine == "fused" and (reason := unsupported(learner, batches, task.loss, plan)):
         raise ConfigError(f"engine=fused: {reason}; use engine=auto or engine=torch")
+    if next(learner.model.parameters()).is_cuda and unsupported_captured(learner, plan) is None:
+        return CapturedTrainer
     return trainer_for(learner, batches, task.loss, plan)
 
 

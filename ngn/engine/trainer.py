@@ -3,7 +3,8 @@
 A step: move the schedules, take the task's gradients over the micro-batches, add the learner's penalty, clip for each
 model, step Adam, let the learner act. Losses have the shape [*R]: the models of a stack are independent, so the sum of
 their objectives has each one's own gradient. Nothing is read back from the device except when progress is shown, a
-checkpoint is written, or a gate on the CPU decides which components are worth computing.
+checkpoint is written, or a gate on the CPU decides which components are worth computing; so on CUDA a step can be one
+recorded graph (``captured.py``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from ngn.engine import checkpoint, interrupt
 from ngn.engine.batches import Batches
@@ -103,9 +105,8 @@ class Trainer:
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
         learner, plan = self.learner, self.plan
-        replicas = learner.replicas
         body, controllers = learner.body_parameters(), learner.controller_parameters()
-        count = replicas or 1
+        count = learner.replicas or 1
         device = (body or controllers)[0].device
         lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
         optimizer = adam(body, controllers, lr, lr_boundary, plan.weight_decay)
@@ -126,19 +127,10 @@ class Trainer:
                     optimizer.param_groups[0]["lr"] *= shape_at(plan.lr_shape, fraction)
                 if controllers:
                     optimizer.param_groups[-1]["lr"] *= shape_at(plan.lr_boundary_shape, fraction)
-                task = self._backward(step, device)
-                penalty = learner.penalty()
-                if penalty.requires_grad:
-                    penalty.sum().backward()
-                objective = (task + penalty.detach()).reshape(count)
+                objective, task, t = self._step(step, optimizer, body, controllers, step in kept)
                 bad = torch.where((bad < 0) & ~torch.isfinite(objective), step, bad)
-                if plan.clip is not None:
-                    clip_gradients(body, controllers, plan.clip, plan.clip_scope, replicas)
-                if step in kept:
-                    t = learner.size().reshape(count, -1)
-                    self._points.append((step, objective.double(), task.reshape(count).double(), t.double()))
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+                if t is not None:
+                    self._points.append((step, objective.double(), task.double(), t.double()))
                 learner.post_step()
                 if bar.due():
                     bar.show(step + 1, self._state())
@@ -156,6 +148,28 @@ class Trainer:
         if learner.normalised:
             learner.calibrate(self.batches.at(0)[0])
         return Course(self._curves(), bad.cpu().numpy(), before + time.monotonic() - began, resumed)
+
+    def _step(
+        self,
+        step: int,
+        optimizer: torch.optim.Optimizer,
+        body: list[Parameter],
+        controllers: list[Parameter],
+        kept: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Move the parameters. Objective and task loss [R] and, if it is to be ``kept``, the sizes [R, G] before it."""
+        learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
+        task = self._backward(step, (body or controllers)[0].device)
+        penalty = learner.penalty()
+        if penalty.requires_grad:
+            penalty.sum().backward()
+        objective = (task + penalty.detach()).reshape(count)
+        if plan.clip is not None:
+            clip_gradients(body, controllers, plan.clip, plan.clip_scope, learner.replicas)
+        t = learner.size().reshape(count, -1) if kept else None
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return objective, task.reshape(count), t
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
         """Gradients of the mean task loss (and what the forward pass adds to it) over the micro-batches; that loss."""

@@ -1,4 +1,4 @@
-"""The benchmark of the 1D study runs, and counts what it says it counts."""
+"""The benchmarks run, and count what they say they count."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
+from ngn.compose import compose
 from ngn.engine.fused.kernel import compiled
+from ngn.engine.trainer import Trainer
+
+
+def load(name: str) -> ModuleType:
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "benchmarks" / "bench_1d.py"
-    spec = importlib.util.spec_from_file_location("bench_1d", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_1d"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("bench_1d")
 
 
 def test_operations(bench: ModuleType) -> None:
@@ -50,3 +57,11 @@ def test_the_table_has_every_row(bench: ModuleType) -> None:
     assert "61.5" in text
     assert "200.00 GFLOP/s" in text
     assert "27.8 MFLOP" in text
+
+
+def test_the_gpu_benchmark_times_the_steps_between() -> None:
+    """On a CPU, where its training is the plain one."""
+    gpu = load("bench_gpu")
+    config = compose({"task": "regression1d", "gate": "mlp"}, {"gate.K": 4})
+    line = gpu.Line("two seeds", gpu.stack(config, 2), Trainer)
+    assert 0 < gpu.seconds_a_step(line, torch.device("cpu"), 2, 5) < 10
