@@ -32,7 +32,7 @@ OWN_TEXTS = {
     "settings on which a reproduction depends.",
     "depth": "The paper's tables of depth show one run a row; these are ten. Depth is the number of layers that keep "
     "more than the identity, or the links of the chain: mean and deviation, and the range over seeds. Errors are "
-    "medians, with their ranges.",
+    "medians; of the truncated one the range, too.",
 }
 """What has to be said above each of our own tables, by name."""
 
@@ -40,7 +40,7 @@ COST = (
     "What a forward pass of the models of table 8 costs: medians over seeds of the trained parameters, of the "
     "multiply-adds of one sample (matrix products and convolutions, nothing else), and of the wall time of a batch on "
     "the machine that trained them, beside the accuracy on test data. A truncated model is an ordinary one: it has no "
-    "gates."
+    "gates. The times were taken by the runs themselves, of which several shared the machine, so they scatter."
 )
 
 

@@ -46,15 +46,14 @@ def _ten_seeds(of: Row) -> Row:
     return row(of.key, *of.labels, seeds=10, runs=of.runs.with_seeds(range(10)))
 
 
-_SPREAD_MSE = "<median:.1e> (<min:.1e> to <max:.1e>)"
 DEPTH = Table(
     "depth",
     "Learned depth over ten seeds",
     (
         column("depth", "learned depth", "grown.depth", f"<mean:.1f>{PM}<sd:.1f> (<min:d> to <max:d>)"),
-        column("soft", "soft MSE", "grown.soft.mse", _SPREAD_MSE),
-        column("truncated", "trunc. MSE", "grown.truncated.mse", _SPREAD_MSE),
-        column("fixed", "fixed MSE", "fixed.truncated.mse", _SPREAD_MSE),
+        column("soft", "soft MSE", "grown.soft.mse", MEDIAN_MSE),
+        column("truncated", "trunc. MSE", "grown.truncated.mse", "<median:.2e> (<min:.1e> to <max:.1e>)"),
+        column("fixed", "fixed MSE", "fixed.truncated.mse", MEDIAN_MSE),
     ),
     tuple(_ten_seeds(line) for line in (*NINE.rows, *TEN.rows)),
 )
