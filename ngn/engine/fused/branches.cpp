@@ -46,7 +46,7 @@ struct Shape {
 
 // A branch's parameters with channels along lanes, its gradients in the same form, and what it made of one image.
 struct Branch {
-  float *W1, *b1, *W2, *W2t, *b2, *V2, *v2;  // [9 C][L], [L], [9 C1][L out], [9 C2][L in], [L], [O][P2][L], [O]
+  float *W1, *b1, *W2, *W2t, *b2, *V2, *v2;  // [9 C][L], [L], [9 C1][L out], [9 C2][L in], [L], [P2][O][L], [O]
   float *dW1, *db1, *dW2t, *db2, *dV, *dv;
   float *a1, *h;      // after each pooling and ReLU: padded [H/2 + 2][W/2 + 2][L], [P2][L]
   int8_t *at1, *at2;  // [P][L]: which pixel of the pooling window was the largest, or NONE
@@ -84,7 +84,7 @@ void forward(const Shape &s, const float *image, Branch &k) {
     float sums[L] = {};
     for (int64_t part = 0; part < s.C2; part += PART) {
       V own{};
-      for (int64_t p = 0; p < s.P2; ++p) own += get(k.h + p * L + part) * get(k.V2 + (o * s.P2 + p) * L + part);
+      for (int64_t p = 0; p < s.P2; ++p) own += get(k.h + p * L + part) * get(k.V2 + (p * s.O + o) * L + part);
       put(sums + part, own);
     }
     k.f[o] = sum<L>(load<L>(sums)) + k.v2[o];
@@ -151,7 +151,7 @@ struct Active {
 
 // Adds the gradients of one branch for one image; e = c dL/dy. `da` is scratch of the size of a1.
 void backward(const Shape &s, const float *patches, const float *e, Branch &k, float *da, Active &active) {
-  const int64_t outputs = s.O, stride = s.P2 * L;
+  const int64_t outputs = s.O;
   for (int64_t o = 0; o < outputs; ++o) k.dv[o] += e[o];
   for (int64_t o = 0; o < s.C2; ++o) active.count[o] = 0;
   for (int64_t p = 0; p < s.P2; ++p) {
@@ -159,9 +159,9 @@ void backward(const Shape &s, const float *patches, const float *e, Branch &k, f
     for (int64_t part = 0; part < s.C2; part += PART) {
       const V h = get(k.h + p * L + part);
       V dh{};
-      const float *last = k.V2 + p * L + part;
-      float *own = k.dV + p * L + part;
-      for (int64_t o = 0; o < outputs; ++o, last += stride, own += stride) {
+      const float *last = k.V2 + p * outputs * L + part;
+      float *own = k.dV + p * outputs * L + part;
+      for (int64_t o = 0; o < outputs; ++o, last += L, own += L) {
         dh += e[o] * get(last);
         put(own, get(own) + e[o] * h);
       }
@@ -226,7 +226,7 @@ template <class F> void second_entries(const Shape &s, const F &f) {
 template <class F> void last_entries(const Shape &s, const F &f) {
   for (int64_t o = 0; o < s.O; ++o)
     for (int64_t i = 0; i < s.C2; ++i)
-      for (int64_t p = 0; p < s.P2; ++p) f((o * s.C2 + i) * s.P2 + p, (o * s.P2 + p) * L + i);
+      for (int64_t p = 0; p < s.P2; ++p) f((o * s.C2 + i) * s.P2 + p, (p * s.O + o) * L + i);
 }
 
 Branch take(const Shape &s, Arena &arena) {
