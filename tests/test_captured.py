@@ -143,6 +143,16 @@ def test_a_recorded_training_resumes(tmp_path: Path) -> None:
     assert_same(state(straight), state(resumed))
 
 
+@pytest.mark.usefixtures("as_on_cuda")
+def test_a_trainer_may_be_used_again() -> None:
+    learners = [gated([0, 1], K=6) for _ in range(2)]
+    again = CapturedTrainer(learners[1], batches(64), TASK.loss, plan(6), recorder=tape, rate_type=torch.float64)
+    for _ in range(2):
+        plainly(learners[0], batches(64), plan(6))
+        again.fit()
+    assert_same(state(learners[0]), state(learners[1]))
+
+
 def test_what_cannot_be_recorded_is_trained_plainly() -> None:
     """The window of active components is read from the boundary on a CPU: the tape refuses, a warning says so."""
     learners = [gated([0, 1], K=6) for _ in range(2)]

@@ -18,7 +18,7 @@ from torch.nn import Parameter
 
 from ngn.components.base import OrderedSum
 from ngn.engine.batches import Batches
-from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.engine.trainer import Course, Trainer, TrainPlan
 from ngn.methods.base import Capacity
 from ngn.methods.learner import CapacityLearner
 
@@ -103,6 +103,12 @@ class CapturedTrainer(Trainer):
     _failed: bool = False
     _rates: list[Tensor] = field(default_factory=list)
     _moving: dict[tuple[Capacity, str], Tensor] = field(default_factory=dict)
+
+    def fit(self) -> Course:
+        """Train to the end, from the newest checkpoint if there is one."""
+        self._repeat, self._outputs, self._failed = None, None, False  # a recording is of one optimiser
+        self._rates, self._moving = [], {}
+        return super().fit()
 
     def _step(
         self,
