@@ -140,19 +140,30 @@ def test_follows_the_plain_trainer(kind: Kind) -> None:
 @needs_kernel
 @pytest.mark.parametrize("kind", NORMALISED)
 def test_normalised_is_as_near_to_float64_as_the_plain_trainer(kind: Kind) -> None:
-    """From last maps of zero the first steps divide rounding by sqrt(eps), so float32 itself is the measure."""
-    how = plan(100, lr=torch.tensor([1e-3, 2e-3, 5e-4]))
-    exact, plain, fast = (learner_of(kind, [3, 4, 5]) for _ in range(3))
+    """From last maps of zero the first steps divide rounding by sqrt(eps), so float32 itself is the measure.
+
+    In one seed of ten or so a rounding grows to 1e-5 and more, by torch or by the kernel: their means are compared.
+    """
+    seeds = range(3, 11)
+    how = plan(100, lr=torch.tensor([1e-3, 2e-3, 5e-4, 1e-3] * 2))
+    exact, plain, fast = (learner_of(kind, seeds) for _ in range(3))
     split = batches().split
     double = FullBatches(Split(split.inputs.double(), split.targets.double()))
     wanted = Trainer(exact.double(), double, TASK.loss, how, progress="never").fit()
-    a, b = train(Trainer, plain, how), train(StepTrainer, fast, how)
+    courses = train(Trainer, plain, how), train(StepTrainer, fast, how)
+
+    def assert_as_near(name: str, right: Tensor, found: list[Tensor]) -> None:
+        """Each [R, ...]; errors below 1e-7 are rounding of the last step."""
+        errors = [(value.double() - right).abs().reshape(len(seeds), -1).amax(1).clamp(min=1e-7) for value in found]
+        ratio = float((errors[1] / errors[0]).log().mean().exp())
+        assert ratio <= 3, f"{name}: {errors}"
+        assert float(errors[1].max()) <= 10 * float(errors[0].max()), f"{name}: {errors}"
+
     for name, value in state(exact).items():
-        errors = [float((state(learner)[name].double() - value).abs().max()) for learner in (plain, fast)]
-        assert errors[1] <= 10 * errors[0] + 1e-6, name
+        assert_as_near(name, value, [state(learner)[name] for learner in (plain, fast)])
     for name in ("loss", "task", "t"):
-        errors = [float(abs(course.curves[name] - wanted.curves[name]).max()) for course in (a, b)]
-        assert errors[1] <= 10 * errors[0] + 1e-6, name
+        right, *found = (torch.from_numpy(course.curves[name]).movedim(1, 0) for course in (wanted, *courses))
+        assert_as_near(name, right, found)
     assert torch.equal(plain.count(), fast.count())
 
 
