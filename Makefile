@@ -18,7 +18,7 @@ WORKERS := 2
 # On small tensors threads get into each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test fast-test data paper lint bench env faults clean distclean
+.PHONY: help demo test fast-test data paper lint bench latency env faults clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ lint: $(STAMPS)/tests ## ruff and mypy
 
 bench: $(STAMPS)/graph ## Speed of training on this machine
 	$(PY) benchmarks/bench.py $(ARGS)
+
+latency: $(STAMPS)/graph ## Forward passes of the sizes in the records, timed on this machine: results/latency.json
+	$(PY) scripts/measure_latency.py $(ARGS)
 
 env: $(STAMPS)/tests ## The environment alone, with what the tests need
 

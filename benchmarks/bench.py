@@ -15,6 +15,7 @@ import bench_1d
 import bench_depth
 import bench_manifold
 import bench_models
+import bench_vision
 
 from ngn.provenance import machine, packages
 
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> None:
     print(f"{here['cpu']}, {here['cores']} cores, {here['system']}, torch {packages()['torch']}\n", flush=True)
     bench_1d.main(arguments)
     print(flush=True)
+    bench_vision.main(arguments)
     bench_models.main(arguments)
     bench_depth.main(arguments)
     bench_manifold.main(arguments)

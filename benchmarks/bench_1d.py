@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
-import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +26,9 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from processes import Rate, measure, serve
 
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
@@ -224,12 +223,6 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Cours
     raise RuntimeError("the training ended inside the timed stretch")
 
 
-def peak_mib() -> float:
-    """Peak memory of this process in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
 def throughput(kind: str, seconds: float) -> float:
     """(e): fp32 operations (matmul) or results (tanh) a second."""
     a = torch.rand(512, 512)
@@ -249,70 +242,35 @@ def flops(blocks: float) -> float:
     return blocks * SAMPLES * 2 * (2 * H + 3 * H * H + 3 * H)
 
 
-def _child(request: dict[str, Any]) -> dict[str, float]:
-    """What one process measures; waits for a line on its input so that several start together."""
-    torch.set_num_threads(request["threads"])
-    course = Course(**request["course"])
-    imported = peak_mib()
+@contextlib.contextmanager
+def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+    """One process's measurement: what :func:`rate_of` asks for, or a limit of the machine."""
+    course, kind = Course(**request["course"]), request["kind"]
     with tempfile.TemporaryDirectory() as scratch:
         active = float(K)
-        if request["kind"] in ("torch", "fused"):
+        if kind in ("torch", "fused"):
             active = place(Path(request["prepared"]), Path(scratch), request["replicas"])
-        print("ready", flush=True)
-        sys.stdin.readline()
-        if request["kind"] == "loop":
-            rate = loop_rate(course)
-        elif request["kind"] in ("torch", "fused"):
-            kind = Trainer if request["kind"] == "torch" else FusedTrainer
-            with process.prepared():  # as every training that writes a record is
-                rate = trainer_rate(kind, request["replicas"], Path(scratch), course)
-        else:
-            rate = throughput(request["kind"], course.seconds / 2)
-    return {"rate": rate, "peak_mib": peak_mib(), "imported_mib": imported, "active": active}
+
+        def rate() -> dict[str, float]:
+            if kind == "loop":
+                found = loop_rate(course)
+            elif kind in ("torch", "fused"):
+                with process.prepared():  # as every training that writes a record is
+                    trainer = Trainer if kind == "torch" else FusedTrainer
+                    found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
+            else:
+                found = throughput(kind, course.seconds / 2)
+            return {"rate": found, "active": active}
+
+        yield rate
 
 
-def measure(kind: str, replicas: int, processes: int, threads: int, prepared: Path, course: Course) -> dict[str, float]:
-    """Rates summed over ``processes``, the largest peak memory, and the mean number of active blocks.
-
-    Raises:
-        RuntimeError: if a process fails; with what it said.
-    """
-    request = {
-        "kind": kind, "replicas": replicas, "threads": threads, "prepared": str(prepared), "course": course.__dict__,
-    }  # fmt: skip
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(request)]
-    started = [
-        subprocess.Popen(
-            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(processes)
-    ]
-    try:
-        for child in started:
-            assert child.stdout is not None
-            child.stdout.readline()
-        for child in started:
-            assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended already; why is reported below
-                child.stdin.write("\n")
-                child.stdin.flush()
-        said = [child.communicate() for child in started]
-    finally:
-        for child in started:
-            if child.poll() is None:
-                child.kill()
-                child.communicate()
-    for child, (_, err) in zip(started, said, strict=True):
-        if child.returncode:
-            raise RuntimeError(f"{kind} ended with code {child.returncode}: {err.strip()[-1000:]}")
-    found = [json.loads(out) for out, _ in said]
-    return {
-        "rate": sum(f["rate"] for f in found),
-        "peak_mib": max(f["peak_mib"] for f in found),
-        "imported_mib": max(f["imported_mib"] for f in found),
-        "active": found[0]["active"],
-    }
+def rate_of(
+    kind: str, replicas: int, processes: int, threads: int, checkpoint: Path, course: Course
+) -> dict[str, float]:
+    """Rate of all processes, largest peak memory, mean number of active blocks."""
+    request = {"kind": kind, "replicas": replicas, "prepared": str(checkpoint), "course": course.__dict__}
+    return measure(__file__, request, processes, threads)
 
 
 def bench(quick: bool = False, rounds: int | None = None) -> list[dict[str, Any]]:
@@ -331,9 +289,9 @@ def bench(quick: bool = False, rounds: int | None = None) -> list[dict[str, Any]
         prepare(Path(scratch), course)
         for _ in range(rounds):
             for v in wanted:
-                found[v].append(measure(v.kind, v.replicas, v.processes, v.threads, Path(scratch), course))
+                found[v].append(rate_of(v.kind, v.replicas, v.processes, v.threads, Path(scratch), course))
             for (name, p), rates in machine.items():
-                rates.append(measure(name, 1, p, 1, Path(scratch), course)["rate"])
+                rates.append(rate_of(name, 1, p, 1, Path(scratch), course)["rate"])
     base = [m["rate"] for m in found[wanted[0]]]
     peak = {p: statistics.median(machine["matmul", p]) for p in (1, 2)}
     rows: list[dict[str, Any]] = []
@@ -380,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        print(json.dumps(_child(json.loads(options.child))))
+        serve(options.child, prepared)
         return
     print(table(bench(options.quick, options.rounds), QUICK if options.quick else FULL))
 

@@ -1,9 +1,9 @@
-"""Training steps of the convolution and graph models, what the gate costs, and how fast a truncated model is.
+"""What the gate costs in the 1D bank, and how fast a truncated model is.
 
     python benchmarks/bench_models.py [--quick]
 
 One thread. The variants of a group take turns in one process; the median of the rounds counts, and the ratio is taken
-within a round. The first variant of a group is what one would write without this suite: a list of plain modules.
+within a round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
@@ -26,13 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_1d import data, loss
 
 from ngn.components.base import Bank, OrderedSum
-from ngn.components.conv import ConvBank
-from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
 from ngn.engine import process
 from ngn.engine.batches import Batches, FullBatches, MiniBatches, Split
-from ngn.engine.fused import BranchesTrainer, FusedTrainer
+from ngn.engine.fused import FusedTrainer
 from ngn.engine.fused.kernel import compiled
 from ngn.engine.phases import learner_of, plan_of
 from ngn.engine.trainer import Trainer, TrainPlan
@@ -87,87 +85,6 @@ def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int],
     return run
 
 
-def plain(branches: nn.ModuleList, call: Callable[[nn.Module], Tensor], y: Tensor) -> Callable[[int], None]:
-    """A list of modules, gated by hand, under torch's Adam."""
-    tau = nn.Parameter(torch.tensor(5.0, dtype=torch.float64))
-    w = 0.5 ** torch.arange(len(branches))
-    optimizer = torch.optim.Adam([*branches.parameters(), tau], lr=1e-6)
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            t = nn.functional.softplus(tau)
-            g = torch.sigmoid(4 * (t - torch.arange(len(branches)) + 0.5)) * w
-            output: Any = sum(g[k].float() * call(branch) for k, branch in enumerate(branches))
-            loss = nn.functional.cross_entropy(output, y) + 1e-4 * t
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    return run
-
-
-def cnn(K: int, channels: tuple[int, int], image: tuple[int, int, int]) -> Variants:
-    """Name → (run, models trained at once) for a convolution model, batch 128."""
-    x, y = torch.randn(128, *image), torch.randint(10, (128,))
-    flat = channels[1] * (image[1] // 4) * (image[2] // 4)
-    branches = nn.ModuleList(
-        nn.Sequential(
-            nn.Conv2d(image[0], channels[0], 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(channels[0], channels[1], 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(flat, 10),
-        )
-        for _ in range(K)
-    )  # fmt: skip
-
-    def bank(seeds: int | list[int]) -> ConvBank:
-        return ConvBank(image, channels, 10, K, seeds)
-
-    found: Variants = {
-        "list of modules, one seed": (plain(branches, lambda b: b(x), y), 1),
-        "torch engine, one seed": (trained(bank(0), True, x, y, float(K)), 1),
-        "torch engine, ungated": (trained(bank(0), False, x, y, float(K)), 1),
-        "torch engine, 2 stacked seeds": (trained(bank([0, 1]), True, x, y, float(K)), 2),
-    }
-    if compiled("branches") is not None:
-        found["compiled gradients, one seed"] = (trained(bank(0), True, x, y, float(K), BranchesTrainer), 1)
-        found["compiled gradients, ungated"] = (trained(bank(0), False, x, y, float(K), BranchesTrainer), 1)
-    return found
-
-
-def graph() -> Variants:
-    """The same for a graph of Cora's size (made here), 8 branches."""
-    from torch_geometric.nn import GCNConv
-
-    source = torch.Generator().manual_seed(0)
-    nodes, features = 2708, 1433
-    one_way = torch.randint(nodes, (2, 5278), generator=source)
-    edges = torch.cat([one_way, one_way.flip(0)], 1)
-    x = (torch.rand(nodes, features, generator=source) < 0.0127).float()
-    targets, y = torch.arange(140), torch.randint(7, (140,), generator=source)
-
-    class Branch(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = GCNConv(features, 16), GCNConv(16, 7)
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.second(torch.relu(self.first(x, edges)), edges)[targets]
-            return out
-
-    branches = nn.ModuleList(Branch() for _ in range(8))
-    given = GraphInput.of(x, edges, targets)
-
-    def bank(seeds: int | list[int]) -> GCNBank:
-        return GCNBank(features, 16, 7, 8, seeds)
-
-    return {
-        "list of GCNConv, one seed": (plain(branches, lambda b: b(x), y), 1),
-        "this suite, one seed": (trained(bank(0), True, given, y, 8.0), 1),
-        "this suite, ungated": (trained(bank(0), False, given, y, 8.0), 1),
-        "this suite, 10 stacked seeds": (trained(bank(list(range(10))), True, given, y, 8.0), 10),
-    }
-
-
 def blocks() -> Variants:
     """What the gate costs in the 1D bank: all 32 blocks active with and without it."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
@@ -176,9 +93,12 @@ def blocks() -> Variants:
     def bank(seeds: int | list[int]) -> MLPBank:
         return MLPBank([1, 16, 16, 2], 32, seeds)
 
+    ten = list(range(10))
     return {
         "ungated, 32 blocks": (trained(bank(0), False, x, y, 32.0), 1),
         "NGN, 32 active blocks": (trained(bank(0), True, x, y, 32.0), 1),
+        "ungated, 10 stacked": (trained(bank(ten), False, x, y, 32.0), 10),
+        "NGN, 10 stacked": (trained(bank(ten), True, x, y, 32.0), 10),
     }
 
 
@@ -222,9 +142,6 @@ def deployed() -> Variants:
 
 
 GROUPS: dict[str, Callable[[], Variants]] = {
-    "MNIST convolution, K = 8, channels 8-16, batch 128: training": lambda: cnn(8, (8, 16), (1, 28, 28)),
-    "CIFAR-10 convolution, K = 16, channels 16-16, batch 128: training": lambda: cnn(16, (16, 16), (3, 32, 32)),
-    "a graph of Cora's size, K = 8: training": graph,
     "1D blocks, torch engine: what the gate costs in training": blocks,
     "1D blocks, compiled kernel: what the gate costs in 100 training steps": kernel_blocks,
     "1D blocks: 100 forward passes of 512 samples": deployed,
@@ -274,7 +191,7 @@ def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[s
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the tables."""
-    show("Training steps of the vision and graph models, as ratios.", GROUPS, arguments)
+    show("What the gate costs, and what truncation gains, as ratios.", GROUPS, arguments)
 
 
 if __name__ == "__main__":

@@ -40,12 +40,12 @@ def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
     course = bench.Course(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
     for kind in ["loop", "torch", *(["fused"] if compiled() is not None else [])]:
-        found = bench.measure(kind, 1 if kind == "loop" else 3, 1, 1, tmp_path, course)
+        found = bench.rate_of(kind, 1 if kind == "loop" else 3, 1, 1, tmp_path, course)
         assert found["rate"] > 0
         assert found["peak_mib"] >= found["imported_mib"] > 10
         assert 1 <= found["active"] <= 32
     with pytest.raises(RuntimeError, match="KeyError"):
-        bench.measure("nothing", 1, 1, 1, tmp_path, course)
+        bench.rate_of("nothing", 1, 1, 1, tmp_path, course)
 
 
 def test_the_table_has_every_row(bench: ModuleType) -> None:

@@ -1,9 +1,12 @@
 """Ordered components against plain torch and torch-geometric modules."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from structures import EDGES, STRUCTURES, awake
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from ngn.components.conv import ConvBank
 from ngn.components.depth import ChainBank, TanhBank
@@ -140,6 +143,49 @@ def test_the_propagated_neighbourhood_is_exact():
     some = GraphInput.of(x, EDGES, torch.tensor([7, 1]))
     assert some.propagated.shape[0] < 9
     assert torch.allclose(bank(some, c), everything[[7, 1]], atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_convolved_in_channels_last(channels):
+    """Images of one channel are contiguous in either layout, and torch takes the slow one unless it is told."""
+    bank = awake(ConvBank((channels, 8, 8), (2, 3), 4, 2, 0))
+    x, ones = torch.randn(5, channels, 8, 8), torch.ones(2)
+
+    class Pooled(TorchFunctionMode):
+        maps: ClassVar[list[torch.Tensor]] = []
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function in (nn.functional.max_pool2d, torch.max_pool2d):
+                self.maps.append(args[0])
+            return function(*args, **(kwargs or {}))
+
+    with Pooled():
+        bank(x, ones)
+        bank.components(x)
+        bank.truncated(torch.arange(2), ones, None)(x)
+    assert len(Pooled.maps) == 3 * 2 * 2
+    for pooled in Pooled.maps:
+        assert pooled.is_contiguous(memory_format=torch.channels_last)
+        assert not pooled.is_contiguous()
+
+
+def test_truncated_graph_branches_are_one_plain_network():
+    """Two layers, the branches side by side, with one output bias."""
+    from torch_geometric.nn import GCNConv
+
+    structure = next(s for s in STRUCTURES if s.name == "gcn")
+    bank = awake(structure.bank(4, 1).double())
+    x, kept, weights = structure.x(torch.float64), torch.tensor([0, 2, 3]), torch.tensor([1.0, 0.3, -2.0]).double()
+    deployed = bank.truncated(kept, weights, None)
+    layers = [part for part in deployed.modules() if isinstance(part, GCNConv)]
+    assert [(layer.in_channels, layer.out_channels) for layer in layers] == [
+        (bank.features, 3 * bank.width),
+        (3 * bank.width, bank.out),
+    ]
+    expected = sum(w * reference(bank, int(k))(x) for w, k in zip(weights, kept, strict=True))
+    assert torch.allclose(deployed(x), expected, atol=1e-12)
+    nothing = bank.truncated(torch.arange(0), torch.ones(0), None)
+    assert torch.count_nonzero(nothing(x)) == 0
 
 
 def test_what_does_not_fit_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from experiments.tables import own
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
 from experiments.tables.transfer import EIGHT
 from ngn.identity import run_id
-from ngn.records import Store
+from ngn.records import RecordError, Store
 
 
 @pytest.fixture
@@ -94,21 +95,40 @@ def test_what_trained_models_cost(store: Store) -> None:
     """Medians a kind of model, multiply-adds of one sample; a record without them does not count."""
     runs = EIGHT.row("cora-gcn").runs
     assert runs is not None
+    timed = []
     for seed, (size, time) in enumerate(((10, 3.0), (30, 1.0), (20, 2.0))):
         grown = samples.grown([2.0], 80.0 + seed, 79.0 + seed, "accuracy")
         parts = {"candidate": 100 * size, "deployed": size}
         forward = {"samples": 4, "multiply_adds": {name: 8 * n for name, n in parts.items()}}
-        grown |= {"parameters": parts, "cost": {**forward, "milliseconds": dict.fromkeys(parts, time)}}
-        samples.put(store, runs, seed, {"grown": grown}, hardware={"cpu": "Some CPU", "cores": 2})
+        grown |= {"parameters": parts, "cost": {**forward, "milliseconds": dict.fromkeys(parts, 99.0)}}
+        samples.put(store, runs, seed, {"grown": grown})
+        model = {"run": run_id(runs.config(seed)), "phase": "grown", "count": [3], "samples": 5, "milliseconds": time}
+        timed += [{**model, "part": "deployed"}, {**model, "part": "candidate", "count": [3 if seed else 4]}]
     samples.put(store, runs, 3, {"grown": samples.grown([2.0], 1.0, 1.0, "accuracy")})
-    rows = {(row.key, row.model): row for row in cost.table(Reader(store))}
-    assert len(rows) == 4 * len(cost.MODELS)
-    row = rows["cora-gcn", "grown, truncated"]
+    untimed = {(row.key, row.model): row for row in cost.table(Reader(store))}
+    assert len(untimed) == 4 * len(cost.MODELS)
+    row = untimed["cora-gcn", "grown, truncated"]
     assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
-    assert (row.accuracy, row.parameters, row.multiply_adds, row.milliseconds) == (80.0, 20.0, 40.0, 2.0)
-    assert (row.samples, row.hardware) == (4, "Some CPU, 2 cores")
-    assert rows["cora-gcn", "grown, all candidates"].multiply_adds == 4000.0
-    assert rows["cora-gcn", "fixed at that count"].n == 0
+    assert (row.accuracy, row.parameters, row.multiply_adds) == (80.0, 20.0, 40.0)
+    assert (row.milliseconds, row.samples, row.hardware) == (None, None, "")
+    assert untimed["cora-gcn", "grown, all candidates"].multiply_adds == 4000.0
+    assert untimed["cora-gcn", "fixed at that count"].n == 0
+
+    (store.root / "latency.json").write_text(json.dumps(samples.latencies(timed)))
+    rows = {(row.key, row.model): row for row in cost.table(Reader(store))}
+    row = rows["cora-gcn", "grown, truncated"]
+    assert (row.milliseconds, row.samples, row.hardware) == (2.0, 5, "Some CPU, 2 cores, 1 thread")
+    stale = rows["cora-gcn", "grown, all candidates"]
+    assert (stale.n, stale.milliseconds) == (3, None), "one of three was timed with another count than its record's"
+
+
+def test_a_damaged_file_of_times_is_named(store: Store) -> None:
+    store.root.mkdir()
+    file = store.root / "latency.json"
+    for text in ("{", json.dumps({**samples.latencies([]), "rounds": 0}), json.dumps({"schema": 2})):
+        file.write_text(text)
+        with pytest.raises(RecordError, match=r"latency\.json"):
+            cost.table(Reader(store))
 
 
 def test_what_was_spent(store: Store) -> None:

@@ -1,14 +1,18 @@
-"""What the models of table 8 cost once they are trained: parameters, multiply-adds, time, beside their accuracy."""
+"""What the models of table 8 cost once they are trained: parameters, multiply-adds, time, beside their accuracy.
+
+Times are those of ``results/latency.json``, measured together; all else is the records' own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from statistics import median
 
-from experiments.collect import Reader
+from experiments import latency
+from experiments.collect import Collected, Reader
 from experiments.reduce import sample
-from experiments.reductions.compute import hardware
 from experiments.statistics import statistic
 from experiments.tables.transfer import EIGHT
 
@@ -32,7 +36,7 @@ class CostRow:
         accuracy: per cent of the test samples.
         parameters: weights and biases.
         multiply_adds: of one sample, in matrix products and convolutions.
-        milliseconds: of a forward pass of ``samples`` samples, on ``hardware``.
+        milliseconds: of a forward pass of ``samples`` samples, on ``hardware``; None unless all ``n`` were timed.
         runs: run ids.
     """
 
@@ -52,6 +56,7 @@ class CostRow:
 
 def table(reader: Reader) -> tuple[CostRow, ...]:
     """Four rows for each row of table 8 that is classified images or nodes."""
+    times = latency.read(reader.store.root)
     found = []
     for row in EIGHT.rows:
         if row.runs is None:
@@ -62,7 +67,6 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
                 f"{phase}.{scores}.accuracy",
                 f"{phase}.parameters.{part}",
                 f"{phase}.cost.multiply_adds.{part}",
-                f"{phase}.cost.milliseconds.{part}",
                 f"{phase}.cost.samples",
             ]
             samples, used, _ = sample(collected, names, frozenset(names))
@@ -70,23 +74,32 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
             if not used:
                 found.append(plain)
                 continue
-            accuracy, parameters, operations, time, batch = (
-                float(statistic("median", samples[name])[0]) for name in names
-            )
-            places = {hardware(run.record) for run in collected.runs if run.run_id in used}
+            accuracy, parameters, operations, batch = (float(statistic("median", samples[name])[0]) for name in names)
+            timed = _timed(times, collected, used, phase, part)
             found.append(
                 replace(
                     plain,
                     accuracy=accuracy,
                     parameters=parameters,
                     multiply_adds=operations / batch,
-                    milliseconds=time,
-                    samples=int(batch),
-                    hardware=", ".join(sorted(places)),
+                    milliseconds=None if timed is None else timed[0],
+                    samples=None if timed is None else timed[1],
+                    hardware="" if timed is None else times.hardware,
                     runs=used,
                 )
             )
     return tuple(found)
+
+
+def _timed(
+    times: latency.Latencies, collected: Collected, used: Sequence[str], phase: str, part: str
+) -> tuple[float, int] | None:
+    """Median milliseconds over the runs that are ``used``, and samples; None if one of them was not timed."""
+    each = [times.of(run.run_id, phase, part, run.record) for run in collected.runs if run.run_id in used]
+    known = [one for one in each if one is not None]
+    if len(known) < len(each):
+        return None
+    return median(ms for ms, _ in known), known[0][1]
 
 
 def by_label(rows: Iterable[CostRow]) -> Iterator[tuple[str, list[CostRow]]]:

@@ -38,9 +38,9 @@ OWN_TEXTS = {
 
 COST = (
     "What a forward pass of the models of table 8 costs: medians over seeds of the trained parameters, of the "
-    "multiply-adds of one sample (matrix products and convolutions, nothing else), and of the wall time of a batch on "
-    "the machine that trained them, beside the accuracy on test data. A truncated model is an ordinary one: it has no "
-    "gates. The times were taken by the runs themselves, of which several shared the machine, so they scatter."
+    "multiply-adds of one sample (matrix products and convolutions, nothing else), and of the wall time of a batch, "
+    "beside the accuracy on test data. A truncated model is an ordinary one: it has no gates. The times were measured "
+    "together on one idle machine, after training, with models of the recorded sizes that took turns."
 )
 
 

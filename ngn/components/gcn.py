@@ -105,27 +105,27 @@ class GCNBank(Bank):
 
 
 class ParallelGCN(nn.Module):
-    """The sum of the kept two-layer graph convolutions, as ordinary torch-geometric layers on the whole graph."""
+    """The sum of the kept branches as one ordinary two-layer graph convolution network of torch-geometric's layers.
+
+    Side by side their hidden layers are one of ``len(kept) * width`` units, and the sum over branches is the second
+    layer's own. It takes a whole graph, where a bank takes what :class:`GraphInput` has prepared of it.
+    """
 
     def __init__(self, bank: GCNBank, kept: Tensor, weights: Tensor, replica: int | None) -> None:
         from torch_geometric.nn import GCNConv
 
         super().__init__()
-        self.out = bank.out
-        self.first, self.second = nn.ModuleList(), nn.ModuleList()
         part = {name: bank.parameter(name, replica, kept) for name in ("W1", "b1", "W2", "b2")}
-        for k in range(len(kept)):
-            w = weights[k].to(part["W2"])
-            first = GCNConv(bank.features, bank.width).to(w.device, w.dtype)
-            second = GCNConv(bank.width, bank.out).to(w.device, w.dtype)
-            first.load_state_dict({"lin.weight": part["W1"][k].T, "bias": part["b1"][k]})
-            second.load_state_dict({"lin.weight": (part["W2"][k] * w).T, "bias": part["b2"][k] * w})
-            self.first.append(first)
-            self.second.append(second)
+        w = weights.to(part["W2"])
+        hidden = len(kept) * bank.width
+        self.first = GCNConv(bank.features, hidden).to(w.device, w.dtype)
+        self.second = GCNConv(hidden, bank.out).to(w.device, w.dtype)
+        wide = part["W1"].transpose(1, 2).reshape(hidden, bank.features)
+        self.first.load_state_dict({"lin.weight": wide, "bias": part["b1"].flatten()})
+        out = (part["W2"] * w[:, None, None]).reshape(hidden, bank.out).T
+        self.second.load_state_dict({"lin.weight": out, "bias": (part["b2"] * w[:, None]).sum(0)})
 
     def forward(self, x: GraphInput) -> Tensor:
         """Outputs at the target nodes, [N, out]."""
-        y = x.features.new_zeros(len(x.targets), self.out)
-        for first, second in zip(self.first, self.second, strict=True):
-            y = y + second(F.relu(first(x.features, x.edge_index)), x.edge_index)[x.targets]
+        y: Tensor = self.second(F.relu(self.first(x.features, x.edge_index)), x.edge_index)[x.targets]
         return y

@@ -1,0 +1,76 @@
+"""Timed functions in processes of their own: several start together, and each has its own peak memory.
+
+A benchmark's script answers ``--child REQUEST`` with :func:`serve`, and asks for it with :func:`measure`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Rate = Callable[[], dict[str, float]]
+"""Measures; returns at least "rate", which is summed over processes."""
+
+
+def peak_mib() -> float:
+    """Peak memory of this process in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
+    """Prepare what ``request`` asks for, wait for a line on the input, measure, and print the result as JSON."""
+    asked = json.loads(request)
+    torch.set_num_threads(asked["threads"])
+    imported = peak_mib()
+    with prepared(asked) as rate:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        found = rate()
+    print(json.dumps(found | {"peak_mib": peak_mib(), "imported_mib": imported}))
+
+
+def measure(script: str, request: dict[str, Any], processes: int, threads: int) -> dict[str, float]:
+    """Rates summed over ``processes``, of everything else the largest.
+
+    Raises:
+        RuntimeError: if a process fails; with what it said.
+    """
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    command = [sys.executable, str(Path(script).resolve()), "--child", json.dumps(request | {"threads": threads})]
+    started = [
+        subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(processes)
+    ]
+    try:
+        for child in started:
+            assert child.stdout is not None
+            child.stdout.readline()
+        for child in started:
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended already; why is reported below
+                child.stdin.write("\n")
+                child.stdin.flush()
+        said = [child.communicate() for child in started]
+    finally:
+        for child in started:
+            if child.poll() is None:
+                child.kill()
+                child.communicate()
+    for child, (_, err) in zip(started, said, strict=True):
+        if child.returncode:
+            raise RuntimeError(f"{request} ended with code {child.returncode}: {err.strip()[-1000:]}")
+    found = [json.loads(out) for out, _ in said]
+    return {name: (sum if name == "rate" else max)(one[name] for one in found) for name in found[0]}

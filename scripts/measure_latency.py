@@ -1,0 +1,137 @@
+"""Time forward passes of the trained sizes of table 8, all on this machine: writes ``results/latency.json``.
+
+    python scripts/measure_latency.py                       # of the records in results/, about five minutes
+    python scripts/measure_latency.py --data-root DIR       # the data sets lie elsewhere
+
+Close other programs first. Every usable record's models are built at the sizes that it holds (their weights as they
+start: a dense pass takes as long whatever they are), on one thread, and take turns; the median over rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments import latency
+from experiments.collect import Reader
+from experiments.tables.transfer import EIGHT
+from ngn.data import DataError
+from ngn.engine import process
+from ngn.engine.cost import milliseconds
+from ngn.engine.phases import learner_of
+from ngn.provenance import code, code_block, machine, packages
+from ngn.records import Store, publish
+from ngn.schema import Config
+from ngn.tasks import make_task
+from ngn.tasks.base import Task
+
+ROOT = Path(__file__).resolve().parent.parent
+Forward = Callable[[Any], torch.Tensor]
+
+
+def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tuple[str, str, list[int], Forward]]:
+    """(phase, part, retained counts, forward pass) of the models of one record.
+
+    Raises:
+        RuntimeError: if a boundary of the record's t does not retain the record's count.
+    """
+    for phase in ("grown", "fixed", "from_high"):
+        found = phases.get(phase, {})
+        if found.get("status") != "complete":
+            continue
+        count = found["count"]
+        if phase == "fixed":
+            yield phase, "deployed", count, learner_of([config], task, count).deploy()
+            continue
+        (t,) = found["t"]
+        learner = learner_of([config], task, None, t)
+        learner.set_progress(1.0)
+        learner.begin_step(None)
+        if learner.count().tolist() != count:
+            raise RuntimeError(f"t = {t} retains {learner.count().tolist()} components here, {count} in the record")
+        yield phase, "candidate", count, learner.model
+        yield phase, "deployed", count, learner.deploy()
+
+
+def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[str, Any]]:
+    """An entry a model of every usable record of table 8."""
+    entries = []
+    for row in EIGHT.rows:
+        runs = () if row.runs is None else reader.collect(row.runs).runs
+        if row.runs is None or not runs:
+            continue
+        task = make_task(row.runs.config(0).model_copy(update={"data_root": data_root}), torch.device("cpu"))
+        x, samples = task.timed_batch()
+        built = [
+            ({"run": run.run_id, "phase": phase, "part": part, "count": count, "samples": samples}, forward)
+            for run in runs
+            for phase, part, count, forward in models(row.runs.config(run.seed), task, run.record["phases"])
+        ]
+        times: list[list[float]] = [[] for _ in built]
+        for number in range(rounds):
+            for own, (_, forward) in zip(times, built, strict=True):
+                own.append(milliseconds(forward, x, torch.device("cpu")))
+            print(f"{row.key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
+        entries += [
+            {**entry, "milliseconds": float(f"{statistics.median(own):.4g}")}
+            for own, (entry, _) in zip(times, built, strict=True)
+        ]
+    return entries
+
+
+def text(entries: list[dict[str, Any]], rounds: int) -> str:
+    """The file, a model a line."""
+    head = {
+        "schema": latency.SCHEMA_VERSION,
+        "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code": {key: value for key, value in code_block({}).items() if key != "numerics"},
+        "hardware": machine(),
+        "packages": packages(),
+        "threads": torch.get_num_threads(),
+        "rounds": rounds,
+    }
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    own = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+    return "\n".join(["{", *lines, ' "models": [', own, " ]", "}"]) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; the exit status: 1 without records or data, 2 with uncommitted code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--data-root", metavar="DIR", help="folder of the data sets")
+    parser.add_argument("--rounds", type=int, default=5, help="how often the models take turns")
+    given = parser.parse_args(argv)
+    if not code().clean:
+        print(
+            "the code has uncommitted changes, so nobody could tell what was timed: commit them first", file=sys.stderr
+        )
+        return 2
+    torch.set_num_threads(1)
+    try:
+        with process.prepared():  # as every run is
+            entries = measured(Reader(Store(given.results)), given.data_root, given.rounds)
+    except DataError as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    if not entries:
+        print(f"{given.results} has no record of table 8", file=sys.stderr)
+        return 1
+    path = given.results / latency.NAME
+    publish(path, text(entries, given.rounds).encode(), replace=True)
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

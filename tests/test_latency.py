@@ -1,0 +1,86 @@
+"""``scripts/measure_latency.py`` on records of small runs that really happened."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from experiments import latency
+from experiments.collect import Reader
+from experiments.selection import Selection
+from ngn.engine import cost, runs
+from ngn.provenance import Code
+from ngn.records import Store
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, with two rows of small runs as table 8, of which one has records."""
+    path = Path(__file__).resolve().parents[1] / "scripts" / "measure_latency.py"
+    spec = importlib.util.spec_from_file_location("measure_latency", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    own = {"gate.t0": 1.0, "gate.K": 6}
+    cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
+    none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))
+    rows = [SimpleNamespace(key=key, runs=made) for key, made in (("cora", cora), ("mnist", none), ("story", None))]
+    monkeypatch.setattr(module, "EIGHT", SimpleNamespace(rows=rows))
+    monkeypatch.setattr(cost, "PASSES", (1, 1))
+    return module
+
+
+def trained(tmp_path: Path, selection: Selection) -> Store:
+    keys = {"results": str(tmp_path / "results"), "progress": "never"}
+    for seed in selection.seeds:
+        runs.execute([selection.with_overrides(keys).config(seed)])
+    return Store(tmp_path / "results")
+
+
+def test_every_model_of_every_record_is_timed(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selection = script.EIGHT.rows[0].runs
+    store = trained(tmp_path, selection)
+    monkeypatch.setattr(script, "code", lambda: Code("f" * 40, True, "git"))
+    monkeypatch.setattr(script, "code_block", lambda _: {"commit": "f" * 40, "clean": True, "source": "git"})
+    # made-up data is no ground for a number, and the tree may be dirty: not what is tested here
+    monkeypatch.setattr("experiments.collect.fault_of", lambda *_: None)
+    assert script.main(["--results", str(store.root), "--rounds", "2"]) == 0
+    times = latency.read(store.root)
+    collected = Reader(store).collect(selection)
+    assert len(collected.runs) == 2
+    for run in collected.runs:
+        for phase, found in run.record["phases"].items():
+            for part in found["cost"]["milliseconds"]:
+                timed = times.of(run.run_id, phase, part, run.record)
+                assert timed is not None
+                assert timed[0] > 0
+                assert timed[1] == found["cost"]["samples"]
+    wanted = sum(len(found["cost"]["milliseconds"]) for r in collected.runs for found in r.record["phases"].values())
+    assert len(times.milliseconds) == wanted
+
+
+def test_another_count_than_the_boundary_retains_is_an_error(script: ModuleType) -> None:
+    config = script.EIGHT.rows[0].runs.config(0)
+    task = script.make_task(config, script.torch.device("cpu"))
+    with pytest.raises(RuntimeError, match=r"retains \[3\] components here, \[4\] in the record"):
+        list(script.models(config, task, {"grown": {"status": "complete", "t": [2.1], "count": [4]}}))
+
+
+def test_what_cannot_be_timed_is_said(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "code", lambda: Code("f" * 40, False, "git"))
+    assert script.main(["--results", str(tmp_path)]) == 2
+    assert "uncommitted changes" in capsys.readouterr().err
+    monkeypatch.setattr(script, "code", lambda: Code("f" * 40, True, "git"))
+    assert script.main(["--results", str(tmp_path)]) == 1
+    assert "no record of table 8" in capsys.readouterr().err
+    assert json.dumps(list(tmp_path.glob("*.json"))) == "[]"
