@@ -15,6 +15,7 @@ import bench_1d
 import bench_depth
 import bench_manifold
 import bench_models
+import bench_overhead
 import bench_vision
 
 from ngn.provenance import machine, packages
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> None:
     bench_models.main(arguments)
     bench_depth.main(arguments)
     bench_manifold.main(arguments)
+    bench_overhead.main(arguments)
 
 
 if __name__ == "__main__":

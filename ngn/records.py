@@ -74,7 +74,8 @@ def publish(path: Path, content: bytes, replace: bool = False) -> bool:
     A temporary file in the same folder is written, flushed to the disk, and linked to its final name, which fails if
     the name is taken: of many processes exactly one succeeds. With ``replace`` an existing file is exchanged instead.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():  # asking is cheaper than trying
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         with open(temporary, "xb") as out:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
@@ -118,8 +119,15 @@ def test_what_is_composed_once_is_what_hydra_composes(monkeypatch, tmp_path):
                 line = [f"task={task}", f"gate={gate}", f"seed.value={seed}", "train.lr=0.5", "phases=[grown]"]
                 expected = loader.load_sweep_config(master, line)
                 expected.hydra.job.id = expected.hydra.job.num = seed
-                got = once.job(line, seed)
+                got, file = once.job(line, seed)
                 assert OmegaConf.to_container(got) == OmegaConf.to_container(expected)
+                folder = tmp_path / "é: 'x' \"y\""
+                text = file.of(got.hydra.job, list(got.hydra.overrides.task), folder)
+                written = yaml.safe_load(text)["hydra"]
+                assert written["runtime"].pop("output_dir") == str(folder)
+                own = OmegaConf.to_container(expected.hydra, enum_to_str=True)
+                own["runtime"].pop("output_dir")
+                assert written == own
         assert len(once.composed) == 2
 
 

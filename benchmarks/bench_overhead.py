@@ -1,0 +1,112 @@
+"""What a run of a packed multirun costs beside its training: composing, checking, folder, claim, record.
+
+    python benchmarks/bench_overhead.py [--quick]
+
+The same command with few and with many seeds, each in a process of its own; the difference of the two, less the time
+inside the phases (drawing, training, evaluating), over the difference in runs. The rival is what Hydra itself takes to
+compose one such job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from processes import Rate, measure, serve
+
+FEW = 10
+
+
+def command(runs: int, folder: Path) -> dict[str, float]:
+    """Seconds of a whole command that trains one step of ``runs`` seeds, and of the phases in it."""
+    import ngn.engine.runs
+    from ngn.cli import app
+
+    inside, phase = 0.0, ngn.engine.runs.train_phase
+
+    def clocked(*args: Any, **settings: Any) -> Any:
+        nonlocal inside
+        began = time.perf_counter()
+        try:
+            return phase(*args, **settings)
+        finally:
+            inside += time.perf_counter() - began
+
+    ngn.engine.runs.train_phase = clocked
+    line = ["task=regression1d", "gate=mlp", "phases=[grown]", "train.steps=1", f"seed=0..{runs - 1}", "progress=never"]
+    folders = [f"results={folder}/results", f"hydra.sweep.dir={folder}/multirun"]
+    sys.argv = ["run.py"]
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        status = app.main([*line, *folders])
+    whole = time.perf_counter() - began
+    found = len(list((folder / "results").rglob("*.json")))
+    if status != 0 or found != runs:
+        raise RuntimeError(f"the command ended with status {status} and {found} of {runs} records")
+    return {"rate": 0.0, "whole": whole, "inside": inside}
+
+
+def hydra_compose(jobs: int) -> dict[str, float]:
+    """Seconds that Hydra takes for ``jobs`` compositions."""
+    from hydra import compose, initialize_config_dir
+
+    from ngn.compose import CONF
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        compose("config", ["task=regression1d", "gate=mlp"])
+        began = time.perf_counter()
+        for seed in range(jobs):
+            compose("config", ["task=regression1d", "gate=mlp", f"seed.value={seed}", "train.steps=1"])
+        return {"rate": 0.0, "whole": time.perf_counter() - began, "inside": 0.0}
+
+
+@contextlib.contextmanager
+def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+    """One process's measurement."""
+    with tempfile.TemporaryDirectory() as folder:
+        if request["what"] == "hydra":
+            yield lambda: hydra_compose(request["runs"])
+        else:
+            yield lambda: command(request["runs"], Path(folder))
+
+
+def bench(many: int, rounds: int) -> tuple[float, float, float]:
+    """Medians of milliseconds a run: Hydra's composing, the suite's own share, and all of the command."""
+    hydra, own, whole = [], [], []
+    for _ in range(rounds):
+        hydra.append(measure(__file__, {"what": "hydra", "runs": 10}, 1, 1)["whole"] / 10)
+        few, all_ = (measure(__file__, {"what": "command", "runs": n}, 1, 1) for n in (FEW, many))
+        whole.append((all_["whole"] - few["whole"]) / (many - FEW))
+        own.append(whole[-1] - (all_["inside"] - few["inside"]) / (many - FEW))
+    return (1e3 * statistics.median(hydra), 1e3 * statistics.median(own), 1e3 * statistics.median(whole))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="What a run of a packed multirun costs beside its training.")
+    parser.add_argument("--quick", action="store_true", help="one round of few runs; the numbers mean little")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        serve(given.child, prepared)
+        return
+    hydra, own, whole = bench(30 if given.quick else 410, 1 if given.quick else 3)
+    print("a run of a packed multirun, 1D study, one training step")
+    print(f"  {'Hydra composes one job':44} {hydra:7.1f} ms")
+    print(f"  {'this suite beside training: all that a run needs':44} {own:7.1f} ms  {hydra / own:.1f} times as fast")
+    print(f"  {'with drawing, one step and evaluating':44} {whole:7.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
