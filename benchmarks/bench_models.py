@@ -107,17 +107,57 @@ def kernel_blocks() -> Variants:
     if compiled() is None:
         return {}
 
-    def steps_of(gated: bool) -> Callable[[int], None]:
-        capacity = CountGate(32, t0=32.0) if gated else FixedCount(32)
-        learner = CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 16, 16, 1], 32, 0), capacity)))
+    def bank() -> MLPBank:
+        return MLPBank([1, 16, 16, 1], 32, 0)
 
-        def run(steps: int) -> None:
-            plan = TrainPlan(steps=100 * steps, lr=1e-6, lr_boundary=1e-12, clip=0.003)
-            FusedTrainer(learner, data(), loss(), plan, progress="never").fit()
+    return {
+        "ungated, 32 blocks": (kernel_steps(bank(), FixedCount(32)), 1),
+        "NGN, 32 active blocks": (kernel_steps(bank(), CountGate(32, t0=32.0)), 1),
+    }
 
-        return run
 
-    return {"ungated, 32 blocks": (steps_of(False), 1), "NGN, 32 active blocks": (steps_of(True), 1)}
+SIZES = {5: 2, 6: 4, 7: 3, 8: 1}
+"""Count → how many of ten seeds retain it, as in the baseline: what the fixed phase trains."""
+
+
+def sizes(steps_of: Callable[[int, int], Callable[[int], None]]) -> Variants:
+    """Ten fixed models of four sizes: a stack a size, or one stack of the largest with the others masked.
+
+    A masked component's coefficient is zero, so its values do not matter here: the stack is timed with all open.
+
+    Args:
+        steps_of: (count, replicas) → what trains such a stack for a number of steps.
+    """
+    stacks = [steps_of(count, replicas) for count, replicas in SIZES.items()]
+
+    def grouped(steps: int) -> None:
+        for run in stacks:
+            run(steps)
+
+    return {"a stack a size": (grouped, 10), "one stack, masked": (steps_of(max(SIZES), 10), 10)}
+
+
+def torch_stack(count: int, replicas: int) -> Callable[[int], None]:
+    """Training steps of a stack of fixed models in the torch engine."""
+    x = torch.linspace(-3, 3, 512).unsqueeze(-1)
+    bank = MLPBank([1, 16, 16, 2], count, list(range(replicas)))
+    return trained(bank, False, x, torch.randint(2, (512,)), float(count))
+
+
+def kernel_stack(count: int, replicas: int) -> Callable[[int], None]:
+    """Hundreds of them in the compiled kernel."""
+    return kernel_steps(MLPBank([1, 16, 16, 1], count, list(range(replicas))), FixedCount(count, replicas=replicas))
+
+
+def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[int], None]:
+    """A hundred training steps at a time in the compiled kernel, on the data and the loss of the 1D study."""
+    learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
+
+    def run(steps: int) -> None:
+        plan = TrainPlan(steps=100 * steps, lr=1e-6, lr_boundary=1e-12, clip=0.003)
+        FusedTrainer(learner, data(), loss(), plan, progress="never").fit()
+
+    return run
 
 
 def deployed() -> Variants:
@@ -144,6 +184,8 @@ def deployed() -> Variants:
 GROUPS: dict[str, Callable[[], Variants]] = {
     "1D blocks, torch engine: what the gate costs in training": blocks,
     "1D blocks, compiled kernel: what the gate costs in 100 training steps": kernel_blocks,
+    "ten fixed models of 5 to 8 blocks, torch engine: training": lambda: sizes(torch_stack),
+    "the same, compiled kernel, 100 training steps": lambda: sizes(kernel_stack) if compiled() is not None else {},
     "1D blocks: 100 forward passes of 512 samples": deployed,
 }
 
