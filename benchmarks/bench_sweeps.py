@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from record_samples import grown, record  # noqa: E402
 
 from experiments.selection import Selection  # noqa: E402
 from experiments.studies import STUDIES, Study  # noqa: E402
+from ngn.engine.process import peak_mib  # noqa: E402
 from ngn.records import check  # noqa: E402
 
 PHASES = {"grown": {**grown([2.0], 1e-3, 1e-3), "run_steps_per_second": 5000.0}}
@@ -47,8 +47,7 @@ def timed(title: str, work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     took = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"{title}: {took:.1f} s, {peak:.0f} MiB at the peak", flush=True)
+    print(f"{title}: {took:.1f} s, {peak_mib():.0f} MiB at the peak", flush=True)
     return took
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,14 +17,12 @@ from typing import Any
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+
+from ngn.engine.process import peak_mib
+
 Rate = Callable[[], dict[str, float]]
 """Measures; returns at least "rate", which is summed over processes."""
-
-
-def peak_mib() -> float:
-    """Peak memory of this process in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:

@@ -133,3 +133,17 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
         assert (flushed_curves[key] == values).all(), key
     for (key, p), q in zip(learner.named_parameters(), flushed.parameters(), strict=True):
         assert (p.detach().double() - q.detach().double()).abs().max() < 1e-25, key
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is getrusage's")
+def test_the_peak_is_that_of_the_program_and_not_of_its_parent() -> None:
+    """The child of a process of a GiB says what it takes itself: tens of MiB before, some 200 more afterwards."""
+    child = (
+        "from ngn.engine.process import peak_mib; before = peak_mib(); much = bytearray(200 * 2**20); "
+        "print(before, peak_mib())"
+    )
+    parent = f"import subprocess, sys; much = bytearray(2**30); subprocess.run([sys.executable, '-c', {child!r}])"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    assert 10 < before < 700
+    assert 190 < after - before < 300

@@ -23,8 +23,8 @@ def channels_last(x: Tensor) -> Tensor:
 class ConvBank(Bank):
     """K convolution branches.
 
-    A loop over branches in channels-last is the fastest form on a CPU: grouped convolutions of the same work take up to
-    twice as long (see docs/benchmarks.md). Only the branches in use are computed.
+    A loop over branches in channels-last: on a CPU one grouped convolution for all of them is no faster and takes more
+    memory (see docs/benchmarks.md), and a loop computes only the branches in use.
 
     Args:
         image: channels, height and width of the input; height and width divisible by 2 at every level.

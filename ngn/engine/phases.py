@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ngn.engine import checkpoint
+from ngn.engine import checkpoint, process
 from ngn.engine.batches import Batches
 from ngn.engine.capacities import capacity_of, ratio_of
 from ngn.engine.captured import CapturedTrainer, unsupported_captured
@@ -245,8 +243,7 @@ def peak_memory(device: torch.device) -> float:
     """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    return process.peak_mib()
 
 
 def high_start(config: Config) -> float:

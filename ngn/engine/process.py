@@ -1,4 +1,4 @@
-"""What training asks of the machine; neither setting moves a loss by a bit.
+"""What training asks of the machine, and what it takes of it; neither setting moves a loss by a bit.
 
 **Denormals.** A component near the end of the active window has a gate of 1e-15, a weight of 2^-k and a last map that
 has hardly left zero. So its coefficient times that map, and with it every gradient of the component, is below 1.2e-38,
@@ -14,6 +14,7 @@ ends.
 from __future__ import annotations
 
 import ctypes
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,21 @@ import torch
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Parameters of ``mallopt``, as in glibc's malloc.h."""
+
+
+def peak_mib() -> float:
+    """Peak resident memory of this process in MiB.
+
+    On Linux ``VmHWM``, that of the program which runs now. ``getrusage`` remembers what the process was before it
+    executed this program, too, so that the child of a large process begins with its parent's peak.
+    """
+    if sys.platform == "linux":
+        with open("/proc/self/status") as facts:
+            for line in facts:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 @contextmanager
