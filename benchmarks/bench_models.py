@@ -117,7 +117,7 @@ def kernel_blocks() -> Variants:
 
 
 SIZES = {5: 2, 6: 4, 7: 3, 8: 1}
-"""Count → how many of ten seeds retain it, as in the baseline: what the fixed phase trains."""
+"""Count → how many of ten seeds retain it; sizes differ about so much where a fixed phase trains."""
 
 
 def sizes(steps_of: Callable[[int, int], Callable[[int], None]]) -> Variants:
