@@ -93,6 +93,7 @@ def paint(figure: Figure, data: Data) -> None:
             ys += [point.y for point in same]
         text = style.seeds(len(points)) if points else "not run"
         axes.plot(xs, ys, label=f"{series}, {text}", markersize=3.5, **look.dots)
+    axes.margins(y=0.1)  # room for the number under the lowest bar
     style.lanes(axes, [1, *(round(point.x) for point in data.points)])
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     order = [name, *(text for text in handles if text != name)]
