@@ -10,7 +10,6 @@ processes of a variant together.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import statistics
@@ -28,7 +27,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from processes import Rate, measure, serve
+from processes import Rate, measure, options
 
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
@@ -273,14 +272,13 @@ def rate_of(
     return measure(__file__, request, processes, threads)
 
 
-def bench(quick: bool = False, rounds: int | None = None) -> list[dict[str, Any]]:
+def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
     """One row a variant: medians of the rate, the ratio to (a) within a round, memory; then the machine's limits.
 
     A limit's row has ``rate`` in operations (matmul) or values (tanh) a second and no ratio. Without a compiler there
     are no rows (d).
     """
     course = QUICK if quick else FULL
-    rounds = rounds or (1 if quick else 3)
     wanted = [v for v in VARIANTS if v.kind != "fused" or compiled() is not None]
     limits = ["matmul", "tanh"]
     found: dict[Variant, list[dict[str, float]]] = {v: [] for v in wanted}
@@ -332,15 +330,9 @@ def table(rows: Sequence[dict[str, Any]], course: Course) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Speed of the 1D study, as ratios to a plain loop.")
-    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
-    parser.add_argument("--rounds", type=int, help="how often the variants take turns (default 3; quick: 1)")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.child:
-        serve(options.child, prepared)
-        return
-    print(table(bench(options.quick, options.rounds), QUICK if options.quick else FULL))
+    given = options("Speed of the 1D study, as ratios to a plain loop.", arguments, prepared)
+    if given is not None:
+        print(table(bench(given.quick, given.rounds), QUICK if given.quick else FULL))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a run of a packed multirun costs beside its training: composing, checking, folder, claim, record.
 
-    python benchmarks/bench_overhead.py [--quick]
+    python benchmarks/bench_overhead.py [--quick] [--rounds N]
 
 The same command with few and with many seeds, each in a process of its own; the difference of the two, less the time
 inside the phases (drawing, training, evaluating), over the difference in runs. The rival is what Hydra itself takes to
@@ -9,7 +9,6 @@ compose one such job.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import statistics
@@ -23,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from processes import Rate, measure, serve
+from processes import Rate, measure, options
 
 FEW = 10
 
@@ -94,14 +93,10 @@ def bench(many: int, rounds: int) -> tuple[float, float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="What a run of a packed multirun costs beside its training.")
-    parser.add_argument("--quick", action="store_true", help="one round of few runs; the numbers mean little")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.child:
-        serve(given.child, prepared)
+    given = options("What a run of a packed multirun costs beside its training.", arguments, prepared)
+    if given is None:
         return
-    hydra, own, whole = bench(30 if given.quick else 410, 1 if given.quick else 3)
+    hydra, own, whole = bench(30 if given.quick else 410, given.rounds)
     print("a run of a packed multirun, 1D study, one training step")
     print(f"  {'Hydra composes one job':44} {hydra:7.1f} ms")
     print(f"  {'this suite beside training: all that a run needs':44} {own:7.1f} ms  {hydra / own:.1f} times as fast")

@@ -10,7 +10,6 @@ all branches) stand beside the suite's own.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -30,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_1d import throughput
 from bench_models import trained
-from processes import Rate, measure, serve
+from processes import Rate, measure, options
 
 from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput
@@ -291,17 +290,11 @@ def table(title: str, rows: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description="Training of the convolution and graph models, as ratios.")
-    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
-    parser.add_argument("--rounds", type=int, help="how often the variants take turns (default 3; quick: 1)")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.child:
-        serve(given.child, prepared)
+    given = options("Training of the convolution and graph models, as ratios.", arguments, prepared)
+    if given is None:
         return
     for study, (title, _, _) in STUDIES.items():
-        rounds = given.rounds or (1 if given.quick else 3)
-        print(table(title, bench(study, 0.1 if given.quick else 2.0, rounds)), flush=True)
+        print(table(title, bench(study, 0.1 if given.quick else 2.0, given.rounds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ A benchmark's script answers ``--child REQUEST`` with :func:`serve`, and asks fo
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,22 @@ def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextMana
         sys.stdin.readline()
         found = rate()
     print(json.dumps(found | {"peak_mib": peak_mib(), "imported_mib": imported}))
+
+
+def options(
+    what: str, arguments: Sequence[str] | None, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]
+) -> argparse.Namespace | None:
+    """``quick`` and ``rounds`` of a benchmark's command line; None if this is a child, which has then answered."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
+    parser.add_argument("--rounds", type=int, help="how often the variants take turns (default 3; quick: 1)")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        serve(given.child, prepared)
+        return None
+    given.rounds = given.rounds or (1 if given.quick else 3)
+    return given
 
 
 def measure(script: str, request: dict[str, Any], processes: int, threads: int) -> dict[str, float]:
