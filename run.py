@@ -2,7 +2,7 @@
 
 import sys
 
-from ngn.cli.app import main
+from experiments.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

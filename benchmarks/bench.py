@@ -18,7 +18,7 @@ import bench_models
 import bench_overhead
 import bench_vision
 
-from ngn.provenance import machine, packages
+from experiments.store.provenance import machine, packages
 
 
 def main(arguments: list[str]) -> None:

@@ -29,20 +29,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from processes import Rate, measure, options
 
+from experiments.config.tasks import Regression1D
+from experiments.tasks.regression1d import RegressionTask, inputs, target
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.engine import checkpoint, process
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.fused import FusedTrainer, trainer_for
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Trainer, TrainPlan
 from ngn.gate import active_components, gates, ordering_weights, snapping
-from ngn.methods.learner import CapacityLearner
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
-from ngn.schema_tasks import Regression1D
-from ngn.tasks.regression1d import RegressionTask, inputs, target
+from ngn.train import checkpoint
+from ngn.train import host as process
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels import FusedTrainer, trainer_for
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer, TrainPlan
 
 K, H, SAMPLES = 32, 16, 512
 PREPARED = 10

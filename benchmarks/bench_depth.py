@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_models import Variants, fitted, show
 
-from ngn.compose import compose
-from ngn.engine.fused import FusedTrainer
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Trainer
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.tasks import make_task
+from ngn.train.kernels import FusedTrainer
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer
 
 STEPS = 20
 """Training steps of one call, so that setting up does not count."""

@@ -19,12 +19,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
-from ngn.compose import compose
-from ngn.engine.captured import CapturedTrainer
-from ngn.engine.phases import learner_of, peak_memory, plan_of, seeds_of
-from ngn.engine.trainer import Trainer
-from ngn.schema import Config, Seed
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.config.schema import Config, Seed
+from experiments.runs.phases import learner_of, peak_memory, plan_of, seeds_of
+from experiments.tasks import make_task
+from ngn.train.cuda_graph import CapturedTrainer
+from ngn.train.trainer import Trainer
 
 SWEEP_STEPS = 25_000
 """Of the 1D study."""

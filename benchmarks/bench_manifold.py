@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_models import Variants, fitted, show
 
-from ngn.compose import compose
-from ngn.engine.fused import AutoencoderTrainer
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Trainer
+from experiments.config.compose import compose
+from ngn.train.kernels import AutoencoderTrainer
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer
 
 STEPS = 50
 """Training steps of one call, so that setting up does not count."""

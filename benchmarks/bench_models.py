@@ -25,21 +25,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_1d import data, loss
 
+from experiments.config.schema import Config
+from experiments.runs.phases import learner_of, plan_of
+from experiments.tasks import make_task
+from experiments.tasks.images import ImageTask
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.engine import process
-from ngn.engine.batches import Batches, FullBatches, MiniBatches, Split
-from ngn.engine.fused import FusedTrainer
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.phases import learner_of, plan_of
-from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.schema import Config
-from ngn.tasks import make_task
-from ngn.tasks.images import ImageTask
+from ngn.train import host as process
+from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
+from ngn.train.kernels import FusedTrainer
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer, TrainPlan
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
 """Name → (what does a number of steps, how many models those train at once). The first one is the rival."""

@@ -29,10 +29,10 @@ FEW = 10
 
 def command(runs: int, folder: Path) -> dict[str, float]:
     """Seconds of a whole command that trains one step of ``runs`` seeds, and of the phases in it."""
-    import ngn.engine.runs
-    from ngn.cli import app
+    import experiments.runs.runs
+    from experiments.cli import app
 
-    inside, phase = 0.0, ngn.engine.runs.train_phase
+    inside, phase = 0.0, experiments.runs.runs.train_phase
 
     def clocked(*args: Any, **settings: Any) -> Any:
         nonlocal inside
@@ -42,7 +42,7 @@ def command(runs: int, folder: Path) -> dict[str, float]:
         finally:
             inside += time.perf_counter() - began
 
-    ngn.engine.runs.train_phase = clocked
+    experiments.runs.runs.train_phase = clocked
     line = ["task=regression1d", "gate=mlp", "phases=[grown]", "train.steps=1", f"seed=0..{runs - 1}", "progress=never"]
     folders = [f"results={folder}/results", f"hydra.sweep.dir={folder}/multirun"]
     sys.argv = ["run.py"]
@@ -60,7 +60,7 @@ def hydra_compose(jobs: int) -> dict[str, float]:
     """Seconds that Hydra takes for ``jobs`` compositions."""
     from hydra import compose, initialize_config_dir
 
-    from ngn.compose import CONF
+    from experiments.paths import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         compose("config", ["task=regression1d", "gate=mlp"])

@@ -25,10 +25,10 @@ import build_report  # noqa: E402
 import build_report_page  # noqa: E402
 import record_samples as samples  # noqa: E402
 
+from experiments.config.schema import Config, branch_phase  # noqa: E402
+from experiments.store.provenance import machine  # noqa: E402
+from experiments.store.records import Store  # noqa: E402
 from experiments.studies import study  # noqa: E402
-from ngn.provenance import machine  # noqa: E402
-from ngn.records import Store  # noqa: E402
-from ngn.schema import Config, branch_phase  # noqa: E402
 
 
 def phases_of(config: Config) -> dict[str, Any]:

@@ -33,10 +33,10 @@ from processes import Rate, measure, options
 
 from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput
-from ngn.engine import process
-from ngn.engine.fused import BranchesTrainer
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Trainer
+from ngn.train import host as process
+from ngn.train.kernels import BranchesTrainer
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer
 
 BATCH = 128
 Run = Callable[[int], None]

@@ -20,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
-from ngn.engine.process import peak_mib
+from ngn.train.host import peak_mib
 
 Rate = Callable[[], dict[str, float]]
 """Measures; returns at least "rate", which is summed over processes."""

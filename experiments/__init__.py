@@ -1,6 +1,6 @@
-"""What each table and figure is made of: its runs, its cells, and how records reduce to a cell. Imports no torch.
+"""The suite: what reproduces every study of the paper with the library ``ngn``.
 
-Reading order: ``selection`` (which runs), ``collect`` (their records), ``quantities`` (numbers of one run),
-``statistics`` (many runs to one number), ``formats`` (a number to text and back), ``tables/`` (rows and columns),
-``reduce`` (a cell), ``reductions/`` (what is no cell), ``build`` (the file), ``verdict`` (against the published value).
+``config`` → ``store`` → ``data`` → ``tasks`` → ``runs`` → ``cli`` make records; ``analysis``, ``tables``, ``figures``,
+``report`` and ``page`` make what is read from them, without torch; ``studies`` and ``sweeps`` say which runs there are,
+and have them trained. Each imports from those before it alone.
 """

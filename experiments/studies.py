@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from experiments.reductions import init_sweep, plateaus
-from experiments.selection import Selection
+from experiments.analysis.reductions import init_sweep, plateaus
+from experiments.analysis.selection import Selection
+from experiments.config.compose import nearest
+from experiments.config.identity import run_id
+from experiments.config.schema import Config, Seed
+from experiments.store.records import Store
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY
 from experiments.tables.vae import FIFTEEN
-from ngn.compose import nearest
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import Config, Seed
 
 FIFTY = range(50)
 

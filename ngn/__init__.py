@@ -22,10 +22,10 @@ _WHERE = {
     "ConvBank": "ngn.components.conv",
     "GCNBank": "ngn.components.gcn",
     "ParallelModel": "ngn.components.parallel",
-    "CapacityLearner": "ngn.methods.learner",
-    "Trainer": "ngn.engine.trainer",
-    "TrainPlan": "ngn.engine.trainer",
-    "fit": "ngn.engine.fit",
+    "CapacityLearner": "ngn.learner",
+    "Trainer": "ngn.train.trainer",
+    "TrainPlan": "ngn.train.trainer",
+    "fit": "ngn.train.fit",
 }
 __all__ = ["__version__", *_WHERE]
 

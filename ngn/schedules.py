@@ -7,11 +7,38 @@ the host; the amplitude may be a tensor with one entry a replica.
 from __future__ import annotations
 
 import math
-from typing import TypeVar
-
-from ngn.schema import Shape
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The course of a scheduled value over training progress p in [0, 1]; see :func:`shape_at`.
+
+    ``start`` and ``full`` are the fractions at which a delayed ramp begins and reaches full strength.
+
+    Raises:
+        ValueError: if the ramp does not start before its end, both in [0, 1], or the power is not positive.
+    """
+
+    kind: Literal["constant", "linear", "power", "delayed_linear", "cosine"]
+    start: float = 0.0
+    full: float = 1.0
+    power: float = 1.0
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    """Unknown keys are refused where a configuration is read into it."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.start <= 1.0 or not 0.0 <= self.full <= 1.0:
+            raise ValueError(f"a ramp lies in [0, 1], not from {self.start:g} to {self.full:g}")
+        if self.start >= self.full:
+            raise ValueError(f"the ramp starts at {self.start:g}, which is not before its end at {self.full:g}")
+        if not 0.0 < self.power < math.inf:
+            raise ValueError(f"the power of a course must be positive, not {self.power:g}")
+
 
 CONSTANT = Shape(kind="constant")
 POWER_DECAY = Shape(kind="power")

@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import yaml
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.config.compose import compose, nearest
+from experiments.config.schema import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from ngn.compose import compose, nearest
-from ngn.records import Store
-from ngn.schema import ConfigError
+from experiments.store.records import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments.build import from_cells, partial_rows, problems_of, reduce_all
-from experiments.collect import Reader
-from experiments.reduce import Cell
+from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
+from experiments.analysis.collect import Reader
+from experiments.analysis.reduce import Cell
+from experiments.config.schema import GATES_OF_TASK
+from experiments.store.records import Store, publish
 from experiments.tables import MACROS, macro
-from ngn.records import Store, publish
-from ngn.schema import GATES_OF_TASK
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _explain(reader: Reader, name: str) -> int:
-    from experiments.explain import explain, find
+    from experiments.analysis.explain import explain, find
 
     print("\n\n".join(explain(reader, *cell) for cell in find(name)))
     return 0
@@ -47,9 +47,9 @@ def _explain(reader: Reader, name: str) -> int:
 def _table(reader: Reader, name: str) -> int:
     from rich.console import Console
 
-    from experiments import published
-    from experiments.compare import compare_all
-    from experiments.terminal import print_problems, rich_tables, summary
+    from experiments.analysis import published
+    from experiments.analysis.compare import compare_all
+    from experiments.sweeps.terminal import print_problems, rich_tables, summary
 
     task = name if name in GATES_OF_TASK else None
     macros = MACROS if task or name == "all" else (macro(name.lstrip("\\")),)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
 from experiments.report import latex
 from experiments.report.content import build
 from experiments.report.provenance import document
-from ngn.provenance import code
-from ngn.records import Store, publish
+from experiments.store.provenance import code
+from experiments.store.records import Store, publish
 
 ROOT = Path(__file__).resolve().parent.parent
 

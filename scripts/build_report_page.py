@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments import published
-from experiments.collect import Reader
+from experiments.analysis import published
+from experiments.analysis.collect import Reader
 from experiments.report import content
-from ngn.records import Store
+from experiments.store.records import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 

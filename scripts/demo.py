@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from ngn.compose import compose  # noqa: E402
-from ngn.records import Store  # noqa: E402
-from ngn.schema import ConfigError  # noqa: E402
-from ngn.seeds import parse_seeds  # noqa: E402
+from experiments.config.compose import compose  # noqa: E402
+from experiments.config.schema import ConfigError  # noqa: E402
+from experiments.config.seeds import parse_seeds  # noqa: E402
+from experiments.store.records import Store  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,8 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     import build_figures
     import build_paper_data
 
-    from experiments.terminal import show
-    from ngn.engine.runs import execute
+    from experiments.runs.runs import execute
+    from experiments.sweeps.terminal import show
 
     shutil.rmtree(results, ignore_errors=True)
     print(f"Training {len(seeds)} seeds of the 1D regression, {arguments.steps:,} steps each ...", flush=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ngn.data import DataError, data_root, sets
-from ngn.data.fetch import fetch
+from experiments.data import DataError, data_root, sets
+from experiments.data.fetch import fetch
 
 
 class Bar:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments import published
+from experiments.analysis import published
 from experiments.tables import MACROS
 
 ABOUT = (

@@ -22,18 +22,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments import latency
-from experiments.collect import Reader
+from experiments.analysis import latency
+from experiments.analysis.collect import Reader
+from experiments.config.schema import Config
+from experiments.data import DataError
+from experiments.runs.cost import milliseconds
+from experiments.runs.phases import learner_of
+from experiments.store.provenance import code, code_block, machine, packages
+from experiments.store.records import Store, publish
 from experiments.tables.transfer import EIGHT
-from ngn.data import DataError
-from ngn.engine import process
-from ngn.engine.cost import milliseconds
-from ngn.engine.phases import learner_of
-from ngn.provenance import code, code_block, machine, packages
-from ngn.records import Store, publish
-from ngn.schema import Config
-from ngn.tasks import make_task
-from ngn.tasks.base import Task
+from experiments.tasks import make_task
+from experiments.tasks.base import Task
+from ngn.train import host as process
 
 ROOT = Path(__file__).resolve().parent.parent
 Forward = Callable[[Any], torch.Tensor]

@@ -21,16 +21,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments import sweeps
+from experiments.config.identity import run_id
+from experiments.config.schema import Config, ConfigError
+from experiments.data import DataError
+from experiments.paths import ROOT
+from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, study
-from ngn.cluster import plan as plans
-from ngn.cluster import settings, slurm
-from ngn.data import DataError
-from ngn.engine import interrupt
-from ngn.identity import run_id
-from ngn.provenance import ROOT
-from ngn.records import RecordError, Store
-from ngn.schema import Config, ConfigError
+from experiments.sweeps import plan as plans
+from experiments.sweeps import settings, slurm, status
+from ngn.train import interrupt
 
 
 class Sweep:
@@ -61,19 +60,19 @@ class Sweep:
         return {name: job.job for job in jobs if job.job in alive for name in read[job.plan].tasks[job.task]}
 
     @cached_property
-    def view(self) -> sweeps.View:
+    def view(self) -> status.View:
         """What is known about the runs now."""
-        return sweeps.View(self.results, self.queued(), sweeps.failures(self.folder))
+        return status.View(self.results, self.queued(), status.failures(self.folder))
 
     @cached_property
-    def speeds(self) -> sweeps.Speeds:
+    def speeds(self) -> status.Speeds:
         """Speeds from the records of this folder, and of the usual ones."""
         places = {self.results, ROOT / "results", ROOT / "scratch" / "results"}
-        return sweeps.Speeds(Store(place) for place in sorted(places))
+        return status.Speeds(Store(place) for place in sorted(places))
 
     def wanted(self) -> list[Config]:
         """What has to be run and is not in Slurm's queue."""
-        return [c for c in sweeps.wanting(self.runs(), self.view, self.again) if run_id(c) not in self.view.queued]
+        return [c for c in status.wanting(self.runs(), self.view, self.again) if run_id(c) not in self.view.queued]
 
     def estimate(self, configs: list[Config]) -> str:
         """How long runs take on one worker, as far as records tell."""
@@ -84,7 +83,7 @@ class Sweep:
         if not known:
             return "no record tells how long they take"
         rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
-        return f"about {sweeps.in_words(sum(known))} on one worker{rest}"
+        return f"about {status.in_words(sum(known))} on one worker{rest}"
 
     def refuse_doubtful(self) -> None:
         """With ``--strict``: no sweep over records that do not count.
@@ -92,7 +91,7 @@ class Sweep:
         Raises:
             ConfigError: naming them.
         """
-        told = sweeps.progress(self.runs(), self.view, self.speeds)
+        told = status.progress(self.runs(), self.view, self.speeds)
         bad = [f"  {name}: {state}: {text}" for name, state, text in told.notes if state in ("stale", "refused")]
         if bad:
             raise ConfigError("records that do not count (--again runs them anew):\n" + "\n".join(bad))
@@ -131,8 +130,8 @@ def _dry_run(sweep: Sweep) -> int:
 
 def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
     """Data are fetched here, where there is a network; compute nodes need none."""
-    from ngn.data import data_root, sets
-    from ngn.data.fetch import fetch
+    from experiments.data import data_root, sets
+    from experiments.data.fetch import fetch
 
     for name in sorted({c.task.name for c in configs if c.profile == "full"} & set(sets.NAMES)):
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
@@ -187,7 +186,7 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
 
 
 def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
-    from ngn.cluster.local import Supervisor
+    from experiments.sweeps.local import Supervisor
 
     told: dict[str, str] = {}
 
@@ -204,7 +203,7 @@ def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: setting
         if names:
             lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
             print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
-    missing = [name for names in plan.tasks for name in names if name not in sweeps.present(plan.results)]
+    missing = [name for names in plan.tasks for name in names if name not in status.present(plan.results)]
     return 1 if failed or missing else 3 if diverged else 0
 
 
@@ -213,20 +212,20 @@ KNOWN = ("complete", "present", "diverged", "held")
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show how far the study is; 0 if it is complete."""
-    told = sweeps.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
+    told = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
     total = sum(told.counts.values())
     print(f"{sweep.study.name} ({sweep.study.title}): {told.counts['done']} of {total} runs done")
     print(f"  records in {sweep.results}")
-    for state in sweeps.STATES[1:]:
+    for state in status.STATES[1:]:
         if told.counts[state]:
             print(f"  {told.counts[state]:>7} {state}")
     for name, state, text in told.notes:
         print(f"  {name}: {state}{f': {text}' if text else ''}")
     if told.more:
         print(f"  and {told.more} more; --lines N shows more of them")
-    open_runs = sum(told.counts[state] for state in sweeps.UNFINISHED)
+    open_runs = sum(told.counts[state] for state in status.UNFINISHED)
     if open_runs:
-        known = f"about {sweeps.in_words(told.left_seconds)} on one worker" if told.unknown < open_runs else "unknown"
+        known = f"about {status.in_words(told.left_seconds)} on one worker" if told.unknown < open_runs else "unknown"
         rest = f" ({told.unknown} runs of unknown speed)" if 0 < told.unknown < open_runs else ""
         print(f"  left: {known}{rest}")
     doubtful = told.counts["stale"] + told.counts["refused"]

@@ -18,9 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments import transport
-from ngn.provenance import ROOT, code, write_stamp
-from ngn.records import RecordError, Store
+from experiments.paths import ROOT
+from experiments.store.provenance import code, write_stamp
+from experiments.store.records import RecordError, Store
+from experiments.sweeps import transport
 
 
 def stamp_command(_: argparse.Namespace) -> int:

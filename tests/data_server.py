@@ -11,9 +11,9 @@ from pathlib import Path
 
 import data_samples as samples
 
-from ngn.data import DataInfo
-from ngn.data.fetch import Origin, Remote, move
-from ngn.data.source import Folder
+from experiments.data import DataInfo
+from experiments.data.fetch import Origin, Remote, move
+from experiments.data.source import Folder
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -14,10 +14,10 @@ from pathlib import Path
 import faulty
 from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 
-from ngn.engine import runs
-from ngn.engine.checkpoint import StorageError
-from ngn.engine.claims import Claims
-from ngn.identity import run_id
+from experiments.config.identity import run_id
+from experiments.runs import runs
+from experiments.store.claims import Claims
+from ngn.train.checkpoint import StorageError
 
 
 def disk_full(folder: Path) -> Count:

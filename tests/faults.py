@@ -26,8 +26,9 @@ from fault_places import (  # noqa: E402
 )
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
-from ngn.engine import interrupt, phases, runs  # noqa: E402
-from ngn.identity import run_id  # noqa: E402
+from experiments.config.identity import run_id  # noqa: E402
+from experiments.runs import phases, runs  # noqa: E402
+from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
 """Random moments of each kind of SIGKILL; the program's argument may say otherwise."""

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from record_samples import untimed
 
-from ngn.compose import compose
-from ngn.engine import interrupt, runs
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import Config
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.runs import runs
+from experiments.store.records import Store
+from ngn.train import interrupt
 
 Outcomes = list[runs.Outcome]
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {

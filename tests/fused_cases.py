@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.tasks.regression1d import RegressionTask, target
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Course, Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.base import Scalar
 from ngn.methods.fixed import FixedCount
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
-from ngn.tasks.regression1d import RegressionTask, target
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled() is None, reason="no C++ compiler that can build the kernel")
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import record_samples as samples
 
-from experiments import published
-from experiments.collect import Reader
+from experiments.analysis import published
+from experiments.analysis.collect import Reader
+from experiments.analysis.selection import Selection
+from experiments.config.identity import run_id
 from experiments.page import render
 from experiments.report.content import Report, build
-from experiments.selection import Selection
+from experiments.store.records import Store
 from experiments.tables import macro
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT
-from ngn.identity import run_id
-from ngn.records import Store
 
 HOSTILE = '</script><img src=x onerror="window.hurt = 1">'
 HOSTILE_SEED = 3

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.selection import Selection, fixed_of_learned_count
+from experiments.analysis.selection import Selection, fixed_of_learned_count
+from experiments.config.identity import run_id, scientific
+from experiments.config.numerics import numerics
+from experiments.config.schema import Config, is_integer
+from experiments.store.records import Store
 from experiments.tables import MACROS
-from ngn.identity import run_id, scientific
-from ngn.numerics import numerics
-from ngn.records import Store
-from ngn.schema import Config, is_integer
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 
-from experiments.collect import Reader
-from experiments.explain import find
-from experiments.reduce import Cell, reduce_cell
+from experiments.analysis.collect import Reader
+from experiments.analysis.explain import find
+from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.config.identity import run_id
+from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
-from ngn.identity import run_id
-from ngn.records import Store
 from scripts.build_paper_data import main
 
 

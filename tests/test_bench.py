@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from ngn.compose import compose
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Trainer
+from experiments.config.compose import compose
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Trainer
 
 
 def load(name: str) -> ModuleType:

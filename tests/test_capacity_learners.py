@@ -8,14 +8,14 @@ from structures import STRUCTURES, awake
 
 from ngn.components.base import OrderedSum
 from ngn.components.parallel import ParallelModel
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
 from ngn.methods.l0 import LARGEST, HardConcrete
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ste import StraightThrough
 from ngn.streams import generator
+from ngn.train.batches import FullBatches, Split
+from ngn.train.trainer import Trainer, TrainPlan
 
 MLP = STRUCTURES[0]
 K = 6

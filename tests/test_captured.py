@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from ngn.compose import compose
-from ngn.engine.batches import Batches, MiniBatches, Split
-from ngn.engine.captured import CapturedTrainer, Outputs, Run, cuda_graph, unsupported_captured
-from ngn.engine.phases import learner_of, trainer_of
-from ngn.engine.trainer import Course, Trainer, TrainPlan
-from ngn.methods.learner import CapacityLearner
-from ngn.schema import Config
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.config.schema import Config
+from experiments.runs.phases import learner_of, trainer_of
+from experiments.tasks import make_task
+from ngn.learner import CapacityLearner
+from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.cuda_graph import CapturedTrainer, Outputs, Run, cuda_graph, unsupported_captured
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 REGRESSION = make_task(compose({}, {}), torch.device("cpu"))
 METHODS: dict[str, dict[str, Any]] = {

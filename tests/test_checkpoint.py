@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from ngn.engine import checkpoint
-from ngn.records import publish
+from experiments.store.records import publish
+from ngn.train import checkpoint
 
 
 def write(folder, *steps):

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from ngn.cluster import plan as plans
-from ngn.cluster import worker
-from ngn.compose import compose
-from ngn.engine import runs, sharing
-from ngn.engine.claims import Claims
-from ngn.identity import run_id
-from ngn.records import RecordError, Store
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.runs import runs, sharing
+from experiments.store.claims import Claims
+from experiments.store.records import RecordError, Store
+from experiments.sweeps import plan as plans
+from experiments.sweeps import worker
 
 
 @pytest.fixture(autouse=True)

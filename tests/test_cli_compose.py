@@ -1,4 +1,4 @@
-"""Hydra's composition and ngn.compose are the same; seeds are read as they are written."""
+"""Hydra's composition and experiments.config.compose are the same; seeds are read as they are written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from ngn import compose
-from ngn.cli.app import prepare
-from ngn.cli.expand import values_of
-from ngn.cli.rewrite import seed_token, seeds_of
-from ngn.schema import GATES_OF_TASK, Config, ConfigError
-from ngn.seeds import named_sets
+from experiments.cli.app import prepare
+from experiments.cli.expand import values_of
+from experiments.cli.rewrite import seed_token, seeds_of
+from experiments.config import compose
+from experiments.config.schema import GATES_OF_TASK, Config, ConfigError
+from experiments.config.seeds import named_sets
+from experiments.paths import CONF
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 
@@ -25,7 +26,7 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "gate"), PAIRS)
 def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str) -> None:
-    with initialize_config_dir(str(compose.CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         # each choice once: all products would take minutes, and a group's file does not look at another group's choice
         for group in ("schedule", "method", "profile"):
             for name in compose.options(group):
@@ -37,7 +38,7 @@ def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str
 def test_the_two_compositions_are_equal_under_overrides() -> None:
     overrides = ["task=mnist", "gate=conv", "train.lr_shape={kind:linear}", "gate.channels=[4,4]", "train.clip=0.1"]
     changes = {"train.lr_shape": {"kind": "linear"}, "gate.channels": [4, 4], "train.clip": 0.1}
-    with initialize_config_dir(str(compose.CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         hydras = OmegaConf.to_container(hydra_compose("config", overrides=overrides))
     assert isinstance(hydras, dict)
     ours = compose.compose({"task": "mnist", "gate": "conv"}, changes)
@@ -91,7 +92,7 @@ def test_named_sets_and_mixtures() -> None:
     assert seeds_of("fifty") == list(range(50))
     assert seeds_of("0,2,5..7") == [0, 2, 5, 6, 7]
     assert seeds_of("ten,20..22") == [*range(10), 20, 21, 22]
-    assert set(named_sets(compose.CONF)) == set(compose.options("seed"))
+    assert set(named_sets(CONF)) == set(compose.options("seed"))
 
 
 @pytest.mark.parametrize(
@@ -113,14 +114,14 @@ def test_ten_thousand_seeds_need_no_leave_and_one_more_does() -> None:
 def _commands() -> list[str]:
     """Every command that a file in conf/ names as the one that uses it, and every one of docs/cli.md and the help."""
     found = []
-    for path in sorted(compose.CONF.rglob("*.yaml")):
+    for path in sorted(CONF.rglob("*.yaml")):
         header = path.read_text().splitlines()[:2]
         named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
         assert len(named) == 1, f"{path} does not name its command in its first two lines"
         found += named
-    for path in (compose.CONF.parent / "docs" / "cli.md", compose.CONF / "hydra" / "help" / "ngn.yaml"):
+    for path in (CONF.parent / "docs" / "cli.md", CONF / "hydra" / "help" / "ngn.yaml"):
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
-    readme = (compose.CONF.parent / "README.md").read_text()
+    readme = (CONF.parent / "README.md").read_text()
     found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
     return sorted(set(found))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ngn.cli import app
+from experiments.cli import app
 
 REFUSED = {
     # misspelt keys and choices: the nearest legal name
@@ -219,7 +219,7 @@ def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -
 
 def test_checking_imports_no_torch() -> None:
     code = (
-        "import sys; from ngn.cli.app import prepare; prepare(['task=cora', 'seed=0..9']); "
+        "import sys; from experiments.cli.app import prepare; prepare(['task=cora', 'seed=0..9']); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=app.ROOT, check=False)

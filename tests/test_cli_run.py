@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from ngn.cli import app
-from ngn.identity import run_id
-from ngn.records import RecordError
-from ngn.schema import Config, ConfigError
+from experiments.cli import app
+from experiments.config.identity import run_id
+from experiments.config.schema import Config, ConfigError
+from experiments.paths import ROOT
+from experiments.store.records import RecordError
 
 Engine = Callable[[Config], list[Any]]
 
@@ -107,7 +108,7 @@ def test_a_foreseen_error_is_its_message_and_status_1(
 
 
 def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from ngn.data.source import DataError
+    from experiments.data.source import DataError
 
     def engine(config: Config) -> list[Any]:
         raise DataError("train.gz is not there: make data")
@@ -164,7 +165,7 @@ def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
 
     from omegaconf import OmegaConf
 
-    from ngn.compose import selection
+    from experiments.config.compose import selection
 
     session = app.Session(process=os.getpid() + 1)
     with pytest.raises(app.RunFailed, match="unreadable"):
@@ -198,7 +199,7 @@ def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> s
     )
 
 
-SCRIPT = app.compose.CONF.parent / "run.py"
+SCRIPT = ROOT / "run.py"
 
 
 def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def project(tmp_path: Path) -> Path:
     """A copy of the program, in a path with blanks."""
     copy = tmp_path / "a project"
     for name in ("ngn", "conf", "hydra_plugins"):
-        shutil.copytree(app.compose.CONF.parent / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(SCRIPT, copy)
     return copy
 

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from ngn.compose import CONF, compose
-from ngn.engine import runs
-from ngn.engine.phases import learner_of, plan_of, seeds_of
-from ngn.engine.runs import execute
-from ngn.engine.trainer import Trainer, put_state, state_of
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import Config, ConfigError, branch_of, branch_phase
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import Config, ConfigError, branch_of, branch_phase
+from experiments.paths import CONF
+from experiments.runs import runs
+from experiments.runs.phases import learner_of, plan_of, seeds_of
+from experiments.runs.runs import execute
+from experiments.store.records import Store
+from experiments.tasks import make_task
+from ngn.train.trainer import Trainer, put_state, state_of
 
 FACTORS = [0.1, 1.0, 10.0]
 NAMES = ["continue_0p1", "continue_1", "continue_10"]

@@ -8,11 +8,11 @@ from structures import STRUCTURES, awake, model_of
 
 from ngn.components.base import OrderedSum
 from ngn.components.parallel import ParallelModel
+from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
 from ngn.methods.fixed import FixedCount
 from ngn.methods.l0 import HardConcrete
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.methods.ste import StraightThrough
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.cost import forward_cost, multiply_adds, take_replica
-from ngn.engine.phases import learner_of
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.runs import runs
+from experiments.runs.cost import forward_cost, multiply_adds, take_replica
+from experiments.runs.phases import learner_of
+from experiments.tasks import make_task
 
 
 def test_multiply_adds_of_layers_by_hand():

@@ -11,8 +11,8 @@ import data_samples as samples
 import numpy as np
 import pytest
 
-from ngn.data import DataError, GraphData, MissingData, cora, unpickle
-from ngn.data.source import Folder
+from experiments.data import DataError, GraphData, MissingData, cora, unpickle
+from experiments.data.source import Folder
 
 REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
 

@@ -13,8 +13,8 @@ import filelock
 import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
 
-from ngn.data import DataError, DataInfo, MissingData
-from ngn.data.fetch import WORKING, Origin, fetch, move
+from experiments.data import DataError, DataInfo, MissingData
+from experiments.data.fetch import WORKING, Origin, fetch, move
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import data_samples as samples
 import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent
 
-from ngn.data import DataError, DataInfo, cifar10, mnist, sets
-from ngn.data.fetch import WORKING, Origin, Remote, fetch
-from ngn.data.source import Folder
+from experiments.data import DataError, DataInfo, cifar10, mnist, sets
+from experiments.data.fetch import WORKING, Origin, Remote, fetch
+from experiments.data.source import Folder
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fetch_data.py"
 

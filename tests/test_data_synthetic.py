@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ngn.data import GraphData
-from ngn.data import synthetic as made
+from experiments.data import GraphData
+from experiments.data import synthetic as made
 
 
 def test_synthetic_images_are_reproducible_balanced_and_learnable():

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import record_samples as samples
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.analysis.reductions import init_sweep, plateaus
+from experiments.analysis.selection import Selection
+from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
 from experiments.figures.model import Data
-from experiments.reductions import init_sweep, plateaus
-from experiments.selection import Selection
+from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
 from experiments.tables.transfer import NINE
 from experiments.tables.vae import FIFTEEN
-from ngn.records import Store
-from ngn.schema import branch_phase
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 

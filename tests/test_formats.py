@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.formats import half_unit, parse_format, print_number, read, render
-from experiments.terminal import plain
-from experiments.tex import escape
+from experiments.analysis.formats import half_unit, parse_format, print_number, read, render
+from experiments.analysis.tex import escape
+from experiments.sweeps.terminal import plain
 
 
 @pytest.mark.parametrize(

@@ -25,19 +25,19 @@ from fused_cases import (
 )
 from torch import Tensor
 
-from ngn.compose import compose
-from ngn.engine import checkpoint
-from ngn.engine.fused import FusedTrainer
-from ngn.engine.fused import whole as module
-from ngn.engine.fused.kernel import fast_tanh
-from ngn.engine.fused.layout import layout_of
-from ngn.engine.optim import ClipScope, adam
-from ngn.engine.phases import learner_of, plan_of
-from ngn.engine.trainer import Trainer
-from ngn.methods.learner import CapacityLearner
+from experiments.config.compose import compose
+from experiments.runs.phases import learner_of, plan_of
+from experiments.tasks import make_task
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
-from ngn.tasks import make_task
+from ngn.train import checkpoint
+from ngn.train.kernels import FusedTrainer
+from ngn.train.kernels import whole as module
+from ngn.train.kernels.kernel import fast_tanh
+from ngn.train.kernels.layout import layout_of
+from ngn.train.optim import ClipScope, adam
+from ngn.train.trainer import Trainer
 
 
 @needs_kernel

@@ -14,19 +14,19 @@ import torch
 from fused_cases import Stop, assert_close, assert_same, state
 from torch import Tensor
 
+from experiments.config.compose import compose
+from experiments.config.schema import Config, ConfigError
+from experiments.runs import runs
+from experiments.runs.phases import learner_of, trainer_of
+from experiments.tasks import make_task
+from experiments.tasks.base import Task
 from ngn.components.latent import GatedBottleneck
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.fused import AutoencoderTrainer, trainer_for
-from ngn.engine.fused.autoencoder import Gradients
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.phases import learner_of, trainer_of
-from ngn.engine.trainer import Course, Trainer, TrainPlan
-from ngn.methods.learner import CapacityLearner
+from ngn.learner import CapacityLearner
 from ngn.schedules import COSINE
-from ngn.schema import Config, ConfigError
-from ngn.tasks import make_task
-from ngn.tasks.base import Task
+from ngn.train.kernels import AutoencoderTrainer, trainer_for
+from ngn.train.kernels.autoencoder import Gradients
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled("autoencoder") is None, reason="no C++ compiler that can build the kernel")
 

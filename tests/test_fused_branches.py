@@ -14,25 +14,25 @@ import torch
 from fused_cases import Stop, assert_close, assert_same, state
 from torch import Tensor
 
+from experiments.config.compose import compose
+from experiments.runs import runs
+from experiments.tasks.base import Classification, cross_entropy
+from experiments.tasks.images import ImageTask
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.parallel import ParallelModel
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.batches import FullBatches, MiniBatches, Split
-from ngn.engine.fused import BranchesTrainer, trainer_for
-from ngn.engine.fused.branches import NAMES, Gradients
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.trainer import Course, Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.l0 import HardConcrete
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.methods.ste import StraightThrough
 from ngn.schedules import COSINE
-from ngn.tasks.base import Classification, cross_entropy
-from ngn.tasks.images import ImageTask
+from ngn.train.batches import FullBatches, MiniBatches, Split
+from ngn.train.kernels import BranchesTrainer, trainer_for
+from ngn.train.kernels.branches import NAMES, Gradients
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled("branches") is None, reason="no C++ compiler that can build the kernel")
 

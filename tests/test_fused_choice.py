@@ -25,13 +25,13 @@ from torch import nn
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
-from ngn.engine.batches import FullBatches, MiniBatches, Split
-from ngn.engine.fused import FusedTrainer, StepTrainer, trainer_for, unsupported
-from ngn.engine.fused.build import BuildError, _run, build, compiler, load
-from ngn.engine.trainer import Trainer
-from ngn.methods.learner import CapacityLearner
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
+from ngn.train.batches import FullBatches, MiniBatches, Split
+from ngn.train.kernels import FusedTrainer, StepTrainer, trainer_for, unsupported
+from ngn.train.kernels.build import BuildError, _run, build, compiler, load
+from ngn.train.trainer import Trainer
 
 
 @needs_kernel

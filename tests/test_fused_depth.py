@@ -13,23 +13,24 @@ import pytest
 import torch
 from fused_cases import Stop, assert_close, assert_same, plan, replica, state
 
+from experiments.config.compose import compose
+from experiments.runs import runs
+from experiments.runs.packs import LARGEST_PACK, largest_pack, make_packs
+from experiments.tasks.twist import TwistTask
 from ngn.components.base import OrderedSum
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel
-from ngn.compose import compose
-from ngn.engine import checkpoint, runs
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.fused import FusedTrainer, trainer_for
-from ngn.engine.fused.kernel import compiled
-from ngn.engine.packs import LARGEST_PACK, largest_pack, make_packs
-from ngn.engine.trainer import Course, Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.methods.ste import StraightThrough
 from ngn.schedules import CONSTANT
-from ngn.tasks.twist import TwistTask
+from ngn.train import checkpoint
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels import FusedTrainer, trainer_for
+from ngn.train.kernels.kernel import compiled
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled("planar") is None, reason="no C++ compiler that can build the kernel")
 

@@ -22,11 +22,11 @@ from fused_cases import (
     train,
 )
 
-from ngn.engine import checkpoint
-from ngn.engine.fused import FusedTrainer
-from ngn.engine.trainer import Trainer
+from ngn.learner import CapacityLearner
 from ngn.methods.base import CapacityExceeded
-from ngn.methods.learner import CapacityLearner
+from ngn.train import checkpoint
+from ngn.train.kernels import FusedTrainer
+from ngn.train.trainer import Trainer
 
 SCALARS = {"t0": [0.4, 6.0, 2.5], "lambda0": [1e-4, 0.2, 1e-3], "beta": ([4.0, 6.0, 8.0], [15.0, 12.0, 9.0])}
 RATES = torch.tensor([1e-3, 2e-3, 5e-4])

@@ -26,25 +26,26 @@ from fused_cases import (
 )
 from torch import Tensor
 
+from experiments.config.compose import compose
+from experiments.runs import runs
+from experiments.runs.packs import LARGEST_FUSED_PACK, LARGEST_PACK, LARGEST_STEP_PACK, largest_pack
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.compose import compose
-from ngn.engine import checkpoint, runs
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.fused import StepTrainer, trainer_for
-from ngn.engine.fused.kernel import NAMES
-from ngn.engine.fused.step1d import Gradients
-from ngn.engine.packs import LARGEST_FUSED_PACK, LARGEST_PACK, LARGEST_STEP_PACK, largest_pack
-from ngn.engine.trainer import Trainer
+from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.base import Capacity
 from ngn.methods.decay import DecayGate
 from ngn.methods.fixed import FixedCount
 from ngn.methods.l0 import HardConcrete
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ste import StraightThrough
 from ngn.schedules import COSINE
+from ngn.train import checkpoint
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels import StepTrainer, trainer_for
+from ngn.train.kernels.kernel import NAMES
+from ngn.train.kernels.step1d import Gradients
+from ngn.train.trainer import Trainer
 
 Seeds = int | Sequence[int]
 GATE: dict[str, Any] = {"t0": 3.3, "lambda0": 1e-3, "alpha_max": 1e-2, "r": 0.7}

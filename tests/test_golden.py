@@ -1,6 +1,6 @@
 """Golden losses: a change of results must be noticed, and the numerics version of what changed bumped.
 
-``python tests/test_golden.py --update`` writes the file anew; do so only together with a bump in ``ngn/numerics.py``.
+``python tests/test_golden.py --update`` writes the file anew; only together with a bump of the numerics version.
 """
 
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.numerics import numerics
-from ngn.records import Store
-from ngn.schema import GATES_OF_TASK
+from experiments.config.compose import compose
+from experiments.config.numerics import numerics
+from experiments.config.schema import GATES_OF_TASK
+from experiments.runs import runs
+from experiments.store.records import Store
 
 FILE = Path(__file__).parent / "golden_losses.json"
 CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate in gates for method in ("ngn", "fixed")]
@@ -47,8 +47,10 @@ def test_losses_are_those_of_the_numerics_version(tmp_path, monkeypatch, task, g
     got = losses(task, gate, method, tmp_path)
     assert got["numerics"] == golden["numerics"], "the numerics version changed: update the golden file with it"
     # Processors round differently, so not to the last bit; any change of settings or arithmetic is far larger.
-    assert got["loss"] == pytest.approx(golden["loss"], rel=2e-4, abs=1e-6), "results changed: bump ngn/numerics.py"
-    assert got["t"] == pytest.approx(golden["t"], rel=1e-3, abs=1e-6), "results changed: bump ngn/numerics.py"
+    assert got["loss"] == pytest.approx(golden["loss"], rel=2e-4, abs=1e-6), (
+        "results changed: bump their numerics version"
+    )
+    assert got["t"] == pytest.approx(golden["t"], rel=1e-3, abs=1e-6), "results changed: bump their numerics version"
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--update"]:

@@ -4,15 +4,15 @@ import pytest
 import torch
 from structures import STRUCTURES
 
+from experiments.config.compose import compose
+from experiments.config.schema import ConfigError
 from ngn.components.base import OrderedSum
 from ngn.components.parallel import ParallelModel
-from ngn.compose import compose
-from ngn.engine.batches import FullBatches, Split
-from ngn.engine.trainer import Trainer, TrainPlan
+from ngn.learner import CapacityLearner
 from ngn.methods.base import CapacityExceeded
-from ngn.methods.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.schema import ConfigError
+from ngn.train.batches import FullBatches, Split
+from ngn.train.trainer import Trainer, TrainPlan
 
 PRESET = 40
 

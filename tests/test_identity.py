@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ngn import identity
-from ngn.compose import compose
-from ngn.engine.phases import fixed_configuration
-from ngn.identity import run_id
-from ngn.schema import Config
+from experiments.config import identity
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.runs.phases import fixed_configuration
 
 FROZEN = Path(__file__).parent / "frozen_ids.json"
 

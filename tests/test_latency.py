@@ -9,12 +9,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from experiments import latency
-from experiments.collect import Reader
-from experiments.selection import Selection
-from ngn.engine import cost, runs
-from ngn.provenance import Code
-from ngn.records import Store
+from experiments.analysis import latency
+from experiments.analysis.collect import Reader
+from experiments.analysis.selection import Selection
+from experiments.runs import cost, runs
+from experiments.store.provenance import Code
+from experiments.store.records import Store
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_every_model_of_every_record_is_timed(
     monkeypatch.setattr(script, "code", lambda: Code("f" * 40, True, "git"))
     monkeypatch.setattr(script, "code_block", lambda _: {"commit": "f" * 40, "clean": True, "source": "git"})
     # made-up data is no ground for a number, and the tree may be dirty: not what is tested here
-    monkeypatch.setattr("experiments.collect.fault_of", lambda *_: None)
+    monkeypatch.setattr("experiments.analysis.collect.fault_of", lambda *_: None)
     assert script.main(["--results", str(store.root), "--rounds", "2"]) == 0
     times = latency.read(store.root)
     collected = Reader(store).collect(selection)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 
+from experiments.store.records import Store
 from experiments.tables import MACROS
-from ngn.records import Store
 from scripts.build_paper_data import main
 
 HARNESS = Path(__file__).with_name("harness.tex")

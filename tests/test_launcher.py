@@ -7,9 +7,9 @@ import yaml
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+from experiments.cli import app
+from experiments.runs import packs, runs
 from hydra_plugins.ngn_pack.launcher import ComposedOnce
-from ngn.cli import app
-from ngn.engine import packs, runs
 
 SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 
@@ -106,7 +106,7 @@ def test_what_is_composed_once_is_what_hydra_composes(monkeypatch, tmp_path):
     from hydra import initialize_config_dir
     from hydra.types import RunMode
 
-    from ngn.compose import CONF
+    from experiments.paths import CONF
 
     monkeypatch.setenv("NGN_ROOT", str(tmp_path))
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
+from experiments.config.compose import compose
+from experiments.config.schema import ConfigError
+from experiments.tasks import make_task
+from experiments.tasks.manifold import RANK_THRESHOLD, FreshBatches, rotation
 from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank, divergence
-from ngn.compose import compose
 from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate
-from ngn.schema import ConfigError
-from ngn.tasks import make_task
-from ngn.tasks.manifold import RANK_THRESHOLD, FreshBatches, rotation
 
 K, WIDTH, N = 5, 3, 17
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from ngn.compose import compose
-from ngn.engine import memory, runs
-from ngn.engine.memory import free_bytes, replica_bytes, replicas_that_fit
-from ngn.engine.phases import learner_of
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.runs import memory, runs
+from experiments.runs.memory import free_bytes, replica_bytes, replicas_that_fit
+from experiments.runs.phases import learner_of
+from experiments.tasks import make_task
 
 CPU = torch.device("cpu")
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from experiments.selection import Selection, fixed_of_learned_count
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.phases import fixed_configuration
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import ConfigError
+from experiments.analysis.selection import Selection, fixed_of_learned_count
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import ConfigError
+from experiments.runs import runs
+from experiments.runs.phases import fixed_configuration
+from experiments.store.records import Store
 
 METHODS = {
     "ste": ("ste", {}),

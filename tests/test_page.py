@@ -14,14 +14,14 @@ import pytest
 import record_samples as samples
 from page_samples import HOSTILE, HOSTILE_SEED, baseline_id, data_of
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.config.identity import flatten, run_id
+from experiments.config.schema import Seed
 from experiments.page import render
 from experiments.page.runs import CURVE_BYTES, CURVE_POINTS, RunTable, compact, rounded, thinned
 from experiments.report.content import Report
+from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
-from ngn.identity import flatten, run_id
-from ngn.records import Store
-from ngn.schema import Seed
 
 Made = tuple[Report, Reader, str]
 

@@ -13,18 +13,18 @@ import pytest
 import record_samples as samples
 from table_samples import baseline_id, build, cell, filled, store
 
-from experiments import published
-from experiments.build import from_cells, reduce_all
-from experiments.collect import Reader
-from experiments.explain import explain, find
-from experiments.reduce import reduce_cell
-from experiments.selection import fixed_of_learned_count
+from experiments.analysis import published
+from experiments.analysis.build import from_cells, reduce_all
+from experiments.analysis.collect import Reader
+from experiments.analysis.explain import explain, find
+from experiments.analysis.reduce import reduce_cell
+from experiments.analysis.selection import fixed_of_learned_count
+from experiments.config.identity import run_id
+from experiments.config.schema import Fixed
+from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
 from experiments.tables.transfer import EIGHT, EIGHT_FULL
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import Fixed
 from scripts.build_paper_data import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,7 +123,7 @@ def test_no_published_value_reaches_our_file(tmp_path: Path) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
         f"main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'x.tex')!r}]); "
-        "assert 'experiments.published' not in sys.modules"
+        "assert 'experiments.analysis.published' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
 

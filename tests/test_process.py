@@ -12,19 +12,19 @@ import sys
 import pytest
 import torch
 
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.fused import trainer_for
-from ngn.engine.phases import learner_of, plan_of
-from ngn.engine.process import denormals_flushed
-from ngn.engine.trainer import Trainer
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.runs import runs
+from experiments.runs.phases import learner_of, plan_of
+from experiments.tasks import make_task
+from ngn.train.host import denormals_flushed
+from ngn.train.kernels import trainer_for
+from ngn.train.trainer import Trainer
 
 TINY = torch.finfo(torch.float32).tiny
 NEARLY_ZERO = 1e-30
 PROGRAM = """
 import ctypes, resource, sys
-from ngn.engine.process import keep_freed_memory
+from ngn.train.host import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
@@ -82,7 +82,7 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
 
 THREADS = """
 import torch
-from ngn.engine.process import denormals_flushed
+from ngn.train.host import denormals_flushed
 
 torch.set_num_threads(4)
 with denormals_flushed():
@@ -139,7 +139,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 def test_the_peak_is_that_of_the_program_and_not_of_its_parent() -> None:
     """The child of a process of a GiB says what it takes itself: tens of MiB before, some 200 more afterwards."""
     child = (
-        "from ngn.engine.process import peak_mib; before = peak_mib(); much = bytearray(200 * 2**20); "
+        "from ngn.train.host import peak_mib; before = peak_mib(); much = bytearray(200 * 2**20); "
         "print(before, peak_mib())"
     )
     parent = f"import subprocess, sys; much = bytearray(2**30); subprocess.run([sys.executable, '-c', {child!r}])"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import published
-from experiments.build import tex
+from experiments.analysis import published
+from experiments.analysis.build import tex
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
 from scripts.import_published import main as import_published

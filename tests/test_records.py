@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from ngn.records import MAX_RECORD_BYTES, RecordError, Store, read
+from experiments.store.records import MAX_RECORD_BYTES, RecordError, Store, read
 
 RECORD = {
     "schema": 1,
@@ -125,7 +125,7 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
 
 def test_reading_is_cheap_enough_for_thousands(tmp_path):
     """Counted in calls to the compiled validator rather than in seconds: compiled once, called once a record."""
-    from ngn import records
+    from experiments.store import records
 
     store = Store(tmp_path)
     store.write(RECORD)

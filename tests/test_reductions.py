@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import record_samples as samples
 
-from experiments.build import reduce_all
-from experiments.collect import Reader
-from experiments.reductions import compute, cost, init_sweep, plateaus
-from experiments.reductions.plateaus import PRICES, SWEEP, Price
-from experiments.selection import fixed_of_learned_count
+from experiments.analysis.build import reduce_all
+from experiments.analysis.collect import Reader
+from experiments.analysis.reductions import compute, cost, init_sweep, plateaus
+from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
+from experiments.analysis.selection import fixed_of_learned_count
+from experiments.config.identity import run_id
+from experiments.store.records import RecordError, Store
 from experiments.tables import own
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
 from experiments.tables.transfer import EIGHT
-from ngn.identity import run_id
-from ngn.records import RecordError, Store
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_what_was_spent(store: Store) -> None:
 
 def test_reductions_need_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys; from experiments.reductions import compute, cost, init_sweep, plateaus; "
+        "import sys; from experiments.analysis.reductions import compute, cost, init_sweep, plateaus; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     root = Path(__file__).resolve().parent.parent

@@ -12,9 +12,9 @@ import pytest
 import record_samples as samples
 from table_samples import baseline_id, build, cell, filled, store
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
-from ngn.records import Store
 
 
 def _dirty(store: Store) -> None:

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import record_samples as samples
 
-from experiments.collect import Reader
-from experiments.compare import Comparison
-from experiments.formats import DASH
-from experiments.reduce import Cell
-from experiments.reductions.plateaus import PRICES
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison
+from experiments.analysis.formats import DASH
+from experiments.analysis.reduce import Cell
+from experiments.analysis.reductions.plateaus import PRICES
+from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.statistics import NO, PARTIAL, YES
+from experiments.analysis.verdict import NOT_RUN, Verdict
+from experiments.config.schema import branch_phase
 from experiments.report.claims import CLAIMS, NOT_SUPPORTED, SUPPORTED, UNTESTED, judge
 from experiments.report.claims.evidence import geometric_mean, rank_correlation, sufficient
-from experiments.selection import Selection, configurations
-from experiments.statistics import NO, PARTIAL, YES
+from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables import MACROS
 from experiments.tables.one_d import BASELINE, CONTINUED, SEVEN
-from experiments.verdict import NOT_RUN, Verdict
-from ngn.records import Store
-from ngn.schema import branch_phase
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}
 

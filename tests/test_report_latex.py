@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import tex
-from experiments.collect import Reader
+from experiments.analysis import tex
+from experiments.analysis.collect import Reader
+from experiments.paths import ROOT
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
@@ -16,11 +17,11 @@ from experiments.report.claims import CLAIMS
 from experiments.report.content import build
 from experiments.report.latex import render
 from experiments.report.sections import COST, OWN_TEXTS, PLANS, READING, TRUNCATION
+from experiments.store.records import Store
 from experiments.tables import MACROS
 from experiments.tables.own import OWN
-from ngn.records import Store
 
-EXPERIMENTS = Path(tex.__file__).parent
+EXPERIMENTS = ROOT / "experiments"
 HOSTILE = '\\input{/etc/passwd} $x^2_1$ 50% & #1 ~ {<b>|"} λ → 中 é ®\n'
 
 
@@ -49,7 +50,7 @@ def test_every_text_of_ours_can_be_set() -> None:
 
 def test_every_character_in_titles_and_notes_can_be_set() -> None:
     sources = (
-        path for part in ("figures", "tables", "reductions", "report") for path in EXPERIMENTS.glob(f"{part}/**/*.py")
+        path for part in ("figures", "tables", "analysis", "report") for path in EXPERIMENTS.glob(f"{part}/**/*.py")
     )
     characters = {character for path in sources for character in path.read_text()}
     assert {"α", "₁"} <= characters

@@ -12,11 +12,11 @@ import pytest
 import record_samples as samples
 from table_samples import baseline_id, filled, store
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
 from experiments.report.content import build
 from experiments.report.provenance import document
+from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
-from ngn.records import Store
 
 
 @pytest.fixture

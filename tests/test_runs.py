@@ -6,17 +6,17 @@ import pytest
 import torch
 from record_samples import untimed
 
-from ngn import provenance
-from ngn.compose import compose
-from ngn.engine import runs
-from ngn.engine.packs import make_packs, pack_key
-from ngn.engine.phases import fixed_configuration, learner_of, prunes_back
-from ngn.engine.runs import execute, results_root
-from ngn.identity import run_id
-from ngn.numerics import NUMERICS_OF_TASK
-from ngn.records import Store
-from ngn.schema import GATES_OF_TASK
-from ngn.tasks import make_task
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.numerics import NUMERICS_OF_TASK
+from experiments.config.schema import GATES_OF_TASK
+from experiments.runs import runs
+from experiments.runs.packs import make_packs, pack_key
+from experiments.runs.phases import fixed_configuration, learner_of, prunes_back
+from experiments.runs.runs import execute, results_root
+from experiments.store import provenance
+from experiments.store.records import Store
+from experiments.tasks import make_task
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 

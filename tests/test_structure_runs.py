@@ -5,11 +5,11 @@ import copy
 import pytest
 import torch
 
-from ngn.compose import compose
-from ngn.engine.phases import learner_of, plan_of
-from ngn.engine.trainer import Trainer
+from experiments.config.compose import compose
+from experiments.runs.phases import learner_of, plan_of
+from experiments.tasks import make_task
 from ngn.gate import softplus_inverse
-from ngn.tasks import make_task
+from ngn.train.trainer import Trainer
 
 SMALL = {
     "manifold-latent": {"gate.width": 8, "gate.hidden_layers": 2, "train.batch": 32, "gate.K": 4, "task.D": 3},

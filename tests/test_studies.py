@@ -6,12 +6,12 @@ import sys
 import pytest
 from record_samples import fill, grown, record
 
+from experiments.config.identity import identity_keys, run_id
+from experiments.paths import CONF
+from experiments.store.records import Store
 from experiments.studies import ONE_D, STUDIES, study
 from experiments.tables.one_d import FOUR
 from experiments.tables.own import SENSITIVITY
-from ngn.compose import CONF
-from ngn.identity import identity_keys, run_id
-from ngn.records import Store
 
 sys.path.insert(0, str(CONF.parent / "scripts"))
 import sweep

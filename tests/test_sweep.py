@@ -10,18 +10,18 @@ import time
 import pytest
 from record_samples import grown, record
 
-from experiments import sweeps
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import ConfigError
+from experiments.data import DataError
+from experiments.paths import CONF
+from experiments.store.claims import Claims
+from experiments.store.records import Store
 from experiments.studies import STUDIES, Study
-from ngn.cluster import plan as plans
-from ngn.cluster import settings
-from ngn.cluster.local import Supervisor
-from ngn.compose import CONF, compose
-from ngn.data import DataError
-from ngn.engine import interrupt
-from ngn.engine.claims import Claims
-from ngn.identity import run_id
-from ngn.records import Store
-from ngn.schema import ConfigError
+from experiments.sweeps import plan as plans
+from experiments.sweeps import settings, status
+from experiments.sweeps.local import Supervisor
+from ngn.train import interrupt
 
 sys.path.insert(0, str(CONF.parent / "scripts"))
 import sweep
@@ -108,7 +108,7 @@ def test_states_are_told_apart(tiny, capsys, monkeypatch):
     assert tiny("status", "--strict") == 1
     assert tiny("run", "--strict") == 2
     assert "--again runs them anew" in capsys.readouterr().err
-    again = list(sweeps.wanting(STUDIES["tiny"].runs(), sweeps.View(tiny.results), ["stale"]))
+    again = list(status.wanting(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
     assert [(run_id(c), c.force) for c in again][:1] == [(names[1], True)]
     assert names[2] not in map(run_id, again)
 
@@ -191,7 +191,7 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert sorted(told) == [0, 1, 2, 3]
     (name,) = plan.tasks[1]
     assert reason in told[1][name]
-    assert reason in sweeps.failures(plan.path.parent)[name]
+    assert reason in status.failures(plan.path.parent)[name]
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
@@ -275,9 +275,9 @@ def test_two_hundred_runs_killed_five_times(tmp_path):
     assert done.returncode == 0, done.stderr
     assert kills == 5
     names = {name for name, _ in STUDIES["smoke"].runs()}
-    assert sweeps.present(results) == names
+    assert status.present(results) == names
     assert len(names) == 200
-    view = sweeps.View(results)
+    view = status.View(results)
     assert {view.state(name, config).state for name, config in STUDIES["smoke"].runs()} == {"done"}
     assert not list(results.rglob("*.claim"))
 
@@ -296,7 +296,7 @@ def test_two_sweeps_share_the_work(tmp_path):
     both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [process.communicate(timeout=900) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
-    assert len(sweeps.present(results)) == 200
+    assert len(status.present(results)) == 200
     assert not list(results.rglob("*.claim"))
 
 

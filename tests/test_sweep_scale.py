@@ -6,18 +6,18 @@ from types import SimpleNamespace
 import pytest
 from record_samples import grown, record
 
-from experiments import sweeps
-from experiments.selection import Selection
+from experiments.analysis.selection import Selection
+from experiments.store.records import Store
 from experiments.studies import Study
-from ngn.cluster import plan as plans
-from ngn.records import Store
+from experiments.sweeps import plan as plans
+from experiments.sweeps import status
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """Counts of records read and folders listed."""
     counts = {"read": 0, "listed": 0}
-    read, scandir = sweeps.read, os.scandir
+    read, scandir = status.read, os.scandir
 
     def counting_read(path):
         counts["read"] += 1
@@ -27,8 +27,8 @@ def counted(monkeypatch):
         counts["listed"] += 1
         return scandir(path)
 
-    monkeypatch.setattr(sweeps, "read", counting_read)
-    monkeypatch.setattr(sweeps, "os", SimpleNamespace(scandir=counting_scandir))
+    monkeypatch.setattr(status, "read", counting_read)
+    monkeypatch.setattr(status, "os", SimpleNamespace(scandir=counting_scandir))
     return counts
 
 
@@ -42,11 +42,11 @@ def test_one_reading_a_run_and_one_listing_a_task(tmp_path, counted, size):
         text = record(config, {"grown": grown([2.0], 1e-3, 1e-3)})
         store.write(text)
         (store.path(name).parent / f"regression1d-other-{name[-10:]}.json").write_text("{}")
-    view = sweeps.View(tmp_path)
-    told = sweeps.progress(study.runs(), view, sweeps.Speeds([]))
+    view = status.View(tmp_path)
+    told = status.progress(study.runs(), view, status.Speeds([]))
     assert told.counts == {"done": size // 2, "missing": size - size // 2}
     assert counted == {"read": size // 2, "listed": 2}
-    missing = list(sweeps.wanting(study.runs(), view))
+    missing = list(status.wanting(study.runs(), view))
     assert len(missing) == size - size // 2
     assert counted == {"read": size // 2, "listed": 2}, "a plan opens no record"
     path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)

@@ -9,10 +9,10 @@ import pytest
 import record_samples as samples
 from rich.console import Console
 
+from experiments.store.records import Store
+from experiments.sweeps.terminal import show
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT
-from experiments.terminal import show
-from ngn.records import Store
 from scripts.build_paper_data import main
 
 SHORT = {"train.steps": 2000}

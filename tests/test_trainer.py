@@ -6,16 +6,16 @@ import pytest
 import torch
 from structures import STRUCTURES
 
+from experiments.tasks.base import cross_entropy
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
-from ngn.engine.batches import FullBatches, MiniBatches, Split
-from ngn.engine.optim import ReplicaAdam, adam, clip_gradients
-from ngn.engine.trainer import Trainer, TrainPlan, evaluate
-from ngn.methods.learner import CapacityLearner
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
-from ngn.tasks.base import cross_entropy
+from ngn.train.batches import FullBatches, MiniBatches, Split
+from ngn.train.optim import ReplicaAdam, adam, clip_gradients
+from ngn.train.trainer import Trainer, TrainPlan, evaluate
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
 Y = torch.sin(3 * X)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from record_samples import curves, grown, record
 
-from experiments import transport
-from ngn.compose import CONF, compose
-from ngn.provenance import SOURCES
-from ngn.records import RecordError, Store
+from experiments.config.compose import compose
+from experiments.paths import CONF
+from experiments.store.provenance import SOURCES
+from experiments.store.records import RecordError, Store
+from experiments.sweeps import transport
 
 sys.path.insert(0, str(CONF.parent / "scripts"))
 import transport as script

@@ -5,16 +5,16 @@ import math
 import pytest
 import torch
 
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import ConfigError, fixed_size
+from experiments.runs.phases import fixed_configuration
+from experiments.tasks import make_task
+from experiments.tasks.twist import twist
 from ngn.components.base import OrderedSum
 from ngn.components.depth import LayerStack, TanhBank
-from ngn.compose import compose
-from ngn.engine.phases import fixed_configuration
-from ngn.identity import run_id
-from ngn.methods.learner import CapacityLearner
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.schema import ConfigError, fixed_size
-from ngn.tasks import make_task
-from ngn.tasks.twist import twist
 
 
 def test_the_teacher_composes_three_rotations():

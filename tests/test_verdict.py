@@ -12,15 +12,15 @@ import record_samples as samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.collect import Problem, Reader
-from experiments.compare import compare_all, words
-from experiments.formats import parse_format
-from experiments.reduce import Cell
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.compare import compare_all, words
+from experiments.analysis.formats import parse_format
+from experiments.analysis.reduce import Cell
+from experiments.analysis.verdict import Verdict, by_chance, enough, interval, judge
+from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT
-from experiments.verdict import Verdict, by_chance, enough, interval, judge
-from ngn.records import Store
 
 PM = r"<mean:.2f>\,$\pm$\,<sd:.2f>"
 
@@ -166,7 +166,7 @@ def test_the_share_that_fails_by_chance_is_as_computed() -> None:
 
 
 def test_comparison_of_all_cells(tmp_path: Path) -> None:
-    from experiments import published
+    from experiments.analysis import published
 
     store = Store(tmp_path)
     for seed in range(10):

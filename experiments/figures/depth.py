@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader, Run
+from experiments.analysis.collect import Reader, Run
 from experiments.figures.model import Data, Panel, Point, Spec, gather
 from experiments.studies import study
 from experiments.tables.transfer import NINE

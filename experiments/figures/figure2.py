@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.analysis.reductions.plateaus import LEAST, PRICES, SWEEP, Price, plateaus
 from experiments.figures.model import Data, Panel, Point, Spec, gather
-from experiments.reductions.plateaus import LEAST, PRICES, SWEEP, Price, plateaus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

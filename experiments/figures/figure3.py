@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
 from experiments.figures.model import Data, Panel, Point, Spec, gather
 from experiments.studies import study
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.analysis.reductions import init_sweep
 from experiments.figures.model import Data, Panel, Point, Spec, gather
-from experiments.reductions import init_sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

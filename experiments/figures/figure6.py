@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.config.schema import branch_phase
 from experiments.figures.model import Curve, Data, Panel, Spec, gather
 from experiments.tables.one_d import CONTINUED
-from ngn.schema import branch_phase
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

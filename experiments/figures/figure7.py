@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
 from experiments.figures.model import Data, Panel, Point, Spec, gather
 from experiments.tables.one_d import SEVEN
 

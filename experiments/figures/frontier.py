@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
+from experiments.analysis.selection import Selection
 from experiments.figures.model import Data, Panel, Point, Spec, gather
-from experiments.selection import Selection
 from experiments.studies import study
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ngn.records import Store, publish
+from experiments.paths import ROOT
+from experiments.store.records import Store, publish
 
 NAME = ".manifest.json"
-ROOT = Path(__file__).resolve().parent.parent.parent
 _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "ngn/*.json")
 """What says which runs belong to a figure, how they are read, and how they are drawn; nothing that trains."""
 

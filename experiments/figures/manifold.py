@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments.collect import Reader
+from experiments.analysis.collect import Reader
 from experiments.figures.courses import THIN
 from experiments.figures.model import Data, Panel, Spec, boundaries, gather
 from experiments.tables.vae import FIFTEEN

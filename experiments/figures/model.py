@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from experiments.collect import Collected, Problem, Reader, Run, same_data
-from experiments.reduce import sample
-from experiments.selection import Selection, configurations
-from experiments.statistics import Array
+from experiments.analysis.collect import Collected, Problem, Reader, Run, same_data
+from experiments.analysis.reduce import sample
+from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.statistics import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,7 +115,7 @@ class Spec:
             overrides: dotted key → value: runs that differ in these keys stand in for the figure's own; it says so.
 
         Raises:
-            ngn.schema.ConfigError: if a run of the figure cannot have these overrides.
+            experiments.config.schema.ConfigError: if a run of the figure cannot have these overrides.
         """
         found = self.make(reader, overrides or {})
         if not overrides:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.collect import Reader
-from experiments.compare import Comparison
-from experiments.explain import arithmetic, digits
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison
+from experiments.analysis.explain import arithmetic, digits
 from experiments.page.runs import RunTable
-from experiments.terminal import plain
+from experiments.sweeps.terminal import plain
 
 
 def key_of(item: Comparison) -> str:

@@ -12,19 +12,19 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from experiments.collect import Reader
-from experiments.compare import Comparison
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison
+from experiments.analysis.reductions.cost import by_label
+from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 from experiments.figures import FIGURES
 from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
-from experiments.reductions.cost import by_label
 from experiments.report.content import Report, TableContent
 from experiments.report.sections import COST, READING, TRUNCATION
+from experiments.store.records import publish
+from experiments.sweeps.terminal import interval_text, plain, verdict_text
 from experiments.tables.model import Row
-from experiments.terminal import interval_text, plain, verdict_text
-from experiments.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
-from ngn.records import publish
 
 ASSETS = Path(__file__).with_name("assets")
 SCRIPTS = ("data", "dom", "theme", "axes", "plot", "views", "panel", "filters", "figures", "records", "main")

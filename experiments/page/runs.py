@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.collect import Problem, Reader, Run
-from ngn.identity import flatten
-from ngn.records import RecordError, Store, read
+from experiments.analysis.collect import Problem, Reader, Run
+from experiments.config.identity import flatten
+from experiments.store.records import RecordError, Store, read
 
 CURVE_POINTS = 75
 """Points of a curve on the page; a stored one has up to 300."""

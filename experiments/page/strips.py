@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from experiments.compare import Comparison
-from experiments.verdict import Part
+from experiments.analysis.compare import Comparison
+from experiments.analysis.verdict import Part
 
 WIDTH, HEIGHT, MARGIN = 92, 14, 5
 WIDE = 30.0

@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.build import problems_of, reduce_all
-from experiments.collect import Problem, Reader
-from experiments.compare import Comparison, compare_all, words
+from experiments.analysis.build import problems_of, reduce_all
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.compare import Comparison, compare_all, words
+from experiments.analysis.published import Published, load
+from experiments.analysis.reduce import Cell
+from experiments.analysis.reductions.compute import Spent, by_study, total
+from experiments.analysis.reductions.cost import CostRow
+from experiments.analysis.reductions.cost import table as cost_table
+from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.verdict import DIFFERS, Chance, by_chance
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.published import Published, load
-from experiments.reduce import Cell
-from experiments.reductions.compute import Spent, by_study, total
-from experiments.reductions.cost import CostRow
-from experiments.reductions.cost import table as cost_table
 from experiments.report.claims import Judged, judge_all
 from experiments.report.licences import Licence, licences
 from experiments.report.sections import OWN_TEXTS, PLANS
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
-from experiments.selection import Selection, configurations
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
 from experiments.tables.own import OWN
-from experiments.verdict import DIFFERS, Chance, by_chance
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def build(reader: Reader, values: Published | None = None) -> Report:
     """Read the records, reduce, compare and judge.
 
     Args:
-        values: the published values; :func:`experiments.published.load` where not given.
+        values: the published values; :func:`experiments.analysis.published.load` where not given.
     """
     items = compare_all(reader, load() if values is None else values, MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}

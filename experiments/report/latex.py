@@ -13,15 +13,15 @@ from typing import Any
 
 import jinja2
 
-from experiments import tex
-from experiments.compare import Comparison
+from experiments.analysis import tex
+from experiments.analysis.compare import Comparison
+from experiments.analysis.reductions.cost import by_label
+from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.reductions.cost import by_label
 from experiments.report.content import Report
 from experiments.report.sections import COST, READING, TRUNCATION
-from experiments.terminal import interval_text, verdict_text
-from experiments.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
+from experiments.sweeps.terminal import interval_text, verdict_text
 
 VERDICTS = (REPRODUCED, DIFFERS, TOO_FEW, SINGLE, CALIBRATED, NOT_RUN)
 INSTALL = "LaTeX is not installed: apt-get install texlive-latex-extra (or any TeX Live) and run this again"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.collect import Reader, Run
-from experiments.compare import Comparison
-from experiments.explain import arithmetic
+from experiments.analysis.collect import Reader, Run
+from experiments.analysis.compare import Comparison
+from experiments.analysis.explain import arithmetic
 from experiments.report.content import Report
 
 SCHEMA = 1

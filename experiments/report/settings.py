@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from experiments.selection import Selection
-from ngn.identity import UNUSED_BY_METHOD, flatten, scientific
-from ngn.schema import Config
+from experiments.analysis.selection import Selection
+from experiments.config.identity import UNUSED_BY_METHOD, flatten, scientific
+from experiments.config.schema import Config
 
 ORIGINS = Path(__file__).with_name("origins.yaml")
 PAPER, CHOSEN = "paper", "chosen"

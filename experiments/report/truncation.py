@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from experiments.collect import Reader
-from experiments.compare import Comparison
-from experiments.formats import Number
-from experiments.reduce import Cell, reduce_cell
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison
+from experiments.analysis.formats import Number
+from experiments.analysis.reduce import Cell, reduce_cell
 
 SAME = 0.01
 """Relative difference below which the two ways are called the same."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.selection import Selection
+from experiments.analysis.selection import Selection
 
 PM = r"\,$\pm$\,"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.selection import Selection, fixed_of_learned_count
+from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, Table, column, mean_sd, number, row
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))

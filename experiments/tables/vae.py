@@ -2,7 +2,7 @@ r"""The intrinsic dimension of nonlinear manifolds (tables 15): medians over ten
 
 from __future__ import annotations
 
-from experiments.selection import Selection
+from experiments.analysis.selection import Selection
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
 
 _EXACT = column("exact", "exact rate", "exact", r"<rate:.0f>\%")

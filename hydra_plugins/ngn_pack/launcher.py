@@ -23,7 +23,7 @@ from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ngn.compose import GROUPS
+from experiments.config.compose import GROUPS
 
 
 class ComposedOnce:
@@ -109,7 +109,7 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """See :class:`hydra.plugins.launcher.Launcher`."""
-        from ngn.cli import app
+        from experiments.cli import app
 
         if self.hydra_context is None or self.config is None:
             raise RuntimeError("setup() must be called before launch()")
@@ -129,8 +129,8 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
         return done
 
     def train_ahead(self, first: int, count: int) -> None:
-        """Train ``count`` jobs from number ``first``; :mod:`ngn.cli.app` keeps their outcomes."""
-        from ngn.cli import app
+        """Train ``count`` jobs from number ``first``; :mod:`experiments.cli.app` keeps their outcomes."""
+        from experiments.cli import app
 
         app.train_ahead(first, count)
 

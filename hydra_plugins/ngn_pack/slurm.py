@@ -14,8 +14,8 @@ from typing import Any, Optional
 
 from hydra.core.config_store import ConfigStore
 
+from experiments.config.schema import Config
 from hydra_plugins.ngn_pack.launcher import PackLauncher
-from ngn.schema import Config
 
 POLL = 2.0
 """Seconds between two looks at Slurm's queue."""
@@ -33,18 +33,18 @@ class PackSlurmLauncher(PackLauncher):
 
     def train_ahead(self, first: int, count: int) -> None:
         """See :class:`PackLauncher`."""
-        from ngn.cli import app
+        from experiments.cli import app
 
         app.train_elsewhere(first, count, self._on_slurm)
 
     def _on_slurm(self, configs: list[Config]) -> dict[str, Any]:
-        from ngn.cluster import plan as plans
-        from ngn.cluster import slurm
-        from ngn.cluster.settings import Cluster
-        from ngn.cluster.worker import failure_path
-        from ngn.engine.runs import Outcome, summary
-        from ngn.identity import run_id
-        from ngn.records import RecordError, Store
+        from experiments.config.identity import run_id
+        from experiments.runs.runs import Outcome, summary
+        from experiments.store.records import RecordError, Store
+        from experiments.sweeps import plan as plans
+        from experiments.sweeps import slurm
+        from experiments.sweeps.settings import Cluster
+        from experiments.sweeps.worker import failure_path
 
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
@@ -79,7 +79,7 @@ class PackSlurmLauncher(PackLauncher):
 
 @dataclass
 class PackSlurmLauncherConf:
-    """``hydra/launcher=pack_slurm``; see :class:`ngn.cluster.settings.Cluster`."""
+    """``hydra/launcher=pack_slurm``; see :class:`experiments.sweeps.settings.Cluster`."""
 
     _target_: str = "hydra_plugins.ngn_pack.slurm.PackSlurmLauncher"
     workers: Optional[int] = 100  # noqa: UP045 (OmegaConf reads the annotations)

@@ -2,7 +2,7 @@
 
 A :class:`Capacity` turns a learned (or given) size into one coefficient for each component. An
 :class:`~ngn.components.base.OrderedSum` multiplies its components by them; a
-:class:`~ngn.methods.learner.CapacityLearner` collects all groups of a model. A new method is one subclass.
+:class:`~ngn.learner.CapacityLearner` collects all groups of a model. A new method is one subclass.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
 from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, setting
-from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, between, shape_at
-from ngn.schema import Shape
+from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, shape_at
 
 
 class CountGate(Capacity):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ngn.cluster import plan as plans
-from ngn.compose import CONF, compose
+from experiments.config.compose import compose
+from experiments.paths import CONF
+from experiments.sweeps import plan as plans
 
 HERE = Path(__file__).parent
 ROOT = CONF.parent
@@ -142,7 +143,7 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
 
 def checkpoints(plan, task):
     """Where a task keeps its checkpoints."""
-    from ngn.engine.runs import checkpoints_of
+    from experiments.runs.runs import checkpoints_of
 
     ((_, configs),) = plans.configurations(plan.path, [task])
     return checkpoints_of(configs)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.collect import Reader
-from experiments.compare import Comparison
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison
 from experiments.report.claims import language, one_d, transfer
 from experiments.report.claims.evidence import (
     NOT_SUPPORTED,

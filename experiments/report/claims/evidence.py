@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.collect import Reader, Run
-from experiments.compare import Comparison
-from experiments.reduce import sample
-from experiments.selection import Selection
-from experiments.statistics import Array
+from experiments.analysis.collect import Reader, Run
+from experiments.analysis.compare import Comparison
+from experiments.analysis.reduce import sample
+from experiments.analysis.selection import Selection
+from experiments.analysis.statistics import Array
 
 SUPPORTED, NOT_SUPPORTED, UNTESTED = "supported", "not supported", "untested"
 

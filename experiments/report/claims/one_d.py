@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.reductions.plateaus import PRICES, plateaus, staircase
+from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
+from experiments.analysis.selection import Selection
+from experiments.analysis.statistics import Array
+from experiments.config.schema import branch_phase
 from experiments.report.claims.evidence import (
     Claim,
     Evidence,
@@ -16,11 +19,8 @@ from experiments.report.claims.evidence import (
     rank_correlation,
     sufficient,
 )
-from experiments.selection import Selection
-from experiments.statistics import Array
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, SEVEN
-from ngn.schema import branch_phase
 
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 _FOUR = "datafourbody"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from experiments.analysis.statistics import YES
 from experiments.report.claims.evidence import Claim, Evidence, Outcome
-from experiments.statistics import YES
 
 _ROWS = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
 _STORIES = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")

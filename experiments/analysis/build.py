@@ -1,0 +1,72 @@
+r"""The paper's ``data_generated.tex`` from records alone. No published value is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.formats import DASH
+from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.tables.model import Row, Table
+
+HEADER = (
+    "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",
+    "% A number stands where every seed of the row has been run at full size; -- stands for all others.",
+)
+
+Print = Callable[[Table, Row, str], str]
+"""(macro, row, column key) → the text of a cell."""
+
+
+def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER) -> str:
+    """The whole file: inline numbers together, then one paragraph a table body, in the order given."""
+    lines = [*header, ""]
+    bodies = [table for table in macros if not table.inline]
+    for table in macros:
+        if table.inline:
+            lines.append(rf"\newcommand{{\{table.name}}}{{{text_of(table, table.rows[0], table.columns[0].key)}}}")
+    for table in bodies:
+        lines += ["", rf"\newcommand{{\{table.name}}}{{%"]
+        for line in table.lines:
+            if isinstance(line, str):
+                lines.append(line)
+                continue
+            cells = [DASH if c.key in line.dashes else text_of(table, line, c.key) for c in table.columns]
+            lines.append(" & ".join([*line.labels, *cells]) + r" \\")
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def reduce_all(reader: Reader, macros: Sequence[Table]) -> dict[str, Cell]:
+    """Every cell that holds a number, by its name ``macro.row.column``."""
+    return {
+        f"{table.name}.{row.key}.{column.key}": reduce_cell(reader, table, row, column.key)
+        for table in macros
+        for row in table.rows
+        for column in table.columns
+        if column.key not in row.dashes
+    }
+
+
+def from_cells(macros: Sequence[Table], cells: dict[str, Cell]) -> str:
+    """The file of reduced cells."""
+    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed)
+
+
+def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:
+    """Each thing that keeps a number from being printed, once, with the cells that it concerns."""
+    found: dict[Problem, list[str]] = {}
+    for name, cell in cells.items():
+        for problem in cell.problems:
+            found.setdefault(problem, []).append(name)
+    return list(found.items())
+
+
+def partial_rows(cells: dict[str, Cell]) -> dict[str, tuple[int, int]]:
+    """``macro.row`` of each row that has usable seeds but not all → (the fewest of its cells, the wanted number)."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, cell in cells.items():
+        row = name.rpartition(".")[0]
+        if 0 < cell.n < cell.wanted:
+            found[row] = min(found.get(row, (cell.n, cell.wanted)), (cell.n, cell.wanted))
+    return found

@@ -1,0 +1,200 @@
+r"""Number formats of the paper's cells, which print values and read printed ones back.
+
+A format is TeX text with slots: ``<mean:.2f>\,$\pm$\,<sd:.2f>``. A slot is ``<statistic:spec>``, or
+``<quantity.statistic:spec>`` where the number is not of the column's own quantity, or ``<statistic:spec*, >`` for one
+number a gate, joined by ``, ``. What a cell prints is a value: slot name → number, or list of numbers. Specs:
+
+========= ==================================================================
+``.2f``   fixed decimals, any number of them
+``.2e``   scientific, two digits of exponent
+``d``     an integer
+``short`` an integer below 1000, else ``1.6e3``
+``word``  2, 1, 0 as ``yes``, ``partial``, ``no``
+========= ==================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Union
+
+from experiments.analysis.tex import escape
+
+Number = Union[int, float]
+Value = Mapping[str, Union[Number, Sequence[Number]]]
+
+DASH = "--"
+"""What stands where there is no number."""
+WORDS = ("no", "partial", "yes")
+"""Outcomes of pruning back, in their order; a record's word is the code 0, 1 or 2 in a value."""
+
+_SLOT = re.compile(r"<([A-Za-z_][\w./]*):(\.\d[fe]|d|short|word)(?:\*([^>]*))?>")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place for a number, or for one number a gate where ``separator`` is given."""
+
+    name: str
+    spec: str
+    separator: str | None = None
+
+    @property
+    def statistic(self) -> str:
+        """The part of the name behind its last dot."""
+        return self.name.rsplit(".", 1)[-1]
+
+    def quantity(self, default: str) -> str:
+        """The quantity named before the last dot, else that of the column."""
+        return self.name.rsplit(".", 1)[0] if "." in self.name else default
+
+
+def print_number(number: Number, spec: str) -> str:
+    """One number as text.
+
+    Raises:
+        ValueError: if the number is not finite, or an integer format is given a fraction.
+    """
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no number to print")
+    if spec == "word":
+        return escape(WORDS[int(number)])
+    if spec == "d":
+        if number != int(number):
+            raise ValueError(f"{number} is no integer")
+        return str(int(number))
+    if spec == "short":
+        if float(f"{number:.0f}") < 1000:
+            return f"{number:.0f}"
+        mantissa, exponent = f"{number:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{number:{spec}}"
+
+
+def read_number(text: str, spec: str) -> Number:
+    """The number that a text of this spec stands for."""
+    if spec == "word":
+        return WORDS.index(text)
+    return int(text) if spec == "d" else float(text)
+
+
+def _pattern(spec: str) -> str:
+    if spec == "word":
+        return "|".join(WORDS)
+    if spec == "d":
+        return r"-?\d+"
+    if spec == "short":
+        return r"\d{1,3}|\d\.\de\d+"
+    digits = int(spec[1:-1])
+    decimals = rf"\.\d{{{digits}}}" if digits else ""
+    return rf"-?\d+{decimals}" if spec.endswith("f") else rf"-?\d{decimals}e[+-]\d\d+"
+
+
+def half_unit(number: Number, spec: str) -> float:
+    """Half a unit of the last printed digit: a printed number stands for all within it. 0 for counts and words."""
+    if spec in ("d", "word"):
+        return 0.0
+    if spec == "short":
+        text = print_number(number, spec)
+        return 0.05 * 10 ** int(text.split("e")[1]) if "e" in text else 0.5
+    unit = 0.5 * 10 ** -int(spec[1:-1])
+    return unit if spec.endswith("f") else unit * 10 ** int(f"{number:{spec}}".split("e")[1])
+
+
+@dataclass(frozen=True)
+class Format:
+    """A parsed format: literal TeX and slots in turn."""
+
+    source: str
+    parts: tuple[str | Slot, ...]
+    pattern: re.Pattern[str]
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The places for numbers, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Slot))
+
+    def render(self, value: Value) -> str:
+        """The printed text of a value that has exactly this format's slots.
+
+        Raises:
+            KeyError: if a slot has no number.
+            ValueError: if a number does not fit its slot.
+        """
+        text = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                text += part
+                continue
+            entry = value[part.name]
+            if isinstance(entry, Sequence):
+                if part.separator is None:
+                    raise ValueError(f"{self.source}: slot {part.name} takes one number, not {list(entry)}")
+                text += part.separator.join(print_number(number, part.spec) for number in entry)
+            else:
+                text += print_number(entry, part.spec)
+        return text
+
+    def parse(self, text: str) -> dict[str, Number | list[Number]] | None:
+        """The value whose printed text this is, or None if the text is not of this format."""
+        found = self.pattern.fullmatch(text)
+        if found is None:
+            return None
+        value: dict[str, Number | list[Number]] = {}
+        for slot, piece in zip(self.slots, found.groups(), strict=True):
+            if slot.separator is None:
+                value[slot.name] = read_number(piece, slot.spec)
+            else:
+                value[slot.name] = [read_number(item, slot.spec) for item in piece.split(slot.separator)]
+        return value
+
+
+@cache
+def parse_format(source: str) -> Format:
+    """Read a format.
+
+    Raises:
+        ValueError: if it has no slot, or the same one twice.
+    """
+    parts: list[str | Slot] = []
+    pattern, end = "", 0
+    for found in _SLOT.finditer(source):
+        literal = source[end : found.start()]
+        slot = Slot(found[1], found[2], found[3])
+        one = f"(?:{_pattern(slot.spec)})"
+        many = one if slot.separator is None else f"{one}(?:{re.escape(slot.separator)}{one})*"
+        parts += [literal, slot] if literal else [slot]
+        pattern += f"{re.escape(literal)}({many})"
+        end = found.end()
+    if source[end:]:
+        parts.append(source[end:])
+    names = [part.name for part in parts if isinstance(part, Slot)]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"format {source!r} needs slots of different names")
+    return Format(source, tuple(parts), re.compile(pattern + re.escape(source[end:])))
+
+
+def render(formats: Sequence[str], value: Value) -> str:
+    """Print a value in the one of ``formats`` that has the value's slots.
+
+    Raises:
+        ValueError: if none has.
+    """
+    for source in formats:
+        form = parse_format(source)
+        if {slot.name for slot in form.slots} == set(value):
+            return form.render(value)
+    raise ValueError(f"no format of {list(formats)} has the slots {sorted(value)}")
+
+
+def read(formats: Sequence[str], text: str) -> tuple[Format, dict[str, Number | list[Number]]] | None:
+    """The first of ``formats`` that ``text`` is printed in, and its value; None if it is in none."""
+    for source in formats:
+        value = parse_format(source).parse(text)
+        if value is not None:
+            return parse_format(source), value
+    return None

@@ -1,0 +1,91 @@
+"""The measured numbers of one run, by name.
+
+A name is a path into the phases of the record (``grown.truncated.mse``) or into its configuration (``config.gate.r``),
+or one of :data:`NAMED`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiments.analysis.collect import Problem, Run
+from experiments.analysis.formats import WORDS
+
+
+class NotMeasured(Exception):
+    """A run lacks a number; carries the problem to report."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def _phase(run: Run, name: str) -> Mapping[str, Any]:
+    phase = run.record["phases"].get(name)
+    if phase is None:
+        diverged = run.record["status"] == "diverged"
+        text = "training diverged before this phase" if diverged else "the record has no such phase"
+        raise NotMeasured(Problem("diverged" if diverged else "unmeasured", run.run_id, f"{name}: {text}"))
+    if phase["status"] != "complete":
+        at = f" (first seen at step {phase['diverged_at']})" if "diverged_at" in phase else ""
+        raise NotMeasured(Problem("diverged", run.run_id, f"{name}: training diverged{at}"))
+    found: Mapping[str, Any] = phase
+    return found
+
+
+def _path(run: Run, path: str) -> Any:
+    first, *rest = path.split(".")
+    place: Any = run.record["config"] if first == "config" else _phase(run, first)
+    for part in rest:
+        if not isinstance(place, Mapping) or part not in place:
+            kind = "diverged" if run.record["status"] == "diverged" else "unmeasured"
+            raise NotMeasured(Problem(kind, run.run_id, f"the record has no {path}"))
+        place = place[part]
+    return place
+
+
+def _integer(run: Run) -> float:
+    """The part of the run's boundaries that ended within 0.01 of an integer."""
+    flags = _path(run, "grown.integer")
+    return sum(flags) / len(flags)
+
+
+def _prunes_back(run: Run) -> float:
+    return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
+
+
+def _exact(run: Run) -> float:
+    """Whether the learned count of a manifold run is the intrinsic dimension."""
+    (count,) = _path(run, "grown.count")
+    return float(count == _path(run, "config.task.D"))
+
+
+def _fixed_mse(run: Run) -> float:
+    """MSE of the plain model of the learned size, which is a run of its own in the 1D study."""
+    return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
+
+
+NAMED: dict[str, Callable[[Run], float]] = {
+    "integer": _integer,
+    "prunes_back": _prunes_back,
+    "exact": _exact,
+    "fixed_mse": _fixed_mse,
+}
+
+NEEDS_COMPANION = {"fixed_mse": "fixed"}
+"""Quantity → the companion that it is read from."""
+
+
+def measure(run: Run, quantity: str) -> list[float]:
+    """A quantity of one run: one number, or one a gate.
+
+    Raises:
+        NotMeasured: if the phase diverged, or the record lacks the number or holds none that is finite.
+    """
+    found = NAMED[quantity](run) if quantity in NAMED else _path(run, quantity)
+    numbers = [float(number) for number in (found if isinstance(found, list) else [found])]
+    if not numbers or not all(math.isfinite(number) for number in numbers):
+        raise NotMeasured(Problem("damaged", run.run_id, f"{quantity} is not a finite number"))
+    return numbers

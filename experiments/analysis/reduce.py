@@ -1,0 +1,118 @@
+"""From the records of a row to one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.analysis.collect import Collected, Problem, Reader
+from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format, render
+from experiments.analysis.quantities import NEEDS_COMPANION, NotMeasured, measure
+from experiments.analysis.selection import Selection
+from experiments.analysis.statistics import Array, statistic
+from experiments.tables.model import Row, Table
+
+Samples = Mapping[str, Array]
+"""Quantity → numbers of shape [gates, seeds]."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the records give for one cell.
+
+    ``value`` is over the ``n`` seeds that are usable, None if there are none; only a ``complete`` one may be printed in
+    the paper's file. ``run_ids`` are the runs behind it.
+    """
+
+    value: Value | None
+    text: str
+    n: int
+    wanted: int
+    samples: Samples
+    run_ids: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every wanted seed was used; a seed of which anything is wrong is not."""
+        return self.value is not None and self.n == self.wanted
+
+    @property
+    def printed(self) -> str:
+        """What stands in the paper's file."""
+        return self.text if self.complete else DASH
+
+
+def sample(
+    collected: Collected, quantities: list[str], single: frozenset[str] = frozenset()
+) -> tuple[Samples, tuple[str, ...], tuple[Problem, ...]]:
+    """The quantities of those runs that have all of them, the ids of these runs, and what was wrong with the others.
+
+    Args:
+        single: quantities that must be one number a run, not one a gate.
+    """
+    problems = list(collected.problems)
+    broken: set[str] = set()
+    for quantity in quantities:
+        companion = NEEDS_COMPANION.get(quantity)
+        if companion is not None:
+            problems += collected.companion_problems[companion]
+            broken.update(run.run_id for run in collected.runs if companion not in run.companions)
+    rows: dict[str, list[list[float]]] = {quantity: [] for quantity in quantities}
+    used: list[str] = []
+    for run in collected.runs:
+        if run.run_id in broken:
+            continue
+        try:
+            measured = {quantity: measure(run, quantity) for quantity in quantities}
+        except NotMeasured as lack:
+            problems.append(lack.problem)
+            continue
+        if any(len(measured[quantity]) > 1 for quantity in single):
+            problems.append(Problem("unmeasured", run.run_id, "has several gates where the table has one"))
+            continue
+        if used and any(len(measured[quantity]) != len(rows[quantity][0]) for quantity in quantities):
+            problems.append(Problem("unmeasured", run.run_id, "has another number of gates than the other seeds"))
+            continue
+        used.append(run.run_id)
+        for quantity in quantities:
+            rows[quantity].append(measured[quantity])
+    samples = {name: np.asarray(lists, dtype=np.float64).T for name, lists in rows.items() if lists}
+    return samples, tuple(used), tuple(dict.fromkeys(problems))
+
+
+def apply(slot: Slot, samples: Array) -> Number | list[Number]:
+    """A slot's statistic over ``samples`` of shape [gates, seeds]; one number, or one a gate where the slot is a list.
+
+    Raises:
+        ValueError: if the slot takes one number and there are several gates.
+    """
+    numbers: list[Number] = [float(number) for number in np.atleast_1d(statistic(slot.statistic, samples))]
+    if slot.separator is not None:
+        return numbers
+    if len(numbers) != 1:
+        raise ValueError(f"slot {slot.name} takes one number, but the runs have {len(numbers)} gates")
+    return numbers[0]
+
+
+def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: Selection | None = None) -> Cell:
+    """Reduce the records of a row to the value of one of its columns.
+
+    Args:
+        selection: other runs than the row's own, such as a stand-in's.
+    """
+    runs = selection or row.runs
+    if runs is None or column in row.dashes:
+        lack = Problem("no study", f"{table.name}.{row.key}", "no study of this row exists yet")
+        return Cell(None, DASH, 0, 0, {}, (), () if column in row.dashes else (lack,))
+    form = parse_format(table.formats(row, column)[0])
+    quantity = table.quantity(row, column)
+    names = list(dict.fromkeys(slot.quantity(quantity) for slot in form.slots))
+    single = frozenset(slot.quantity(quantity) for slot in form.slots if slot.separator is None)
+    samples, used, problems = sample(reader.collect(runs), names, single)
+    if not used:
+        return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
+    value = {slot.name: apply(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
+    return Cell(value, render([form.source], value), len(used), len(runs.seeds), samples, used, problems)

@@ -1,0 +1,97 @@
+"""Which runs stand behind a row: an exact configuration and its seeds. Nothing is scanned, nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from experiments.config.compose import compose
+from experiments.config.identity import identity_keys, name_of
+from experiments.config.schema import Config, Seed, fixed_size
+
+Items = tuple[tuple[str, Any], ...]
+Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
+"""(the selection, a seed, that seed's record) → the selection of the one run that belongs to it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Runs that differ in their seed alone.
+
+    ``companions`` name, for each seed, one more run that is found through the seed's record, such as the fixed model of
+    the size that this seed learned.
+    """
+
+    choices: Items
+    overrides: Items
+    seeds: tuple[int, ...]
+    companions: tuple[tuple[str, Companion], ...] = ()
+
+    @staticmethod
+    def of(
+        choices: Mapping[str, str],
+        overrides: Mapping[str, Any] | None = None,
+        seeds: Iterable[int] = range(10),
+        companions: Mapping[str, Companion] | None = None,
+    ) -> Selection:
+        """Name runs as :func:`experiments.config.compose.compose` does; ``overrides`` are dotted key → value."""
+        return Selection(
+            tuple(sorted(choices.items())),
+            tuple(sorted((overrides or {}).items())),
+            tuple(seeds),
+            tuple(sorted((companions or {}).items())),
+        )
+
+    def config(self, seed: int) -> Config:
+        """The checked configuration of one seed.
+
+        Raises:
+            experiments.config.schema.ConfigError: if the selection is no legal configuration.
+        """
+        return _of_any_seed(self.choices, self.overrides).model_copy(update={"seed": Seed(value=seed)})
+
+    def with_seeds(self, seeds: Iterable[int]) -> Selection:
+        """The same configuration with other seeds."""
+        return replace(self, seeds=tuple(seeds))
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> Selection:
+        """The same runs with some keys changed."""
+        return replace(self, overrides=tuple(sorted({**dict(self.overrides), **overrides}.items())))
+
+
+@cache
+def _of_any_seed(choices: Items, overrides: Items) -> Config:
+    return compose(dict(choices), dict(overrides))
+
+
+@cache
+def _identity(choices: Items, overrides: Items) -> Mapping[str, Any]:
+    return identity_keys(_of_any_seed(choices, overrides))
+
+
+def keys_of(selection: Selection, seed: int) -> dict[str, Any]:
+    """What :func:`~experiments.config.identity.identity_keys` gives for a seed; computed once for all seeds."""
+    return {**_identity(selection.choices, selection.overrides), "seed.value": seed}
+
+
+@cache
+def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
+    """(seed, configuration, run id) of every run of a selection, in the order of its seeds."""
+    found = []
+    for seed in selection.seeds:
+        config = selection.config(seed)
+        found.append((seed, config, name_of(config, keys_of(selection, seed))))
+    return tuple(found)
+
+
+def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+    """The ``method=fixed`` run of the size that this seed retained, with the same seed."""
+    counts = record["phases"]["grown"]["count"]
+    choices = {**dict(selection.choices), "method": "fixed"}
+    # A fixed model has none of its learner's own settings; it keeps the ordering weights w_k = r^k of gate.r.
+    kept = {key: value for key, value in selection.overrides if not key.startswith("method.")}
+    if min(counts) == 0:
+        kept["gate.delta"] = -0.5  # a count of zero is legal only so; it is no part of a fixed model's identity
+    return Selection.of(choices, {**kept, "method.count": fixed_size(counts)}, (seed,))

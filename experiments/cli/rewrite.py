@@ -1,0 +1,129 @@
+"""``seed=0..9`` and a missing ``gate=``: what Hydra cannot parse or know is written out before it sees the command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.cli.arguments import key_of
+from experiments.config.compose import CONF, nearest, options
+from experiments.config.schema import GATES_OF_TASK, MAX_JOBS, ConfigError
+from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
+
+
+def seeds_of(text: str, allow_many: bool = False) -> list[int]:
+    """The seeds of ``seed=<text>``: numbers in every form of ``config/seeds.py``, names of sets, and lists of both.
+
+    Raises:
+        ConfigError: on anything else, and on more than MAX_JOBS seeds without ``allow_many``.
+    """
+    sets = named_sets(CONF)
+    if not looks_numeric(text):
+        parts = [part.strip() for part in text.split(",")]
+        for part in parts:
+            if part not in sets and not looks_numeric(part):
+                hint = nearest(part, list(sets))
+                raise ConfigError(
+                    f"seed={text}: {part!r} is no seed and no named set.{hint} The sets are: {', '.join(sets)}; "
+                    "numbers are written 3, 0..9, 0,2,5..7 or range(0,10)"
+                )
+    # A set may also stand among numbers: ten,20..25. Inside range(...) there are only numbers.
+    if "(" not in text:
+        numeric = ",".join(sets.get(part.strip(), part.strip()) for part in text.split(","))
+    else:
+        numeric = text
+    try:
+        seeds = parse_seeds(numeric) if allow_many else parse_seeds(numeric, limit=MAX_JOBS)
+    except TooManySeeds as error:
+        raise ConfigError(f"{error}; add allow_many_jobs=true if you mean it") from None
+    if len(seeds) > MAX_JOBS and not allow_many:
+        raise ConfigError(f"seed={text}: more than {MAX_JOBS:,} seeds; add allow_many_jobs=true if you mean it")
+    return seeds
+
+
+def seed_token(seeds: Sequence[int]) -> str:
+    """The override of Hydra that stands for these seeds, short where they are consecutive."""
+    if len(seeds) == 1:
+        return f"seed.value={seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seed.value=range({seeds[0]},{seeds[-1] + 1})"
+    return "seed.value=" + ",".join(map(str, seeds))
+
+
+def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
+    """The choices that a command names for a group; None if it names none. Sweeps and globs are written out."""
+    from experiments.cli.expand import values_of
+
+    for token in tokens:
+        if key_of(token).lstrip("+") == group:
+            return [str(value) for value in values_of(token)]
+    return None
+
+
+def gate_token(tokens: Sequence[str]) -> str | None:
+    """``gate=...`` for a command that names tasks and no gate: the first gate that fits all of them.
+
+    Raises:
+        ConfigError: if the tasks have no gate in common.
+    """
+    tasks = _choices(tokens, "task")
+    if tasks is None or _choices(tokens, "gate") is not None:
+        return None
+    for task in tasks:
+        if task not in GATES_OF_TASK:
+            legal = options("task")
+            raise ConfigError(f"task={task}: no such task.{nearest(task, legal)} The choices are: {', '.join(legal)}")
+    common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
+    if not common:
+        fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
+        raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Run them one by one")
+    return f"gate={common[0]}"
+
+
+def rewrite(overrides: Sequence[str]) -> list[str]:
+    """The overrides with seeds written as ``seed.value`` and with the gate that the task needs.
+
+    Raises:
+        ConfigError: on bad seeds, on tasks without a common gate, and on a key that is given twice.
+    """
+    allow_many = any(
+        token.replace(" ", "").lower() in ("allow_many_jobs=true", "++allow_many_jobs=true") for token in overrides
+    )
+    tokens: list[str] = []
+    for token in overrides:
+        key = key_of(token)
+        if key.lstrip("+~") == "seed" and key != "seed":
+            raise ConfigError(f"{token}: write seed=... without a prefix")
+        if key == "seed":
+            if "=" not in token:
+                raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
+            token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allow_many))
+        tokens.append(token)
+
+    seen: dict[str, str] = {}
+    for given, token in zip(overrides, tokens, strict=True):
+        key = key_of(token).lstrip("+~")
+        if key in seen:
+            raise ConfigError(f"{key} is given twice: {seen[key]} and {given}")
+        seen[key] = given
+
+    gate = gate_token(tokens)
+    return tokens if gate is None else [*tokens, gate]
+
+
+def completion_line(line: str) -> str:
+    """A command line under completion, so that Hydra can compose the words before the one that is being typed.
+
+    Seeds do not change what can be completed and are left out; a word that cannot be understood yet leaves the line as
+    it is, and Hydra then offers what it can.
+    """
+    from experiments.cli.expand import first_job
+
+    words = line.split()
+    last = [] if line.endswith(" ") or not words else [words.pop()]
+    program = [word for word in words if "=" not in word]
+    settings = [word for word in words if "=" in word and key_of(word) != "seed"]
+    try:
+        settings = first_job(rewrite(settings))
+    except ConfigError:
+        return line
+    return " ".join([*program, *settings, *last]) + ("" if last else " ")

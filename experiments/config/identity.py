@@ -1,0 +1,103 @@
+"""Which run a configuration names.
+
+A run is identified by its scientific configuration: what is computed, never how (device, workers, packing, folders).
+The identifier is a readable prefix and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
+flattened scientific keys. Two rules keep it stable and let records be shared between studies:
+
+* a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`);
+* a key that the method does not use is left out (:data:`UNUSED_BY_METHOD`), so that the fixed model that a grown run
+  retrains is the same run whatever price the boundary paid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.config.schema import Config
+
+SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "continue_with", "seed", "profile")
+
+ADDED_LATER: dict[str, Any] = {
+    "gate.K_max": 1024,
+    "train.lr_boundary_shape.kind": "constant",
+    "train.lr_boundary_shape.start": 0.0,
+    "train.lr_boundary_shape.full": 1.0,
+    "train.lr_boundary_shape.power": 1.0,
+    "continue_with": [],
+    "schedule.lambda0_last": None,
+}
+"""Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
+
+UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
+    "fixed": (
+        "schedule",
+        "gate.K",
+        "gate.K_max",
+        "gate.delta",
+        "gate.t0",
+        "train.lr_boundary",
+        "train.lr_boundary_shape",
+        "train.clip_scope",
+        "phases",
+        "continue_with",
+    ),
+    # gate.r stays: a fixed phase retrains with w_k = r^k, whatever weights the method itself has.
+    "l0": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
+    "awnn": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
+    "decay": ("gate.K_max",),
+}
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` → ``{"a.b": 1}``; lists are values."""
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def scientific(config: Config) -> dict[str, Any]:
+    """The nested scientific part of a configuration, as it stands in the record."""
+    return config.model_dump(mode="json", include=set(SCIENTIFIC))
+
+
+def identity_keys(config: Config) -> dict[str, Any]:
+    """The flattened keys that the run identifier is computed from."""
+    unused = UNUSED_BY_METHOD.get(config.method.name, ())
+    flat = flatten(scientific(config))
+    return {
+        key: value
+        for key, value in sorted(flat.items())
+        if not any(key == name or key.startswith(name + ".") for name in unused)
+        and not (key in ADDED_LATER and ADDED_LATER[key] == value)
+    }
+
+
+_names: dict[int, tuple[weakref.ref[Config], str]] = {}
+"""Identity of a configuration object → its name: a run asks for it about twenty times, at 0.2 ms each."""
+
+
+def run_id(config: Config) -> str:
+    """``<task>-<component>-<method><count>-s<seed>-<hash>``; file-name safe. Computed once an object: none changes."""
+    key = id(config)
+    if key not in _names:
+        name = name_of(config, identity_keys(config))
+        _names[key] = (weakref.ref(config, lambda _: _names.pop(key)), name)
+    return _names[key][1]
+
+
+def name_of(config: Config, keys: Mapping[str, Any]) -> str:
+    """The run identifier of a configuration whose :func:`identity_keys` are known already."""
+    canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
+    count = getattr(config.method, "count", None)
+    sizes = "" if count is None else "_".join(map(str, count)) if isinstance(count, list) else str(count)
+    method = f"{config.method.name}{sizes}"
+    return f"{config.task.name}-{config.gate.component}-{method}-s{config.seed.value}-{digest}"

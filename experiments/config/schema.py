@@ -1,0 +1,248 @@
+"""The typed, closed configuration: every legal key, its type and its range.
+
+Nothing here imports torch, so that a configuration is checked before anything heavy is loaded, and so that the table
+builder can name a run without a deep-learning framework. Symbols are the paper's: lambda0 is the capacity price,
+alpha_max the snapping strength, beta the sharpness of the gates, t the boundary, K the number of candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Field, StrictBool, model_validator
+
+from experiments.config.base import Closed, Count, NonNegative, Positive
+from experiments.config.components import GateConfig
+from experiments.config.methods import AWNN, L0, NGN, STE, Decay, Fixed
+from experiments.config.tasks import TaskConfig
+from ngn.schedules import Shape
+
+PHASES = ("grown", "fixed", "from_high")
+"""The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
+
+GATES_OF_TASK: dict[str, tuple[str, ...]] = {
+    "regression1d": ("mlp",),
+    "mnist": ("mlp", "conv"),
+    "cifar10": ("conv",),
+    "cora": ("gcn",),
+    "manifold": ("latent",),
+    "twist": ("layers", "chain"),
+}
+"""The ordered components that fit each task, its default first. Each pair has a file in ``conf/setting``."""
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot run. The message is written for the person who typed it."""
+
+
+MethodConfig = Annotated[Union[NGN, Fixed, STE, L0, AWNN, Decay], Field(discriminator="name")]
+
+
+class Schedule(Closed):
+    """lambda(p) = lambda0 lambda_shape(p); alpha(p) = alpha_max alpha_shape(p); beta goes from start to end."""
+
+    lambda0: NonNegative
+    lambda0_last: Positive | None = None
+    """lambda0 of the last of several groups, geometric from ``lambda0`` at the first; null for the same in all."""
+    lambda_shape: Shape
+    alpha_max: NonNegative
+    alpha_shape: Shape
+    beta_start: Positive
+    beta_end: Positive
+    beta_shape: Shape
+
+
+class Train(Closed):
+    """Optimisation. Exactly one of ``steps`` and ``epochs`` is given; ``batch: null`` means full batches."""
+
+    steps: Count | None = None
+    epochs: Count | None = None
+    batch: Count | None = None
+    lr: Positive
+    lr_shape: Shape
+    lr_boundary: Positive
+    lr_boundary_shape: Shape = Shape(kind="constant")
+    clip: Positive | None = None
+    """Largest gradient norm, per model; null for none."""
+    clip_scope: Literal["joint", "separate", "body"] = "joint"
+    """One norm over body and boundary, one norm for each, or the body's alone."""
+    weight_decay: NonNegative = 0.0
+    """L2 on all body parameters (added to their gradients), never on the boundary."""
+    accumulate: Count = 1
+    autocast: Literal["none", "bf16"] = "none"
+
+    @model_validator(mode="after")
+    def _length(self) -> Train:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(
+                "give the length of training as either train.steps or train.epochs (set the other to null)"
+            )
+        if self.epochs is not None and self.batch is None:
+            raise ValueError("epochs count passes over minibatches: set train.batch, or give train.steps")
+        return self
+
+
+class Seed(Closed):
+    """The number from which the data order, the initialisation and the noise of a run are drawn."""
+
+    value: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+
+
+class Config(Closed):
+    """One run: what it computes (scientific keys) and how it is carried out (the rest; see ``identity.py``)."""
+
+    task: TaskConfig
+    gate: GateConfig
+    method: MethodConfig
+    schedule: Schedule
+    train: Train
+    phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]
+    continue_with: list[Positive] = Field(default_factory=list)
+    """Factors of lambda0: for each, the grown model is trained once more from where it ended (:func:`branch_of`)."""
+    seed: Seed
+    profile: Literal["full", "smoke"] = "full"
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    engine: Literal["auto", "torch", "fused"] = "auto"
+    """``fused`` trains by a compiled kernel; ``auto`` does so where one fits and can be built."""
+    threads: Count | None = None
+    """Threads of one process; null leaves the choice to torch."""
+    results: str | None = None
+    """Where records go; null for ``results/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
+    data_root: str | None = None
+    """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
+    force: StrictBool = False
+    """Run again although a record is present, and replace it."""
+    progress: Literal["auto", "always", "never"] = "auto"
+    checkpoint_seconds: Positive = 60.0
+    allow_many_jobs: StrictBool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> Config:
+        fitting = GATES_OF_TASK[self.task.name]
+        if self.gate.component not in fitting:
+            raise ValueError(
+                f"gate={self.gate.component} does not fit task={self.task.name}; "
+                f"the gates that fit are: {', '.join(fitting)}"
+            )
+        if list(self.phases) != [p for p in PHASES if p in self.phases]:
+            raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
+        if "grown" not in self.phases and self.method.name != "fixed":
+            raise ValueError("phases must contain 'grown': the other phases start from its result")
+        if self.gate.K is None and "from_high" in self.phases and self.method.name != "fixed":
+            raise ValueError("gate.K=null has no high end to start from: leave from_high out of phases")
+        if self.gate.K is None and self.train.weight_decay > 0 and self.method.name != "fixed":
+            raise ValueError(
+                "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
+                "so the result would depend on when they are allocated"
+            )
+        if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
+            raise ValueError("continue_with must not name a factor twice")
+        self._method_fits()
+        self._groups_fit()
+        self._task_fits()
+        return self
+
+    def _groups_fit(self) -> None:
+        """One size and one price a group."""
+        groups, last = self.gate.groups, self.schedule.lambda0_last
+        if last is not None and groups == 1:
+            raise ValueError("schedule.lambda0_last is for models with several boundaries; this one has one")
+        if last is not None and self.schedule.lambda0 == 0:
+            raise ValueError("prices that change geometrically cannot start at schedule.lambda0=0")
+        if not isinstance(self.method, Fixed):
+            return
+        given = self.method.count
+        counts = given if isinstance(given, list) else [given or 0]
+        if isinstance(given, list) != (groups > 1) or len(counts) != groups:
+            form = "method.count=N" if groups == 1 else f"method.count=[N,N,...] with {groups} entries"
+            raise ValueError(f"gate={self.gate.component} has {groups} ordered group(s): write {form}")
+        if self.gate.K is not None and max(counts) > self.gate.K:
+            raise ValueError(f"method.count={given} is more than the gate.K={self.gate.K} candidates")
+        if min(counts) == 0 and self.gate.delta > 0:
+            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+
+    def _task_fits(self) -> None:
+        """What only some tasks need."""
+        if self.task.name != "manifold":
+            return
+        if self.train.batch is None or self.train.steps is None:
+            raise ValueError("task=manifold draws new points at every step: give train.steps and train.batch")
+        if self.gate.K is None and self.method.name != "fixed":
+            raise ValueError(
+                "gate.K=null does not fit task=manifold: closed latents carry noise, so all of them have to exist"
+            )
+
+    def _method_fits(self) -> None:
+        """What only some methods can do."""
+        method = self.method
+        if isinstance(method, (L0, AWNN, Decay)) and self.gate.K is None:
+            raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
+        no_boundary = isinstance(method, (L0, AWNN)) or (isinstance(method, Decay) and not method.boundary)
+        if self.continue_with and no_boundary:
+            raise ValueError(f"method={method.name} pays no price schedule.lambda0 that continue_with could scale")
+        if "from_high" in self.phases and no_boundary:
+            raise ValueError(
+                f"method={method.name} has no boundary that could start high: leave from_high out of phases"
+            )
+        if isinstance(method, AWNN) and self.gate.K is not None and method.width > self.gate.K:
+            raise ValueError(f"method.width={method.width:g} is more than the gate.K={self.gate.K} candidates")
+        if isinstance(method, Decay):
+            if method.learn_r and self.gate.r >= 1:
+                raise ValueError("method.learn_r=true starts at gate.r, which then has to lie below 1")
+            if method.normalise and self.train.batch is not None:
+                raise ValueError(
+                    "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
+                    "train.batch=null (and train.steps in place of epochs)"
+                )
+
+
+def fixed_size(counts: Sequence[int]) -> int | list[int]:
+    """The retained counts of a run, one a group, as ``method.count`` of its fixed retraining takes them."""
+    return counts[0] if len(counts) == 1 else list(counts)
+
+
+def branch_phase(factor: float) -> str:
+    """The name of the phase that continues with ``factor``, without a dot: ``continue_0p1``, ``continue_10``."""
+    return f"continue_{factor:g}".replace(".", "p")
+
+
+def branch_of(config: Config, factor: float) -> Config:
+    """The settings of a continuation: those of the run, and ``factor`` times its capacity price lambda0.
+
+    Nothing else changes, alpha_max included, as the paper says of its figure on continued training.
+    """
+    last = config.schedule.lambda0_last
+    prices = {"lambda0": factor * config.schedule.lambda0, "lambda0_last": None if last is None else factor * last}
+    schedule = config.schedule.model_copy(update=prices)
+    return config.model_copy(update={"schedule": schedule})
+
+
+MAX_JOBS = 10_000
+"""A multirun of more jobs than this needs ``allow_many_jobs=true``."""
+
+
+def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of every key of a composed configuration, blocks included."""
+    keys: list[str] = []
+    for name, value in config.items():
+        keys.append(prefix + name)
+        if isinstance(value, dict):
+            keys += legal_keys(value, f"{prefix}{name}.")
+    return keys
+
+
+def steps_of(train: Train, samples: int) -> int:
+    """Optimiser steps of a training on ``samples`` training samples; an epoch drops its last, incomplete batch."""
+    if train.steps is not None:
+        return train.steps
+    if train.epochs is None or train.batch is None:
+        raise ConfigError("a training needs steps, or epochs and a batch size")
+    return train.epochs * max(1, samples // min(train.batch, samples) // train.accumulate)
+
+
+def is_integer(t: float, tolerance: float = 0.01) -> bool:
+    """Whether a boundary ends within ``tolerance`` of an integer, as the paper's "integer" column counts it."""
+    return abs(t - math.floor(t + 0.5)) < tolerance

@@ -1,0 +1,119 @@
+"""CIFAR-10 from the official binary or python layout, unpacked or as the official archive."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.data import unpickle
+from experiments.data.source import DataError, Folder, ImageData
+
+BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+TEST = "test_batch"
+BINARY_ARCHIVE = "cifar-10-binary.tar.gz"
+PYTHON_ARCHIVE = "cifar-10-python.tar.gz"
+BINARY_FOLDER = "cifar-10-batches-bin"
+PYTHON_FOLDER = "cifar-10-batches-py"
+PER_BATCH = 10_000
+RECORD = 1 + 3 * 32 * 32
+"""Bytes of a record of the binary layout: a label, then the red, green and blue planes, row by row."""
+
+OFFICIAL = {
+    BINARY_ARCHIVE: "md5:c32a1d4ab5d03f1284b67883e8d87530",
+    PYTHON_ARCHIVE: "md5:c58f30108f718f92721af3b95e74349a",
+    "data_batch_1": "md5:c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "md5:d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "md5:54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "md5:634d18415352ddfa80567beed471001a",
+    "data_batch_5": "md5:482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "md5:40351d587109b95175f43aff81a1287e",
+}
+"""The digests published with the archives and, for the python files, those that torchvision checks. None is published
+for the files of the binary layout: whoever unpacks the archive leaves a manifest (``scripts/fetch_data.py`` does)."""
+
+
+def members(archive: np.ndarray, where: Path, names: list[str], largest: int) -> Iterator[np.ndarray]:
+    """The content of each named member of a tar.gz, uint8 [bytes], in the order asked for; nothing is written.
+
+    Raises:
+        DataError: if one is missing, is no plain file, or has more than ``largest`` bytes.
+    """
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive.data), mode="r:gz") as tar:
+            for name in names:
+                member = tar.getmember(name)
+                stream = tar.extractfile(member) if member.isfile() else None
+                if stream is None or member.size > largest:
+                    raise DataError(f"{where}: its member {name} is no plain file of at most {largest} bytes")
+                yield np.frombuffer(bytearray(stream.read()), dtype=np.uint8)
+    except (KeyError, OSError, EOFError, tarfile.TarError, zlib.error) as fault:
+        raise DataError(f"{where}: damaged archive ({fault})") from None
+
+
+def _from_binary(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels [count] and pixels [count, 3072], as views."""
+    if content.size != count * RECORD:
+        raise DataError(f"{where}: {content.size} bytes; {count} records of {RECORD} bytes were expected")
+    records = content.reshape(count, RECORD)
+    return records[:, 0], records[:, 1:]
+
+
+def _from_pickle(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels [count] and pixels [count, 3072] of a batch of the python layout."""
+    batch = unpickle.load(content, where)
+    pixels = batch.get("data") if isinstance(batch, dict) else None
+    labels = batch.get("labels") if isinstance(batch, dict) else None
+    if not isinstance(pixels, np.ndarray) or pixels.shape != (count, RECORD - 1) or pixels.dtype != np.uint8:
+        raise DataError(f"{where}: holds no uint8 data of the shape ({count}, {RECORD - 1})")
+    if not isinstance(labels, list) or len(labels) != count or not all(type(label) is int for label in labels):
+        raise DataError(f"{where}: holds no list of {count} labels")
+    return np.asarray(labels), pixels
+
+
+def _batches(folder: Folder, count: int) -> Iterator[tuple[Path, np.ndarray, np.ndarray]]:
+    """Place, labels and pixels of the six batches, one at a time, the test batch last."""
+    names = [*BATCHES, TEST]
+    files = {BINARY_FOLDER: [f"{name}.bin" for name in names], PYTHON_FOLDER: names}
+    bases = (folder.path, folder.root)
+    layouts: list[list[tuple[Path]]] = [[(folder.path / name,) for name in files[BINARY_FOLDER]]]
+    layouts += [[(base / inner / name,) for name in files[inner]] for inner in files for base in bases]
+    layouts += [[(base / archive,)] for archive in (BINARY_ARCHIVE, PYTHON_ARCHIVE) for base in bases]
+    for path in folder.choose(layouts):
+        if path.name not in (BINARY_ARCHIVE, PYTHON_ARCHIVE):
+            reader = _from_binary if path.suffix == ".bin" else _from_pickle
+            yield path, *reader(folder.read(path), path, count)
+            continue
+        inner, reader = (BINARY_FOLDER, _from_binary) if path.name == BINARY_ARCHIVE else (PYTHON_FOLDER, _from_pickle)
+        wanted = [f"{inner}/{name}" for name in files[inner]]
+        for name, content in zip(wanted, members(folder.read(path), path, wanted, 2 * count * RECORD), strict=True):
+            yield path / name, *reader(content, path / name, count)
+
+
+def read(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:
+    """CIFAR-10 with the given number of images a batch; see :func:`load`."""
+    images = np.empty((6 * per_batch, 3, 32, 32), dtype=np.uint8)
+    labels = np.empty(6 * per_batch, dtype=np.int64)
+    for i, (where, some_labels, pixels) in enumerate(_batches(folder, per_batch)):
+        place = slice(i * per_batch, (i + 1) * per_batch)
+        images[place] = pixels.reshape(per_batch, 3, 32, 32)
+        labels[place] = some_labels
+        if not 0 <= labels[place].min() <= labels[place].max() <= 9:
+            raise DataError(f"{where}: a label is outside 0 to 9")
+    split = 5 * per_batch
+    return ImageData(images[:split], labels[:split], images[split:], labels[split:], folder.info())
+
+
+def load(root: Path) -> ImageData:
+    """CIFAR-10 below a data root: 50,000 and 10,000 images, uint8 [N, 3, 32, 32].
+
+    Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+
+    Raises:
+        DataError: if a file is missing, damaged, or neither the official one nor in a manifest.
+    """
+    return read(Folder(root, "cifar10", OFFICIAL))

@@ -1,0 +1,71 @@
+"""The manifest of a data set that is not the official one bit by bit: what its files are, and where they come from.
+
+``<data root>/<name>/manifest.json`` holds ``{"provenance": text, "files": {path below that folder: sha256}}``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.store.records import publish
+
+FILE = "manifest.json"
+MAX_PROVENANCE = 500
+"""Characters; the text goes into every record, which has 6 KiB in all."""
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be used; the message names the file and the fault."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Digests (hexadecimal sha256 by path, ``/`` as separator) and a text that says where the files come from."""
+
+    provenance: str
+    files: dict[str, str]
+
+
+def checked_provenance(text: object, where: str) -> str:
+    """The text on one line.
+
+    Raises:
+        ManifestError: if it is no text, empty, or longer than 500 characters.
+    """
+    line = " ".join(text.split()) if isinstance(text, str) else ""
+    if not line:
+        raise ManifestError(f"{where}: the provenance must be a text that says where the files come from")
+    if len(line) > MAX_PROVENANCE:
+        raise ManifestError(f"{where}: the provenance has {len(line)} characters, more than {MAX_PROVENANCE}")
+    return line
+
+
+def read(path: Path) -> Manifest | None:
+    """The manifest, or None if there is none.
+
+    Raises:
+        ManifestError: if it is there and unreadable or not of the form above.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as fault:
+        raise ManifestError(f"{path}: unreadable ({fault})") from None
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict):
+        raise ManifestError(f'{path}: must be an object with "provenance" and "files"')
+    for name, digest in files.items():
+        if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise ManifestError(f"{path}: the entry of {name} is no sha256 (64 lower-case hexadecimal digits)")
+    return Manifest(checked_provenance(content.get("provenance"), str(path)), files)
+
+
+def write(path: Path, manifest: Manifest) -> None:
+    """Write the manifest, whole or not at all, in place of one that is there."""
+    line = checked_provenance(manifest.provenance, str(path))
+    text = json.dumps({"provenance": line, "files": dict(sorted(manifest.files.items()))}, indent=1)
+    publish(path, text.encode() + b"\n", replace=True)

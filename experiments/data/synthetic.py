@@ -1,0 +1,72 @@
+"""Tiny learnable data, made here, for ``profile=smoke`` and for tests: never for a number in a table."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from experiments.data.cora import row_normalised, undirected
+from experiments.data.source import DataInfo, GraphData, ImageData, combined_digest
+
+PROVENANCE = "synthetic, made by the suite itself (seed 0); no real data"
+
+
+def _info(name: str, arrays: dict[str, np.ndarray]) -> DataInfo:
+    parts = {key: hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for key, array in arrays.items()}
+    return DataInfo(f"synthetic-{name}", combined_digest(parts), PROVENANCE)
+
+
+def images(shape: tuple[int, int, int], classes: int = 10, train: int = 256, test: int = 128) -> ImageData:
+    """Images of [C, H, W] whose class is a coarse pattern of grey levels under noise and a random contrast.
+
+    The same arguments give the same images, on every machine.
+
+    Raises:
+        ValueError: if a size or a number is less than one.
+    """
+    if min(*shape, classes, train, test) < 1:
+        raise ValueError("sizes, classes and numbers of images must be at least 1")
+    rng = np.random.default_rng(0)
+    channels, height, width = shape
+    coarse = rng.uniform(-1.0, 1.0, (classes, channels, 4, 4))
+    rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
+    patterns = coarse[:, :, rows][:, :, :, columns]
+    count = train + test
+    # Both parts hold all classes as evenly as their sizes allow.
+    labels = np.concatenate([rng.permutation(np.arange(n) % classes) for n in (train, test)])
+    contrast = rng.uniform(0.7, 1.3, (count, 1, 1, 1))
+    noise = rng.uniform(-0.5, 0.5, (count, *shape))
+    pixels = np.clip(np.rint(128 + 80 * (contrast * patterns[labels] + noise)), 0, 255).astype(np.uint8)
+    info = _info("images", {"images": pixels, "labels": labels})
+    return ImageData(pixels[:train], labels[:train], pixels[train:], labels[train:], info)
+
+
+def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
+    """A graph like a citation network: neighbours mostly share their class, each class prefers some of the words.
+
+    A sixth of the nodes is for training, a third for validation, the rest for testing.
+
+    Raises:
+        ValueError: if there are fewer than six nodes or features a class, or less than one class.
+    """
+    if classes < 1 or nodes < 6 * classes or features < 6 * classes:
+        raise ValueError("at least one class, and six nodes and six features a class are needed")
+    rng = np.random.default_rng(0)
+    labels = np.arange(nodes) % classes
+    own_word = np.arange(features)[None] % classes == labels[:, None]
+    words = (rng.random((nodes, features)) < np.where(own_word, 0.4, 0.1)).astype(np.float32)
+    same_class = labels[:, None] == labels[None]
+    chance = np.where(same_class, 3.0, 0.5) / (nodes / classes)
+    source, target = np.nonzero(np.triu(rng.random((nodes, nodes)) < chance, k=1))
+    # Nodes of all classes alternate, so that any run of them is a fair sample.
+    first, second = max(classes, nodes // 6), max(classes, nodes // 6) + nodes // 3
+    arrays = {"features": row_normalised(words), "edge_index": undirected(source, target, nodes), "labels": labels}
+    order = np.arange(nodes)
+    return GraphData(
+        **arrays,
+        train=order[:first],
+        validation=order[first:second],
+        test=order[second:],
+        info=_info("graph", arrays),
+    )

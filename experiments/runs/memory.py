@@ -1,0 +1,55 @@
+"""How much memory a replica takes, measured, and how many fit."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor
+
+from experiments.config.schema import Config
+from experiments.runs.phases import learner_of
+from experiments.tasks.base import Task
+
+SHARE = 0.5
+"""Part of the free memory that a stack may plan with; the rest is for temporaries, evaluation and other programs."""
+
+
+def replica_bytes(config: Config, task: Task) -> int:
+    """Bytes that one replica of a stack takes in training: its parameters, gradients and moments, and what one forward
+    pass of one replica keeps for the backward pass, counted tensor by tensor. The data are shared and not counted."""
+    learner = learner_of([config], task, getattr(config.method, "count", None))
+    seen: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    x, target = task.batches(config.train, config.seed.value).at(0)
+    device = target.device
+    learner.to(device)
+    data = {x.untyped_storage().data_ptr()} if isinstance(x, Tensor) and config.train.batch is None else set()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        task.loss(learner.soft_forward(x), target)
+    kept = sum(size for pointer, size in seen.items() if pointer not in data)
+    return kept + 4 * sum(p.numel() * p.element_size() for p in learner.parameters())
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that is free for us now, or None where it cannot be told."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if sys.platform != "linux":
+        return None
+    with open("/proc/meminfo") as facts:
+        for line in facts:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def replicas_that_fit(config: Config, task: Task, device: torch.device) -> int | None:
+    """How many replicas of a run a stack may have; at least 1, None where the free memory is unknown."""
+    free = free_bytes(device)
+    return None if free is None else max(1, int(SHARE * free) // max(1, replica_bytes(config, task)))

@@ -1,0 +1,274 @@
+"""The phases of a seed: grown from low, retrained at the learned size, started from high, continued at other prices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.config.schema import Config, ConfigError, Fixed, is_integer, steps_of
+from experiments.runs.capacities import capacity_of, ratio_of
+from experiments.runs.cost import forward_cost, take_replica
+from experiments.runs.packs import scalar
+from experiments.tasks.base import Task
+from ngn.learner import CapacityLearner
+from ngn.methods.base import Capacity
+from ngn.methods.fixed import FixedCount
+from ngn.train import checkpoint
+from ngn.train import host as process
+from ngn.train.batches import Batches
+from ngn.train.cuda_graph import CapturedTrainer, unsupported_captured
+from ngn.train.trainer import Course, Trainer, TrainPlan, evaluate, put_state, state_of
+
+Fit = Callable[[Trainer], Course]
+
+
+CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
+"""Types of stored curves that are not float32."""
+
+
+@dataclasses.dataclass
+class Trained:
+    """One phase of a pack: what is recorded of each run, and its curves."""
+
+    results: list[dict[str, Any]]
+    curves: list[dict[str, np.ndarray]]
+    resumed: int
+    engine: str
+
+
+def seeds_of(pack: Sequence[Config]) -> int | list[int]:
+    """One seed, or one a replica."""
+    return pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
+
+
+def learner_of(
+    pack: Sequence[Config], task: Task, count: int | list[int] | None = None, t0: float | None = None
+) -> CapacityLearner:
+    """The learner of a pack: that of its method, or a fixed model of ``count`` components (a list: one a group)."""
+    first = pack[0]
+    if count is not None:
+        counts = [count] if isinstance(count, int) else count
+
+        def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+            return FixedCount(counts[group], r=ratio_of(pack, group), replicas=replicas)
+
+        return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), capacity))
+    make = capacity_of(pack, seeds_of(pack), task.samples(first.train), t0)
+    return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), make))
+
+
+def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
+    """The training plan of a pack."""
+    train = pack[0].train
+    return TrainPlan(
+        steps=steps_of(train, samples),
+        lr=scalar(pack, "train.lr"),
+        lr_boundary=scalar(pack, "train.lr_boundary"),
+        lr_shape=train.lr_shape,
+        lr_boundary_shape=train.lr_boundary_shape,
+        clip=train.clip,
+        clip_scope=train.clip_scope,
+        weight_decay=train.weight_decay,
+        accumulate=train.accumulate,
+        autocast=train.autocast,
+    )
+
+
+def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Task, plan: TrainPlan) -> type[Trainer]:
+    """The trainer that the ``engine`` setting asks for.
+
+    Raises:
+        ConfigError: if ``engine=fused`` is asked for and the kernel cannot do this training; the message says why.
+    """
+    if engine == "torch":
+        return Trainer
+    from ngn.train.kernels import trainer_for, unsupported
+
+    if engine == "fused" and (reason := unsupported(learner, batches, task.loss, plan)):
+        raise ConfigError(f"engine=fused: {reason}; use engine=auto or engine=torch")
+    if next(learner.model.parameters()).is_cuda and unsupported_captured(learner, plan) is None:
+        return CapturedTrainer
+    return trainer_for(learner, batches, task.loss, plan)
+
+
+def train_phase(
+    pack: Sequence[Config],
+    task: Task,
+    phase: str,
+    device: torch.device,
+    folder: Path | None,
+    title: str,
+    count: int | list[int] | None = None,
+    norms: bool = False,
+    end: Path | None = None,
+    start: Path | None = None,
+) -> Trained:
+    """Train one phase of a pack and measure it.
+
+    Args:
+        pack: runs that differ in seed and scalars only.
+        phase: "grown", "fixed", "from_high", or a continuation.
+        count: size of the fixed model, a list for several groups; None for a learned one.
+        norms: also measure the norm of every f_k over the training inputs.
+        end: folder in which the trained parameters are kept for continuations; None for none.
+        start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
+            the order of the data begin anew.
+
+    Raises:
+        ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
+    """
+    first = pack[0]
+    t0 = high_start(first) if phase == "from_high" else None
+    learner = learner_of(pack, task, count, t0).to(device)
+    if start is not None:
+        kept = checkpoint.latest(start)
+        if kept is None:
+            raise checkpoint.CheckpointError(f"{start}: the end of the training to be continued is not there")
+        put_state(learner, kept[1])
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    plan = plan_of(pack, task.samples(first.train))
+    batches = task.batches(first.train, seeds_of(pack))
+    trainer = trainer_of(first.engine, learner, batches, task, plan)
+    course = trainer(
+        learner,
+        batches,
+        task.loss,
+        plan,
+        folder=folder,
+        checkpoint_seconds=first.checkpoint_seconds,
+        title=title,
+        progress=first.progress,
+    ).fit()
+    if end is not None:
+        checkpoint.save(end, plan.steps, state_of(learner), {})
+    results = _measure(learner, task, plan, course, count is not None, device)
+    if task.timed_samples is not None:
+        for r, result in enumerate(results):
+            if result["status"] == "complete":
+                result["cost"] = _cost(pack, r, learner, task, count, t0, device)
+    if norms:
+        with torch.no_grad():
+            x, _ = batches.at(0)
+            f = learner.groups[0].bank.components(x).double()
+        each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(pack), -1).tolist()
+        for result, row in zip(results, each, strict=True):
+            if all(np.isfinite(row)):
+                result["norms"] = [float(f"{value:.6g}") for value in row]
+    curves = [
+        {
+            "step": course.curves["step"].astype(CURVE_TYPES["step"]),
+            "loss": course.curves["loss"][:, r].astype(np.float32),
+            "task": course.curves["task"][:, r].astype(np.float32),
+            **({} if count is not None else {"t": course.curves["t"][:, r].astype(np.float32)}),
+        }
+        for r in range(len(pack))
+    ]
+    return Trained(results, curves, course.resumed, trainer.engine)
+
+
+def _measure(
+    learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
+) -> list[dict[str, Any]]:
+    parts = task.held_parts()
+    modes: dict[str, Callable[[Any], Tensor]] = {"truncated": learner.hard_forward}
+    if not fixed:
+        modes |= {"soft": learner.soft_forward, "gates_kept": learner.kept_forward}
+    scores = {mode: evaluate(forward, parts, task.metrics) for mode, forward in modes.items()}
+    runs = learner.replicas or 1
+    learned, boundary = learner.learned_decay(), all(group.capacity.has_boundary for group in learner.groups)
+    ratios = None if learned is None else learned.reshape(runs, -1).tolist()
+    t, counts = learner.size().reshape(runs, -1).tolist(), learner.count().reshape(runs, -1).tolist()
+    candidate = sum(p.numel() for p in learner.model.parameters()) // runs
+    results = []
+    for r in range(runs):
+        at = int(course.diverged_at[r])
+        measured = {
+            mode: {name: float(value.reshape(runs)[r]) for name, value in by_name.items()}
+            for mode, by_name in scores.items()
+        }
+        numbers = [v for s in measured.values() for v in s.values()] + t[r]
+        result: dict[str, Any] = {"status": "complete", "count": counts[r]}
+        if at >= 0 or not all(np.isfinite(numbers)):
+            # What a diverged model would score is not a result; only that it diverged, and when.
+            result |= {"status": "diverged", "diverged_at": at if at >= 0 else plan.steps, "count": []}
+            deployed = 0
+        else:
+            if not fixed:
+                result |= {"t": t[r]}
+                if boundary:
+                    result["integer"] = [is_integer(value) for value in t[r]]
+                if ratios is not None:
+                    result["r"] = ratios[r]
+            result |= measured
+            small = learner.deploy(None if learner.replicas is None else r)
+            deployed = sum(p.numel() for p in small.parameters())
+            result |= task.describe(small)
+        result |= {
+            "parameters": {"candidate": candidate, "deployed": deployed},
+            "steps": plan.steps,
+            "seconds": round(course.seconds, 3),
+            "run_steps_per_second": round(plan.steps * runs / max(course.seconds, 1e-9), 1),
+            "peak_memory_mib": round(peak_memory(device), 1),
+        }
+        results.append(result)
+    return results
+
+
+def _cost(
+    pack: Sequence[Config],
+    r: int,
+    learner: CapacityLearner,
+    task: Task,
+    count: int | list[int] | None,
+    t0: float | None,
+    device: torch.device,
+) -> Any:
+    """What a forward pass of run ``r`` costs, truncated and, where its size is learned, before that."""
+    x, samples = task.timed_batch()
+    stacked = learner.replicas is not None
+    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
+    if count is None:
+        single = learner_of([pack[r]], task, None, t0).to(device) if stacked else learner
+        models["candidate"] = take_replica(single, learner, r) if stacked else learner.model
+    return forward_cost(models, x, samples, device)
+
+
+def peak_memory(device: torch.device) -> float:
+    """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return process.peak_mib()
+
+
+def high_start(config: Config) -> float:
+    """The boundary that ``from_high`` starts at: t = K - 1, every candidate retained."""
+    if config.gate.K is None:
+        raise ValueError("without a preset K there is no high end to start from")
+    return max(float(config.gate.K - 1), config.gate.t0)
+
+
+def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> dict[str, Any]:
+    """The paper's verdict on a run started at high capacity.
+
+    yes: every rounded count is within one block of the grown one. partial: not so, but every boundary t ended more than
+    one block below its start. no: the rest.
+    """
+    returned = all(abs(a - b) <= 1 for a, b in zip(grown["count"], high["count"], strict=True))
+    moved = all(t < start - 1 for t in high["t"])
+    return {"outcome": "yes" if returned else "partial" if moved else "no", "returned": returned, "moved": moved}
+
+
+def fixed_configuration(config: Config, count: int | list[int]) -> Config:
+    """The run that the ``fixed`` phase of ``config`` would be on its own: ``method=fixed method.count=count``."""
+    alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
+    if (min(count) if isinstance(count, list) else count) > 0:
+        return alone
+    # Independent gates may all close; a fixed model's identity does not depend on delta, but count = 0 needs -1/2.
+    return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

@@ -1,0 +1,224 @@
+"""Who is training which run: files that expire when their owner dies. No torch is imported.
+
+A claim is ``<results>/.claims/<run id>.claim``, made by linking a finished file to its name, which only one process can
+do. Its owner lets it grow by one byte every few seconds. Whether an owner lives is answered without any clock of the
+day, which may go backwards or differ between machines:
+
+* on the owner's own machine, by its process number and the tick it was started at;
+* from elsewhere, by watching: a claim that did not grow for :data:`LEASE` seconds of the watcher's own monotonic clock
+  has lost its owner.
+
+A wrong guess costs work, never a result: records are written once, whoever finishes first.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from experiments.store.records import RecordError
+
+log = logging.getLogger(__name__)
+FOLDER = ".claims"
+LEASE = 120.0
+"""Seconds without a sign of life after which a claim from another machine is void."""
+BEAT = 10.0
+"""Seconds between two signs of life."""
+
+
+@functools.lru_cache(maxsize=1)
+def _machine() -> str:
+    """One boot of one machine, and one space of process numbers (containers have their own)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return platform.node()
+
+
+def _started(pid: int) -> str | None:
+    """The tick at which a process of this machine was started, "" where that cannot be told, None if it is dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        if Path("/proc/self/stat").exists():
+            return None
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            return ""
+        return ""
+    return None if fields[0] in "ZX" else fields[19]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a claim."""
+
+    machine: str
+    pid: int
+    started: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def _owner(content: bytes) -> Owner | None:
+    try:
+        told: dict[str, Any] = json.loads(content)
+        return Owner(str(told["machine"]), int(told["pid"]), str(told["started"]), str(told["host"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class Claims:
+    """The claims of one folder of results, as one process sees and holds them."""
+
+    def __init__(self, results: Path, lease: float = LEASE, beat: float = BEAT) -> None:
+        self.folder = results / FOLDER
+        self.lease, self.beat = lease, beat
+        self._held: set[str] = set()
+        self._seen: dict[str, tuple[tuple[int, int], float]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        me = Owner(_machine(), os.getpid(), _started(os.getpid()) or "", platform.node())
+        self._content = json.dumps(me.__dict__ | {"token": os.urandom(8).hex()}).encode() + b"\n"
+
+    def path(self, name: str) -> Path:
+        """Where the claim of a run is or would be."""
+        return self.folder / f"{name}.claim"
+
+    def owner(self, name: str) -> Owner | None:
+        """Who holds a run now; None if nobody does, or nobody that lives.
+
+        From another machine a dead owner is noticed only when this was asked more than once, a lease apart.
+        """
+        path = self.path(name)
+        try:
+            content, facts = path.read_bytes(), path.stat()
+        except FileNotFoundError:
+            self._seen.pop(name, None)
+            return None
+        owner = _owner(content)
+        if owner is not None and owner.machine == _machine():
+            return owner if _started(owner.pid) == owner.started else None
+        mark, now = (facts.st_size, facts.st_ino), time.monotonic()
+        seen = self._seen.get(name)
+        if seen is None or seen[0] != mark:
+            self._seen[name] = (mark, now)
+        elif now - seen[1] > self.lease:
+            return None
+        return owner or Owner("", 0, "", "an unknown machine")
+
+    def take(self, names: Iterable[str]) -> list[str]:
+        """Claim what nobody holds; the names that are now this process's, in the order given.
+
+        Raises:
+            RecordError: if the folder cannot be written, which a record could then not be either.
+        """
+        taken: list[str] = []
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                if self._take(name):
+                    taken.append(name)
+                    self._held.add(name)
+        except OSError as fault:
+            self.release(taken)
+            raise RecordError(
+                f"{self.folder.parent}: records cannot be written there ({fault.strerror}); nothing was started. "
+                "Make it writable, or name another folder with results=DIR"
+            ) from fault
+        if taken and self._thread is None:
+            self._thread = threading.Thread(target=self._beats, name="claims", daemon=True)
+            self._thread.start()
+        return taken
+
+    def _take(self, name: str) -> bool:
+        path = self.path(name)
+        temporary = path.with_name(f".{name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+        temporary.write_bytes(self._content)
+        try:
+            for _ in range(2):
+                try:
+                    os.link(temporary, path)
+                    return True
+                except FileExistsError:
+                    pass
+                if self.owner(name) is not None:
+                    return False
+                with self._lock():
+                    # Under the lock a dead owner's claim has one heir; releasing takes the lock too.
+                    if path.exists() and self.owner(name) is None:
+                        log.warning("%s: its owner is gone; taking the run over", name)
+                        os.replace(temporary, path)
+                        return True
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.folder / ".lock")
+
+    def _ours(self, name: str) -> bool:
+        try:
+            return self.path(name).read_bytes().startswith(self._content.rstrip(b"\n"))
+        except FileNotFoundError:
+            return False
+
+    def release(self, names: Iterable[str]) -> None:
+        """Give runs back; those that another process has taken over meanwhile are left to it."""
+        names = [name for name in names if name in self._held]
+        self._held.difference_update(names)
+        if names:
+            with self._lock():
+                for name in names:
+                    if self._ours(name):
+                        self.path(name).unlink(missing_ok=True)
+
+    def clear(self, name: str) -> None:
+        """Remove a claim whose owner is gone."""
+        if self.path(name).exists() and self.owner(name) is None:
+            with self._lock():
+                if self.owner(name) is None:
+                    self.path(name).unlink(missing_ok=True)
+
+    def _beats(self) -> None:
+        while not self._stop.wait(self.beat):
+            for name in sorted(self._held):
+                try:
+                    # no O_CREAT: a claim that is gone must not come back
+                    file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND)
+                    try:
+                        os.write(file, b"\n")
+                    finally:
+                        os.close(file)
+                except OSError as fault:
+                    log.warning("no sign of life could be given for %s (%s)", name, fault)
+
+    def close(self) -> None:
+        """Release everything and end the signs of life."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.release(list(self._held))
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()

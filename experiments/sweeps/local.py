@@ -1,0 +1,213 @@
+"""A sweep on this machine: workers that are watched, one a GPU.
+
+A worker is a process of its own, so that one that crashes, hangs or is killed leaves the others: its task is noted as
+failed, and a new worker goes on with the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from experiments.paths import ROOT
+from experiments.sweeps import plan as plans
+from experiments.sweeps.settings import Cluster
+from experiments.sweeps.worker import note_failure
+from ngn.train import interrupt
+
+COMMAND = (sys.executable, "-m", "experiments.sweeps.worker")
+Report = Callable[[int, dict[str, str]], None]
+"""(task, run id → status) of every task that ended, as it ends."""
+
+
+def gpus() -> list[str]:
+    """The GPUs that a process started here would see; none without a driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
+    try:
+        listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    except OSError:
+        return []
+    return [str(n) for n in range(len(listed.stdout.splitlines()))] if listed.returncode == 0 else []
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[str]
+    gpu: str | None
+    task: int | None = None
+    waits: bool = False
+    """Whether it waits for runs of its task that others train, or leaves the task to later."""
+    since: float = 0.0
+    asked: float | None = None
+    """When it was asked to stop because its time was over."""
+
+
+@dataclass
+class Supervisor:
+    """Hands the tasks of a plan to workers, until none is left or a signal asks it to stop.
+
+    A task of which others train something is put off until nothing else is left, so that two sweeps share their work.
+
+    Args:
+        plan: the frozen plan; ``tasks``: which of its tasks.
+        cluster: how many workers, and how long a task may take.
+        report: told of every task that ended.
+    """
+
+    plan: plans.Plan
+    tasks: Sequence[int]
+    cluster: Cluster
+    report: Report
+    command: Sequence[str] = COMMAND
+    count: int = field(default=0, init=False)
+    _workers: list[_Worker] = field(default_factory=list)
+    _waiting: deque[int] = field(default_factory=deque, init=False)
+    _put_off: deque[int] = field(default_factory=deque, init=False)
+
+    def run(self) -> None:
+        """Run every task.
+
+        Raises:
+            ngn.train.interrupt.Interrupted: after the workers have saved and left.
+        """
+        self._waiting, cards = deque(self.tasks), gpus()
+        self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
+        free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
+        with (
+            interrupt.handled(), interrupt.deferred(), interrupt.bell() as bell, selectors.DefaultSelector() as lines,
+        ):  # fmt: skip
+            lines.register(bell, selectors.EVENT_READ)
+            while (self._waiting or self._put_off or self._workers) and not interrupt.asked():
+                while free and (self._waiting or self._put_off):
+                    worker = self._start(free.pop())
+                    lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+                    self._workers.append(worker)
+                    self._give(worker)
+                for key, _ in lines.select(self._until_late()):
+                    if key.fileobj is bell:
+                        bell.recv(4096)
+                        continue
+                    worker = key.data
+                    line = worker.process.stdout.readline()
+                    if line:
+                        self._answered(worker, line)
+                        self._give(worker)
+                    else:
+                        lines.unregister(key.fileobj)
+                        self._ended(worker)
+                        free.append(worker.gpu)
+                for worker in self._workers:
+                    self._watch(worker)
+            self._stop_all()
+
+    def _start(self, gpu: str | None) -> _Worker:
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
+        if self.count > 1:  # workers that all use all cores get into each other's way
+            own["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.count)))
+        with open(self.plan.path.parent / "workers.log", "a") as log:
+            # a session of its own: Ctrl-C reaches the supervisor alone, which asks the workers to save
+            process = subprocess.Popen(
+                [*self.command, str(self.plan.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                text=True, env={**os.environ, **own, "PYTHONPATH": path}, start_new_session=True,
+            )  # fmt: skip
+        return _Worker(process, gpu)
+
+    def _give(self, worker: _Worker) -> None:
+        if worker.process.stdin is None:
+            raise RuntimeError("a worker has no way to be told its tasks")
+        worker.task = None
+        try:
+            if self._waiting or self._put_off:
+                worker.waits = not self._waiting
+                worker.task = (self._waiting or self._put_off).popleft()
+                worker.since, worker.asked = time.monotonic(), None
+                worker.process.stdin.write(f"{worker.task} wait\n" if worker.waits else f"{worker.task}\n")
+                worker.process.stdin.flush()
+            else:
+                worker.process.stdin.close()
+        except BrokenPipeError:
+            return  # it is dead, which its closed output says in a moment
+
+    def _answered(self, worker: _Worker, line: str) -> None:
+        told = json.loads(line)
+        if "held" in told["runs"].values() and not worker.waits:
+            self._put_off.append(int(told["task"]))
+        else:
+            self.report(int(told["task"]), told["runs"])
+
+    def _ended(self, worker: _Worker) -> None:
+        """A worker has closed its output: in peace when nothing is left for it, else its task has failed."""
+        status = worker.process.wait()
+        _close(worker.process)
+        self._workers.remove(worker)
+        if worker.task is None:
+            return
+        if worker.asked is not None:
+            reason = f"stopped after {self.cluster.task_minutes:g} minutes (task_minutes)"
+        else:
+            reason = f"the worker ended with {_in_words(status)}; see {self.plan.path.parent / 'workers.log'}"
+        names = [
+            name
+            for name in self.plan.tasks[worker.task]
+            if not (self.plan.results / name.split("-", 1)[0] / f"{name}.json").exists()
+        ]
+        note_failure(self.plan.path, names, reason)
+        self.report(worker.task, dict.fromkeys(names, reason))
+
+    def _until_late(self) -> float | None:
+        """Seconds until a worker is over its time, or over its grace; None where there is no limit."""
+        if self.cluster.task_minutes is None:
+            return None
+        ends = [
+            worker.since + 60 * self.cluster.task_minutes
+            if worker.asked is None
+            else worker.asked + self.cluster.grace_seconds
+            for worker in self._workers
+            if worker.task is not None
+        ]
+        return max(0.05, min(ends) - time.monotonic()) if ends else None
+
+    def _watch(self, worker: _Worker) -> None:
+        """Ask a worker that is over its time to save and stop; kill it when it does not."""
+        if self.cluster.task_minutes is None or worker.task is None:
+            return
+        now = time.monotonic()
+        if worker.asked is None and now - worker.since > 60 * self.cluster.task_minutes:
+            worker.asked = now
+            worker.process.send_signal(signal.SIGTERM)
+        elif worker.asked is not None and now - worker.asked > self.cluster.grace_seconds:
+            worker.process.kill()
+
+    def _stop_all(self) -> None:
+        for worker in self._workers:
+            worker.process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + self.cluster.grace_seconds
+        for worker in self._workers:
+            try:
+                worker.process.wait(timeout=max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            _close(worker.process)
+        self._workers.clear()
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _in_words(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"

@@ -1,0 +1,115 @@
+"""Frozen plans: the resolved configurations of the runs that were missing, grouped into tasks. No torch is imported.
+
+A plan is ``scratch/sweeps/<study>/plan-0001.jsonl``, written once and never changed: what is in flight does not see a
+YAML file that is edited later. Its first line says what it is; every other line is one task, the runs that one worker
+or one array task of Slurm trains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.paths import ROOT
+from experiments.runs.packs import make_packs
+from experiments.store.provenance import code
+from experiments.store.records import RecordError, publish
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frozen plan, read.
+
+    Attributes:
+        path: its file.
+        study: what it is a plan of.
+        results: where the records go.
+        tasks: run ids, by task.
+    """
+
+    path: Path
+    study: str
+    results: Path
+    tasks: tuple[tuple[str, ...], ...]
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return sum(map(len, self.tasks))
+
+
+def folder_of(study: str, results: Path) -> Path:
+    """Where a sweep of a study keeps its plans, jobs, logs and failures: in scratch/, or beside records elsewhere."""
+    usual = (ROOT / "results", ROOT / "scratch" / "results")
+    return (ROOT / "scratch" / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
+
+
+def usual_results(configs: Iterable[Config]) -> Path:
+    """``results/`` if every run is a full one and the tree is clean, else ``scratch/results/``."""
+    real = code().clean and all(config.profile == "full" for config in configs)
+    return ROOT / "results" if real else ROOT / "scratch" / "results"
+
+
+def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], largest: int) -> Path:
+    """Write the next plan of a study; its file."""
+    packs = make_packs(configs, largest)
+    head = {
+        "format": FORMAT,
+        "study": study,
+        "results": str(results.resolve()),
+        "commit": code().commit,
+        "clean": code().clean,
+        "runs": len(configs),
+        "tasks": [[run_id(config) for config in pack] for pack in packs],
+    }
+    lines = [json.dumps(head)]
+    for pack in packs:
+        own = [config.model_copy(update={"results": str(results.resolve())}) for config in pack]
+        lines.append(json.dumps([config.model_dump(mode="json") for config in own]))
+    content = ("\n".join(lines) + "\n").encode()
+    number = max((int(path.stem.rpartition("-")[2]) for path in folder.glob("plan-*.jsonl")), default=0)
+    while True:
+        number += 1
+        path = folder / f"plan-{number:04d}.jsonl"
+        if publish(path, content):
+            return path
+
+
+def latest(folder: Path) -> Plan | None:
+    """The newest plan of a study, or None."""
+    found = sorted(folder.glob("plan-*.jsonl"))
+    return read(found[-1]) if found else None
+
+
+def read(path: Path) -> Plan:
+    """What a plan is, without its configurations.
+
+    Raises:
+        RecordError: if the file is no plan.
+    """
+    try:
+        with open(path) as lines:
+            head: dict[str, Any] = json.loads(lines.readline())
+        if head["format"] != FORMAT:
+            raise ValueError(f"format {head['format']!r}; this code reads {FORMAT}")
+        tasks = tuple(tuple(task) for task in head["tasks"])
+        return Plan(path, str(head["study"]), Path(head["results"]), tasks)
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise RecordError(f"{path}: no plan that can be read ({fault})") from None
+
+
+def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Config]]]:
+    """(number, configurations) of the tasks of a plan, of all by default; one task at a time is in memory."""
+    wanted = None if tasks is None else set(tasks)
+    with open(path) as lines:
+        next(lines)
+        for number, line in enumerate(lines):
+            if wanted is None or number in wanted:
+                yield number, [Config.model_validate(told) for told in json.loads(line)]

@@ -1,0 +1,78 @@
+"""Where a sweep runs: ``experiments/clusters/*.yaml``, or a file of your own, and ``key=value`` on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from experiments.config.compose import nearest
+from experiments.config.schema import Closed, ConfigError
+from experiments.paths import ROOT
+
+CLUSTERS = ROOT / "experiments" / "clusters"
+Number = Annotated[int, Field(ge=1)]
+
+
+class Cluster(Closed):
+    """How the tasks of a plan are run.
+
+    Attributes of both kinds: ``workers`` at a time (None: one a GPU, or one), ``runs_per_task`` at most,
+    ``task_minutes`` after which a task is stopped and reported (None: never). The others are Slurm's.
+    """
+
+    kind: Literal["local", "slurm"]
+    workers: Number | None = None
+    runs_per_task: Number = 50
+    task_minutes: Annotated[float, Field(gt=0)] | None = None
+    grace_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Between asking a worker to save and stop, and killing it; of Slurm, how long before the time limit it asks."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    gpus: Annotated[int, Field(ge=0)] = 0
+    cpus: Number = 1
+    memory_gb: Annotated[float, Field(gt=0)] | None = None
+    max_array_size: Number = 1000
+    """The cluster's MaxArraySize: larger sweeps become several arrays."""
+    setup: Annotated[list[str], Field(default_factory=list)]
+    """Shell lines before the work, such as ``module load cuda`` or ``source .venv/bin/activate``."""
+    more: Annotated[dict[str, str | int], Field(default_factory=dict)]
+    """Further #SBATCH options, such as ``constraint: h100``."""
+
+
+def names() -> list[str]:
+    """The settings that come with the project."""
+    return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
+
+
+def load(name: str, changes: Sequence[str] = ()) -> Cluster:
+    """Settings by name or file, with ``key=value`` changes.
+
+    Raises:
+        ConfigError: naming what was wrong, with the nearest legal name.
+    """
+    path = CLUSTERS / f"{name}.yaml"
+    if not path.is_file():
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"no cluster '{name}'.{nearest(name, names())} There are {', '.join(names())}, or a file")
+    told: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
+    for change in changes:
+        key, sign, value = change.partition("=")
+        if not sign:
+            raise ConfigError(f"{change}: not understood; settings of the cluster are written key=value")
+        told[key] = yaml.safe_load(value)
+    try:
+        return Cluster.model_validate(told)
+    except ValidationError as error:
+        lines = []
+        for fault in error.errors():
+            key = ".".join(str(part) for part in fault["loc"])
+            hint = nearest(key, list(Cluster.model_fields)) if fault["type"] == "extra_forbidden" else ""
+            lines.append(f"{path.stem}: {key}: {fault['msg']}.{hint}")
+        raise ConfigError("\n".join(lines)) from None

@@ -1,0 +1,113 @@
+"""A sweep on Slurm: the tasks of a plan as array jobs, through submitit. It submits and returns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.config.schema import ConfigError
+from experiments.paths import ROOT
+from experiments.sweeps.plan import Plan
+from experiments.sweeps.settings import Cluster
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """One array task: its Slurm id, such as ``123_4``, the plan and the task's number in it."""
+
+    job: str
+    plan: str
+    task: int
+
+
+def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
+    minutes = cluster.task_minutes
+    told: dict[str, Any] = {
+        "job_name": f"ngn-{name}",
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "nodes": 1,
+        "ntasks_per_node": 1,
+        "cpus_per_task": cluster.cpus,
+        "mem": f"{int(1024 * cluster.memory_gb)}M" if cluster.memory_gb else None,
+        "gpus_per_node": cluster.gpus or None,
+        "time": None if minutes is None else max(1, round(minutes)),
+        "array_parallelism": cluster.workers or cluster.max_array_size,
+        "signal_delay_s": round(cluster.grace_seconds),
+        "setup": [
+            f"export OMP_NUM_THREADS={cluster.cpus}",  # what was asked for, not every core of the node
+            *cluster.setup,
+            f"export PYTHONPATH={json.dumps(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
+        ],
+        "additional_parameters": {**cluster.more, "requeue": True},
+        "stderr_to_stdout": True,
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
+    """Submit tasks of a plan as array jobs of at most ``max_array_size``; the ids, which ``status`` reads later.
+
+    Raises:
+        ConfigError: where submitit or Slurm is missing, or Slurm refuses; arrays submitted before stay submitted.
+    """
+    if shutil.which("sbatch") is None:
+        raise ConfigError("there is no sbatch here: run this on the cluster's login node, or use --cluster local")
+    try:
+        import submitit
+        from submitit.core.utils import FailedJobError
+    except ModuleNotFoundError as missing:
+        raise ConfigError(f"Slurm needs {missing.name}: pip install -e '.[cluster]'") from None
+    from experiments.sweeps.worker import slurm_task
+
+    folder = plan.path.parent
+    executor = submitit.SlurmExecutor(folder=folder / "slurm")
+    executor.update_parameters(**_settings(cluster, plan.study))
+    done: list[Submitted] = []
+    for first in range(0, len(tasks), cluster.max_array_size):
+        part = list(tasks[first : first + cluster.max_array_size])
+        try:
+            jobs = executor.map_array(slurm_task, [str(plan.path)] * len(part), part)
+        except FailedJobError as refused:
+            raise ConfigError(f"Slurm refused the job: {str(refused).strip()}") from None
+        own = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
+        with open(folder / "jobs.jsonl", "a") as out:
+            out.writelines(json.dumps(submitted.__dict__) + "\n" for submitted in own)
+        done += own
+    return done
+
+
+def submitted(folder: Path) -> list[Submitted]:
+    """Every array task that was ever submitted for a study."""
+    path = folder / "jobs.jsonl"
+    if not path.exists():
+        return []
+    return [Submitted(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def in_queue(jobs: Sequence[Submitted]) -> dict[str, str]:
+    """Job id → state (PENDING, RUNNING, ...) of those that Slurm still has in its queue.
+
+    Raises:
+        ConfigError: if there were jobs and Slurm does not answer: then nobody knows what is in flight.
+    """
+    if not jobs:
+        return {}
+    try:
+        asked = subprocess.run(
+            ["squeue", "--noheader", "--array", "--format=%i %T"], capture_output=True, text=True, check=False
+        )
+    except OSError as missing:
+        raise ConfigError(f"jobs were submitted to Slurm, and squeue cannot be asked about them ({missing})") from None
+    if asked.returncode:
+        raise ConfigError(f"jobs were submitted to Slurm, which does not answer: {asked.stderr.strip()}")
+    states = dict(line.split(maxsplit=1) for line in asked.stdout.splitlines() if line.strip())
+    over = ("COMPLETING", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT")
+    ours = {job.job for job in jobs}
+    return {name: state for name, state in states.items() if name in ours and state not in over}

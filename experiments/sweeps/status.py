@@ -1,0 +1,199 @@
+"""How far a study is: every run's state, and how long the rest will take. Imports no torch.
+
+A state costs one look into a folder for all runs, and one record's reading for a run that has one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from experiments.analysis.collect import fault_of
+from experiments.config.schema import Config, steps_of
+from experiments.paths import ROOT
+from experiments.store.claims import FOLDER, Claims
+from experiments.store.records import RecordError, Store, read
+
+STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
+"""In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
+that does not count (damaged, of uncommitted code, of another configuration)."""
+UNFINISHED = ("running", "waiting", "failed", "missing")
+SAMPLE = 30
+"""Records a task that speeds are taken from."""
+USUAL_SAMPLES = {"mnist": 60_000, "cifar10": 50_000}
+"""Training samples, for the steps of a training that is given in epochs."""
+
+
+@dataclass
+class State:
+    """What became of a run, and a line on why."""
+
+    state: str
+    text: str = ""
+
+
+@dataclass
+class Progress:
+    """The states of a study's runs.
+
+    Attributes:
+        counts: how many runs are in each state.
+        notes: (run id, state, line) of what a reader has to know; at most ``limit`` are kept.
+        left_seconds: single-worker seconds of what is unfinished, by its own kind's speed; None where none is known.
+        unknown: unfinished runs of whose kind no record tells a speed.
+        more: notes that were not kept.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    left_seconds: float = 0.0
+    unknown: int = 0
+    more: int = 0
+
+
+def present(results: Path) -> set[str]:
+    """Run ids of all records in a folder, by one listing a task; nothing is opened."""
+    found: set[str] = set()
+    if not results.is_dir():
+        return found
+    with os.scandir(results) as tasks:
+        for task in tasks:
+            if task.is_dir() and not task.name.startswith("."):
+                with os.scandir(task.path) as entries:
+                    found.update(e.name[:-5] for e in entries if e.name.endswith(".json") and e.name[0] != ".")
+    return found
+
+
+class Speeds:
+    """Seconds that a run takes alone on a worker, from the records of its kind."""
+
+    def __init__(self, stores: Iterable[Store]) -> None:
+        self.roots = [store.root for store in stores]
+        self._rates: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def _kind(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        gate, method = config["gate"], config["method"]
+        return (config["task"]["name"], gate["component"], method["name"], config["profile"])
+
+    def _of(self, task: str) -> dict[tuple[str, ...], float]:
+        """Kind → run-steps a second, over all phases of a record."""
+        if task not in self._rates:
+            seen: dict[tuple[str, ...], list[float]] = defaultdict(list)
+            for root in self.roots:
+                for path in islice((root / task).glob("*.json"), SAMPLE):
+                    try:
+                        record = read(path)
+                    except RecordError:
+                        continue  # it is counted where the state of its run is
+                    phases = [p for p in record["phases"].values() if p.get("run_steps_per_second")]
+                    took = sum(p["steps"] / p["run_steps_per_second"] for p in phases)
+                    if took > 0:
+                        seen[self._kind(record["config"])].append(sum(p["steps"] for p in phases) / took)
+            self._rates[task] = {kind: median(rates) for kind, rates in seen.items()}
+        return self._rates[task]
+
+    def seconds(self, config: Config) -> float | None:
+        """How long a run takes, or None if no record tells."""
+        rates = self._of(config.task.name)
+        kind = (config.task.name, config.gate.component, config.method.name, config.profile)
+        near = [rate for k, rate in rates.items() if k[:2] == kind[:2]]
+        rate = rates.get(kind) or (median(near) if near else None)
+        if rate is None:
+            return None
+        phases = 1 if config.method.name == "fixed" else len(config.phases) + len(config.continue_with)
+        return phases * steps_of(config.train, USUAL_SAMPLES.get(config.task.name, 512)) / rate
+
+
+@dataclass
+class View:
+    """What is known outside of the records: who runs what, what failed, what is queued.
+
+    Attributes:
+        queued: run id → its Slurm task, of those that are in the queue.
+        failures: run id → the last line of its failure.
+    """
+
+    results: Path
+    queued: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.claims = Claims(self.results)
+        folder = self.results / FOLDER
+        self.claimed = {p.name[: -len(".claim")] for p in folder.glob("*.claim")} if folder.is_dir() else set()
+        self.records = present(self.results)
+
+    def state(self, name: str, config: Config) -> State:
+        """The state of one run."""
+        if name in self.records:
+            return self._recorded(name, config)
+        if name in self.claimed and (owner := self.claims.owner(name)) is not None:
+            return State("running", str(owner))
+        if name in self.failures:
+            return State("failed", self.failures[name])
+        if name in self.queued:
+            return State("waiting", f"Slurm job {self.queued[name]}")
+        return State("missing")
+
+    def _recorded(self, name: str, config: Config) -> State:
+        try:
+            record = read(Store(self.results).path(name))
+        except RecordError as error:
+            return State("refused", str(error))
+        # Only the folder that the paper is built from refuses records of uncommitted code.
+        fault = fault_of(record, config, name, allow_dirty=self.results.resolve() != ROOT / "results")
+        if fault is not None:
+            return State("stale" if fault.kind == "numerics" else "refused", fault.text)
+        return State("done") if record["status"] == "complete" else State("diverged", "its record says so")
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Run id → the last line of its failure."""
+    found = {}
+    for path in (folder / "failures").glob("*.json"):
+        told = json.loads(path.read_text())
+        found[told["run_id"]] = f"{told['error']} ({told['where']})"
+    return found
+
+
+def progress(runs: Iterable[tuple[str, Config]], view: View, speeds: Speeds, limit: int = 20) -> Progress:
+    """The states of runs, counted; one record is in memory at a time."""
+    told = Progress()
+    for name, config in runs:
+        found = view.state(name, config)
+        told.counts[found.state] += 1
+        if found.state in UNFINISHED:
+            seconds = speeds.seconds(config)
+            told.left_seconds += seconds or 0.0
+            told.unknown += seconds is None
+        if found.state in ("failed", "stale", "refused", "diverged"):
+            if len(told.notes) < limit:
+                told.notes.append((name, found.state, found.text))
+            else:
+                told.more += 1
+    return told
+
+
+def wanting(runs: Iterable[tuple[str, Config]], view: View, again: Iterable[str] = ()) -> Iterator[Config]:
+    """The configurations that have to be run: those without a record, and those in a state of ``again``, by force."""
+    repeat = set(again)
+    for name, config in runs:
+        if name not in view.records:
+            yield config
+        elif repeat and view.state(name, config).state in repeat:
+            yield config.model_copy(update={"force": True})
+
+
+def in_words(seconds: float) -> str:
+    """A duration for a reader."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

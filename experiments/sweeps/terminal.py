@@ -1,0 +1,164 @@
+"""Tables for the terminal: ours, the published value, the interval and the verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from experiments.analysis import published
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.compare import Comparison, compare_cell, words
+from experiments.analysis.formats import print_number
+from experiments.analysis.selection import Selection
+from experiments.analysis.verdict import CALIBRATED, DIFFERS, REPRODUCED, Verdict, by_chance
+from experiments.store.records import Store
+from experiments.tables.one_d import FOUR
+
+_STYLES = {REPRODUCED: "green", DIFFERS: "red"}
+_SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "times": "×"}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\\,\$\\pm\$\\,", " ± "),
+    (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
+    (r"\\texttt\{(.*?)\}", r"\1"),
+    (r"\\(lambda|alpha|beta|times)", lambda found: _SIGNS[found[1]]),
+    (r"\\%", "%"),
+    (r"\$", ""),
+)
+
+
+def plain(text: str) -> str:
+    r"""A cell's or label's TeX as a terminal shows it: ``6.10\,$\pm$\,1.45`` → ``6.10 ± 1.45``."""
+    for pattern, replacement in _PLAIN:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def interval_text(item: Comparison) -> str:
+    """The intervals of a comparison's numbers, at the printed precision of the published ones."""
+    if item.published is None:
+        return ""
+    specs = {slot.name: slot.spec for slot in item.published[0].slots}
+    texts = []
+    for part in item.verdict.parts:
+        spec = specs[part.name.split("[")[0]]
+        span = f"[{print_number(part.low, spec)}, {print_number(part.high, spec)}]"
+        texts.append(span if len(item.verdict.parts) == 1 else f"{part.name} {span}")
+    return "\n".join(texts)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The word; for a calibrated cell also whether the value lies in the interval, which is no test."""
+    if verdict.word == CALIBRATED and verdict.inside is not None:
+        return f"{CALIBRATED} ({'in' if verdict.inside else 'out'})"
+    return verdict.word
+
+
+COLUMNS = ("", "ours", "n", "published", "central 95 %", "verdict")
+_RIGHT = (False, True, True, True, False, False)
+
+
+def _cells(item: Comparison) -> tuple[str, ...]:
+    return (
+        item.column.title,
+        plain(item.cell.text),
+        f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
+        plain(item.published_text),
+        interval_text(item),
+        verdict_text(item.verdict),
+    )
+
+
+def _block(widths: Sequence[int]) -> RichTable:
+    """An empty block; its widths are those of all blocks, so that they line up where the terminal is wide enough."""
+    table = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for width, right in zip(widths, _RIGHT, strict=True):
+        table.add_column(justify="right" if right else "left", width=width, overflow="fold")
+    return table
+
+
+def _fit(widths: list[int], room: int) -> list[int]:
+    """Narrow the widest of the columns that may fold until all fit into ``room``, but none below 10."""
+    folding = [COLUMNS.index(name) for name in ("ours", "published", "central 95 %")]
+    while sum(widths) + len(widths) > room and max(widths[at] for at in folding) > 10:
+        widest = max(folding, key=lambda at: widths[at])
+        widths[widest] -= 1
+    return widths
+
+
+def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Group:
+    """One block a row, headed by its label (and the name of its stand-in), and one line a cell, in common columns.
+
+    Args:
+        room: columns of the terminal.
+    """
+    lines = [COLUMNS, *(_cells(item) for item in items)]
+    widths = [max(len(part) for line in lines for part in line[at].split("\n")) for at in range(len(COLUMNS))]
+    widths = _fit(widths, room)
+    blocks: list[Text | RichTable] = [Text(title, style="bold")]
+    table = _block(widths)
+    table.add_row(*COLUMNS, style="dim")
+    blocks.append(table)
+    before: tuple[str, str] | None = None
+    for item in items:
+        here = (item.row.key, item.stand_in)
+        if here != before:
+            label = plain(", ".join(item.row.labels)) or item.table.title
+            name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
+            table, before = _block(widths), here
+            blocks += [Text(f"{label}{name}", style="cyan"), table]
+        style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
+        table.add_row(*(escape(cell) for cell in _cells(item)), style=style)
+    return Group(*blocks)
+
+
+def summary(items: Sequence[Comparison]) -> str:
+    """Counts by verdict, and what chance alone would do."""
+    counts = ", ".join(f"{word} {number}" for word, number in sorted(words(items).items()))
+    chance = by_chance(item.verdict for item in items if not item.stand_in)
+    if not chance.numbers:
+        return counts
+    return (
+        f"{counts}\nof {chance.numbers} tested numbers {chance.numbers_differ} lie outside; by chance alone "
+        f"{chance.expected:.1f} would, or {chance.expected_with_our_sampling:.1f} as our runs are a sample too"
+    )
+
+
+def print_problems(problems: Iterable[Problem], console: Console) -> None:
+    """One line a problem."""
+    for problem in problems:
+        console.print(escape(f"{problem.kind}: {problem}"), highlight=False, soft_wrap=True)
+
+
+def show(
+    store: Store,
+    choices: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    seeds: Iterable[int] = range(10),
+    console: Console | None = None,
+    title: str = "1D regression, baseline (table 4)",
+) -> list[Comparison]:
+    """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return what it printed.
+
+    Records of uncommitted code are shown as well: this is for a look at one's own runs. Runs that are not the row's
+    own, such as shorter ones, are named as stand-ins by what they override.
+
+    Args:
+        choices, overrides, seeds: the runs, as :func:`experiments.config.compose.compose` names them.
+    """
+    console = console or Console()
+    reader = Reader(store, allow_dirty=True)
+    row = FOUR.row("baseline")
+    selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
+    name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
+    values = published.load()
+    items = [compare_cell(reader, values, FOUR, row, column, selection, name) for column in FOUR.columns]
+    console.print(rich_tables(items, title, console.width))
+    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
+    return items

@@ -1,0 +1,110 @@
+"""What trains the tasks of a plan: here, one task after the other as the supervisor names them; on Slurm, one.
+
+python -m experiments.sweeps.worker PLAN   # reads task numbers from stdin, answers each with a line of JSON; "7 wait"
+                                    # is task 7, and waits for those of its runs that others are training
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from experiments.config.identity import run_id
+from experiments.config.schema import ConfigError
+from experiments.store.claims import LEASE
+from experiments.store.records import RecordError, publish
+from experiments.sweeps import plan as plans
+from ngn.train import interrupt
+
+PATIENCE = LEASE + 30
+"""Seconds to wait for a run that another process trains: enough to see whether its owner lives."""
+
+
+def failure_path(plan: Path, name: str) -> Path:
+    """Where the last failure of a run is written down, until the run succeeds."""
+    return plan.parent / "failures" / f"{name}.json"
+
+
+def note_failure(plan: Path, names: list[str], error: str) -> None:
+    """Write down why runs failed, for ``status``."""
+    job = os.environ.get("SLURM_JOB_ID")
+    where = platform.node() + (f", Slurm job {job}" if job else "")
+    for name in names:
+        content = json.dumps({"run_id": name, "error": error, "where": where})
+        publish(failure_path(plan, name), content.encode(), replace=True)
+
+
+def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict[str, str]:
+    """Train one task of a plan; run id → complete, diverged, present, held, or the last line of an error.
+
+    A task is trained as a whole; what fails is noted and leaves the other tasks.
+
+    Args:
+        patience: seconds to wait for runs that others train.
+    """
+    from experiments.runs.runs import execute
+    from experiments.runs.sharing import HeldElsewhere
+
+    ((_, configs),) = plans.configurations(plan, [number])
+    names = [run_id(config) for config in configs]
+    try:
+        done = {outcome.run_id: outcome.status for outcome in execute(configs, patience)}
+    except HeldElsewhere as held:
+        print(held, file=sys.stderr, flush=True)
+        return dict.fromkeys(names, "held")
+    except Exception as error:
+        if not isinstance(error, (ConfigError, RecordError)):
+            traceback.print_exc()
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"task {number}: {told}", file=sys.stderr, flush=True)
+        results = plans.read(plan).results
+        left = [n for n in names if not (results / n.split("-", 1)[0] / f"{n}.json").exists()]
+        note_failure(plan, left, told)
+        return {name: told if name in left else "complete" for name in names}
+    for name in names:
+        failure_path(plan, name).unlink(missing_ok=True)
+    return done
+
+
+def slurm_task(plan: str, number: int) -> dict[str, str]:
+    """What an array task runs: asked to stop, it saves; warned by SIGUSR1 or SIGUSR2, it also queues itself again."""
+    try:
+        with interrupt.handled():
+            done = run_task(Path(plan), number)
+    except KeyboardInterrupt as stopped:
+        # A hard exit: submitit would otherwise write a result that says the job is over, and not run it again.
+        os._exit(interrupt.leave(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
+    for name, status in done.items():
+        print(f"{name}: {status}", flush=True)
+    failed = [status for status in done.values() if status not in ("complete", "present", "diverged", "held")]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(done)} runs failed: {failed[0]}")
+    return done
+
+
+def main() -> int:
+    """Train the tasks whose numbers come in, until there are no more."""
+    plan = Path(sys.argv[1])
+    # The answers alone go to the supervisor; what a library prints goes where the messages go.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        with interrupt.handled():
+            for line in sys.stdin:
+                number, *wait = line.split()
+                runs = run_task(plan, int(number), PATIENCE if wait else 0.0)
+                answer: dict[str, Any] = {"task": int(number), "runs": runs}
+                print(json.dumps(answer), file=answers, flush=True)
+    except KeyboardInterrupt as stopped:
+        return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Cora: classify papers from their words and citations, full batch on the standard split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.config.components import GCNGate
+from experiments.config.schema import Config
+from experiments.data import cora, synthetic
+from experiments.data.source import data_root
+from experiments.tasks.base import Classification, Seeds, replicas_of
+from ngn.components.base import OrderedSum
+from ngn.components.gcn import GCNBank, GraphInput
+from ngn.components.parallel import ParallelModel
+from ngn.methods.base import CapacityFactory
+from ngn.train.batches import Split
+
+
+class CoraTask(Classification):
+    """140 training nodes; scores on the 1,000 test nodes or the 500 validation nodes."""
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        data = synthetic.graph() if config.profile == "smoke" else cora.load(data_root(config.data_root))
+        self.info = data.info
+        features, edges = torch.from_numpy(data.features), torch.from_numpy(data.edge_index)
+        labels = torch.from_numpy(data.labels)
+        held = data.test if getattr(config.task, "split", "test") == "test" else data.validation
+
+        def split(nodes: Tensor) -> Split:
+            return Split(GraphInput.of(features, edges, nodes).to(device), labels[nodes].to(device))
+
+        self.train, self.held = split(torch.from_numpy(data.train)), split(torch.from_numpy(held))
+        self.features, self.classes = features.shape[1], int(labels.max()) + 1
+
+    def held_parts(self) -> list[tuple[Any, Tensor]]:
+        return [(self.held.inputs, self.held.targets)]
+
+    def timed_batch(self) -> tuple[Any, int]:
+        """The whole graph: a forward pass needs the neighbours of every held node."""
+        return self.held.inputs, len(self.held)
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        assert isinstance(config.gate, GCNGate)
+        size = capacity(K, replicas_of(seeds))
+        return ParallelModel(OrderedSum(GCNBank(self.features, config.gate.width, self.classes, size.K, seeds), size))

@@ -1,0 +1,79 @@
+"""MNIST and CIFAR-10: uint8 images kept on the device, turned into floats a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from experiments.config.components import ConvGate, MLPGate
+from experiments.config.schema import Config
+from experiments.data import cifar10, mnist, synthetic
+from experiments.data.source import data_root
+from experiments.tasks.base import Classification, Seeds, replicas_of
+from ngn.components.base import OrderedSum
+from ngn.components.conv import ConvBank
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel, StackedLinear
+from ngn.methods.base import CapacityFactory
+from ngn.train.batches import Split
+
+VALIDATION = {"mnist": 10_000, "cifar10": 5_000}
+"""Last training samples that ``task.split=validation`` holds out."""
+CLASSES = 10
+MNIST_STATISTICS = ([0.1307], [0.3081])
+CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
+"""Mean and deviation of the training pixels a channel, after division by 255."""
+
+
+class ImageTask(Classification):
+    """Ten classes. MLP blocks take pixels / 255 and share a linear head; branches take standardised images."""
+
+    def __init__(
+        self,
+        config: Config,
+        device: torch.device,
+        load: Callable[[Path], mnist.ImageData],
+        statistics: tuple[list[float], list[float]],
+        shape: tuple[int, int, int],
+    ) -> None:
+        smoke = config.profile == "smoke"
+        data = synthetic.images(shape) if smoke else load(data_root(config.data_root))
+        self.info, self.shape = data.info, shape
+        train = (torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels))
+        held = (torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
+        if getattr(config.task, "split", "test") == "validation":
+            keep = len(train[1]) - (len(train[1]) // 4 if smoke else VALIDATION[config.task.name])
+            train, held = (train[0][:keep], train[1][:keep]), (train[0][keep:], train[1][keep:])
+        self.train = Split(train[0].to(device), train[1].to(device))
+        self.held = Split(held[0].to(device), held[1].to(device))
+        self.flat = isinstance(config.gate, MLPGate)
+        self.mean, self.deviation = (torch.tensor(s, device=device).view(-1, 1, 1) for s in statistics)
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """uint8 [*R, N, C, H, W] → float32 [*R, N, pixels] in [0, 1], or standardised [*R, N, C, H, W]."""
+        scaled = inputs.float() / 255.0
+        return scaled.flatten(-3) if self.flat else (scaled - self.mean) / self.deviation
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        gate, size = config.gate, capacity(K, replicas_of(seeds))
+        if isinstance(gate, MLPGate):
+            pixels = self.shape[0] * self.shape[1] * self.shape[2]
+            out = gate.features or CLASSES
+            bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], size.K, seeds)
+            head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
+            return ParallelModel(OrderedSum(bank, size), head)
+        assert isinstance(gate, ConvGate)
+        return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
+
+
+def mnist_task(config: Config, device: torch.device) -> ImageTask:
+    """Handwritten digits, 28 x 28."""
+    return ImageTask(config, device, mnist.load, MNIST_STATISTICS, (1, 28, 28))
+
+
+def cifar10_task(config: Config, device: torch.device) -> ImageTask:
+    """Small colour images, 32 x 32; no augmentation."""
+    return ImageTask(config, device, cifar10.load, CIFAR10_STATISTICS, (3, 32, 32))

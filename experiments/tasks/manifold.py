@@ -1,0 +1,134 @@
+"""Autoencoding a nonlinear manifold of known intrinsic dimension: x = tanh(0.8 R [z; 0]), z uniform on [-1, 1]^D."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.config.components import LatentGate
+from experiments.config.schema import Config, Train
+from experiments.config.tasks import Manifold
+from experiments.data.source import DataInfo
+from experiments.tasks.base import Seeds, Task, replicas_of
+from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank
+from ngn.components.parallel import StackedLinear
+from ngn.methods.base import CapacityFactory
+from ngn.streams import generator
+from ngn.train.batches import Batches, Split
+
+RANK_THRESHOLD = 1e-3
+"""Singular values above this part of the largest count towards the numerical rank."""
+
+
+def rotation(task: Manifold) -> Tensor:
+    """R, a random orthogonal matrix that all seeds and dimensions share: float64 [ambient, ambient]."""
+    gaussian = torch.randn(
+        task.ambient, task.ambient, dtype=torch.float64, generator=generator(task.draw, "manifold", "rotation")
+    )
+    Q, triangle = torch.linalg.qr(gaussian)
+    return Q * torch.sign(torch.diagonal(triangle))  # makes the decomposition unique
+
+
+def latents(samples: int, D: int, source: torch.Generator) -> Tensor:
+    """Uniform on [-1, 1]^D, float32 [samples, D]."""
+    return torch.rand(samples, D, generator=source) * 2.0 - 1.0
+
+
+class FreshBatches:
+    """New points at every step, drawn from each seed and the step alone; input and target are the same points.
+
+    Args:
+        seeds: one seed (points [N, ambient]) or one a replica ([R, N, ambient]).
+        size: N.
+        D: intrinsic dimension.
+        embed: maps latents [*R, N, D] to points.
+    """
+
+    def __init__(self, seeds: int | Sequence[int], size: int, D: int, embed: Any) -> None:
+        self.seeds, self.size, self.D, self.embed = seeds, size, D, embed
+
+    def at(self, index: int) -> tuple[Tensor, Tensor]:
+        each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
+        drawn = [latents(self.size, self.D, generator(seed, "data", index)) for seed in each]
+        x = self.embed(drawn[0] if isinstance(self.seeds, int) else torch.stack(drawn))
+        return x, x
+
+
+class Autoencoder(nn.Module):
+    """Encoder, gated bottleneck, decoder: ``depth`` GELU layers each, then a linear map back to the input's size."""
+
+    def __init__(self, inputs: int, gate: LatentGate, bottleneck: GatedBottleneck, seeds: Seeds) -> None:
+        super().__init__()
+        wide = [gate.width] * gate.hidden_layers
+        self.encoder = nn.Sequential(*_gelu_layers([inputs, *wide], seeds, "encoder"))
+        self.bottleneck = bottleneck
+        self.decoder = nn.Sequential(
+            *_gelu_layers([gate.width, *wide], seeds, "decoder"), StackedLinear(gate.width, inputs, seeds, "output")
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[*R, N, inputs], the reconstruction."""
+        y: Tensor = self.decoder(self.bottleneck(self.encoder(x)))
+        return y
+
+
+def _gelu_layers(sizes: Sequence[int], seeds: Seeds, name: str) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for i, (inputs, out) in enumerate(itertools.pairwise(sizes)):
+        layers += [StackedLinear(inputs, out, seeds, f"{name}{i}"), nn.GELU()]
+    return layers
+
+
+class ManifoldTask(Task):
+    """Squared error summed over coordinates for training; NMSE on fixed held-out points, as the paper reports it."""
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        assert isinstance(config.task, Manifold)
+        self.settings, self.device = config.task, device
+        R = rotation(config.task)
+        self.embedding = (0.8 * R[:, : config.task.D].T).float().to(device)
+        z = latents(config.task.held, config.task.D, generator(config.task.draw, "manifold", "held"))
+        held = self.embed(z)
+        self.held = Split(held, held)
+        self.power = held.double().square().sum(-1).mean()
+        # Linear algebra libraries differ in the last bits of R, which are not what tells data apart.
+        told = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
+        size = f"{config.task.held} held-out points, D = {config.task.D} in {config.task.ambient}"
+        self.info = DataInfo("manifold", hashlib.sha256(told).hexdigest(), f"generated: {size}")
+
+    def embed(self, z: Tensor) -> Tensor:
+        """tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""
+        return torch.tanh(z.to(self.device) @ self.embedding)
+
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        return FreshBatches(seeds, self.samples(train), self.settings.D, self.embed)
+
+    def samples(self, train: Train) -> int:
+        """Points in a batch: there is no training set, every batch is new."""
+        assert train.batch is not None
+        return train.batch
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        gate = config.gate
+        assert isinstance(gate, LatentGate)
+        size = capacity(K, replicas_of(seeds))
+        bank = RankOneBank(gate.width, gate.width, size.K, seeds)
+        return Autoencoder(self.settings.ambient, gate, GatedBottleneck(bank, size, self.settings.kl), seeds)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output - target).square().sum(-1).mean(-1)
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"nmse": self.loss(output.double(), target.double()) / self.power}
+
+    def describe(self, deployed: nn.Module) -> dict[str, int]:
+        """The numerical rank of the deployed bottleneck."""
+        assert isinstance(deployed, Autoencoder)
+        bottleneck: nn.Module = deployed.bottleneck
+        assert isinstance(bottleneck, LowRank)
+        return {"rank": bottleneck.rank(RANK_THRESHOLD)}

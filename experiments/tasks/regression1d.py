@@ -1,0 +1,60 @@
+"""The controlled study: y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+from experiments.config.components import MLPGate
+from experiments.config.schema import Config
+from experiments.config.tasks import Regression1D
+from experiments.data.source import DataInfo
+from experiments.tasks.base import Seeds, Task, replicas_of
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.methods.base import CapacityFactory
+from ngn.streams import generator
+from ngn.train.batches import Split
+
+
+def target(x: Tensor) -> Tensor:
+    """sin 3x + 0.6 sin 7x + 0.3 sin 13x"""
+    return torch.sin(3 * x) + 0.6 * torch.sin(7 * x) + 0.3 * torch.sin(13 * x)
+
+
+def inputs(task: Regression1D) -> Tensor:
+    """The training inputs, float64 [points, 1]: evenly spaced, or one uniform draw that all seeds share."""
+    if task.layout == "even":
+        return torch.linspace(-math.pi, math.pi, task.points, dtype=torch.float64).unsqueeze(-1)
+    source = generator(task.draw, "regression1d", "inputs")
+    x = torch.empty(task.points, dtype=torch.float64).uniform_(-math.pi, math.pi, generator=source)
+    return x.sort().values.unsqueeze(-1)
+
+
+class RegressionTask(Task):
+    """Mean squared error on the training points, as the paper reports it."""
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        assert isinstance(config.task, Regression1D)
+        points = config.task.model_copy(update={"points": 64}) if config.profile == "smoke" else config.task
+        x = inputs(points)
+        digest = hashlib.sha256(x.numpy().tobytes()).hexdigest()
+        self.info = DataInfo("regression1d", digest, f"generated: {points.points} points, {points.layout}")
+        self.train = self.held = Split(x.float().to(device), target(x).float().to(device))
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        gate = config.gate
+        assert isinstance(gate, MLPGate)
+        size = capacity(K, replicas_of(seeds))
+        bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
+        return ParallelModel(OrderedSum(bank, size))
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output - target).square().mean((-2, -1))
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"mse": self.loss(output.double(), target.double())}

@@ -1,0 +1,37 @@
+"""Learned size in your own training, without configurations or records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ngn.learner import CapacityLearner
+from ngn.train.batches import Batches, FullBatches, Split
+from ngn.train.progress import Mode
+from ngn.train.trainer import Course, Loss, Trainer, TrainPlan
+
+
+def fit(
+    learner: CapacityLearner,
+    inputs: Any,
+    targets: Tensor | None,
+    loss: Loss,
+    plan: TrainPlan,
+    progress: Mode = "auto",
+) -> Course:
+    """Train a learner; the trainer of every study.
+
+    Args:
+        learner: a model with ordered groups.
+        inputs: the whole training input for full batches, or any object with ``at(index) -> (inputs, targets)``.
+        targets: the training targets, or None where ``inputs`` is such a stream.
+        loss: (output, target) → mean loss of each model, [*R].
+        plan: steps, learning rates, clipping.
+        progress: whether a progress bar is shown.
+
+    Returns:
+        The curves of objective, task loss and t.
+    """
+    batches: Batches = inputs if targets is None else FullBatches(Split(inputs, targets))
+    return Trainer(learner, batches, loss, plan, progress=progress).fit()

@@ -1,0 +1,145 @@
+"""How the parameters of a model of ordered groups lie in a kernel's arrays, and which kernel that is.
+
+A replica's parameters are one row of floats: group after group, component after component, the parts of a component one
+after another. A part that is narrower than what is compiled is padded with zeros, and so is a group to whole vectors.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ngn.components.base import Bank
+from ngn.components.depth import ChainBank, LayerStack, TanhBank
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.train.batches import Batches
+from ngn.train.kernels.kernel import TILE, Samples, compiled_width, library
+
+VECTOR = 16
+"""Floats of the widest vectors that there are."""
+PLANAR_TILE = 4 * VECTOR
+"""``planar.cpp`` takes samples in multiples of this."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One parameter of a component: ``shape`` as it is compiled, from float ``at`` of the component on."""
+
+    name: str
+    at: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """K components, the first ``bare`` of them without parameters; the others begin at float ``offset`` of a row."""
+
+    bank: Bank
+    K: int
+    bare: int
+    offset: int
+
+    @property
+    def learned(self) -> int:
+        """Components that have parameters."""
+        return self.K - self.bare
+
+
+class Layout:
+    """Where everything is.
+
+    Attributes:
+        groups: in the order of the model.
+        parts, size: of a component, and the floats that it takes.
+        parameters: floats of a row.
+        hidden: compiled width.
+        cost: a step's work, about, with that of the 1D study as one.
+
+    Args:
+        entry: the library and its function that trains.
+        banks: each group's, with the number of its components that have no parameters.
+        parts: names and compiled shapes; ``spare`` floats follow them.
+        hidden, cost, tile: the last is what numbers of samples are rounded up to multiples of.
+    """
+
+    def __init__(
+        self,
+        entry: tuple[str, str],
+        banks: Sequence[tuple[Bank, int]],
+        parts: Sequence[tuple[str, tuple[int, ...]]],
+        hidden: int,
+        cost: float,
+        tile: int,
+        spare: int = 0,
+    ) -> None:
+        self.entry, self.hidden, self.cost, self.tile = entry, hidden, cost, tile
+        self.parts: list[Part] = []
+        at = 0
+        for name, shape in parts:
+            self.parts.append(Part(name, at, shape))
+            at += math.prod(shape)
+        self.size = at + spare
+        self.groups: list[Group] = []
+        self.parameters = 0
+        for bank, bare in banks:
+            group = Group(bank, bank.K, bare, self.parameters)
+            self.groups.append(group)
+            self.parameters += -(-group.learned * self.size // VECTOR) * VECTOR
+
+    def kernel(self) -> Callable[..., int]:
+        """The function that trains; see ``library`` for what it raises."""
+        name, function = self.entry
+        found: Callable[..., int] = getattr(library(name), function)
+        return found
+
+    def samples(self, batches: Batches) -> Samples:
+        """The one batch of a full-batch training, as the kernel takes it."""
+        return Samples.of(batches, self.tile)
+
+    def views(self) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+        """Every parameter [*R, ...] of the banks, with what finds its place [R, ...] in rows [R, parameters]."""
+        for group in self.groups:
+            for part in self.parts:
+                p = group.bank.get_parameter(part.name)
+                own = tuple(p.shape[-len(part.shape) :])
+                yield p, functools.partial(self._place, group, part, own)
+
+    def components(self, group: Group, rows: Tensor) -> Tensor:
+        """The components of a group with parameters in rows [R, parameters]: [R, learned, size]."""
+        own = rows[:, group.offset : group.offset + group.learned * self.size]
+        return own.unflatten(1, (group.learned, self.size))
+
+    def _place(self, group: Group, part: Part, own: tuple[int, ...], rows: Tensor) -> Tensor:
+        at = slice(part.at, part.at + math.prod(part.shape))
+        place = self.components(group, rows)[..., at].unflatten(-1, part.shape)
+        for axis, length in enumerate(own):
+            place = place.narrow(axis - len(own), 0, length)
+        return place
+
+
+def layout_of(model: torch.nn.Module) -> Layout:
+    """The layout of a model for which there is a kernel (``fits.py`` says which ones)."""
+    if isinstance(model, LayerStack):
+        banks = []
+        for layer in model.layers:
+            bank = layer.bank
+            assert isinstance(bank, TanhBank)
+            banks.append((bank, int(bank.identity)))
+        parts = [("W", (2, 2)), ("b", (2,))]
+        return Layout(("planar", "ngn_layers_advance"), banks, parts, hidden=0, cost=4.0, tile=PLANAR_TILE)
+    assert isinstance(model, ParallelModel)
+    bank = model.group.bank
+    if isinstance(bank, ChainBank):
+        H = compiled_width(bank.width)
+        parts = [("U", (2, H)), ("a", (H,)), ("V", (H, 2)), ("b", (2,))]
+        return Layout(("planar", "ngn_chain_advance"), [(bank, 0)], parts, H, cost=16.0, tile=PLANAR_TILE)
+    assert isinstance(bank, MLPBank)
+    H = compiled_width(bank.sizes[1])
+    parts = [("W1", (1, H)), ("b1", (H,)), ("W2", (H, H)), ("b2", (H,)), ("W3", (H, 1)), ("b3", (1,))]
+    return Layout(("bank1d", "ngn_bank1d_advance"), [(bank, 0)], parts, H, cost=1.0, tile=TILE, spare=15)

@@ -1,0 +1,263 @@
+"""The fast path: whole stretches of training inside one call of a compiled kernel (``training.h``).
+
+:class:`FusedTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``: the same fields, curves,
+checkpoints and final state. R is the number of replicas (1 for a single model), G of ordered groups, P of floats that a
+replica's parameters take.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ngn.gate import GATE_CUTOFF, active_components
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import CONSTANT, Shape, shape_at
+from ngn.train import interrupt
+from ngn.train.batches import Batches
+from ngn.train.kernels.fits import unsupported_whole
+from ngn.train.kernels.kernel import check
+from ngn.train.kernels.layout import Layout, layout_of
+from ngn.train.optim import adam
+from ngn.train.progress import Progress
+from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan, _pad_moments
+
+CHUNK = 100
+"""Steps a call at most: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+RUN_STEPS = 20_000
+"""Run-steps of the 1D study a call at most: a second or two, however many replicas there are."""
+SCOPES = {"joint": 1, "separate": 2, "body": 3}
+
+_INTEGERS = (
+    "replicas", "groups", "parameters", "hidden", "samples", "padded", "steps", "first", "threads", "gated",
+    "clip_scope",
+)  # fmt: skip
+_REALS = ("clip", "delta", "cutoff", "weight_decay", "beta1", "beta2", "eps")
+_ARRAYS = (
+    "candidates", "offset", "bare",
+    "x", "target", "w", "lambda0", "alpha_max", "beta_start", "beta_end", "lr", "lr_boundary", "shapes",
+    "p", "m", "v", "tau", "touched", "objective", "task", "t",
+)  # fmt: skip
+
+
+class Job(ctypes.Structure):
+    """The kernel's argument, field by field as in ``training.h``."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in _INTEGERS),
+        *((name, ctypes.c_double) for name in _REALS),
+        *((name, ctypes.c_void_p) for name in _ARRAYS),
+    ]
+
+
+class _State:
+    """The parameters and Adam's moments of a learner as the kernel keeps them.
+
+    body: float32 [3, R, P], the parameters and both moments; tau: float64 [R, G, 3], tau and its moments;
+    touched: int64 [R, G], leading components whose moments may differ from zero.
+    """
+
+    def __init__(self, learner: CapacityLearner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
+        self.layout, self.optimizer, self.stacked = layout, optimizer, learner.replicas is not None
+        capacities = [group.capacity for group in learner.groups]
+        self.taus = [capacity.tau for capacity in capacities if isinstance(capacity, CountGate)]
+        self.R = learner.replicas or 1
+        self.body = torch.zeros(3, self.R, layout.parameters)
+        self.tau = torch.zeros(self.R, len(capacities), 3, dtype=torch.float64)
+        with torch.no_grad():
+            for packed, own in self._pairs():
+                packed.copy_(own)
+        self.touched = torch.zeros(self.R, len(capacities), dtype=torch.int64)
+        moved = (self.body[1:] != 0).any(0)
+        for g, group in enumerate(layout.groups):
+            if group.learned:
+                last = layout.components(group, moved).any(-1) * torch.arange(group.bare + 1, group.K + 1)
+                self.touched[:, g] = last.amax(-1)
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """(view of the packed state, tensor it stands for): parameters, and moments where the optimiser has any."""
+        pairs = []
+        for p, view in self.layout.views():
+            for packed, tensor in zip(self.body, self._own(p), strict=False):
+                pairs.append((view(packed), tensor if self.stacked else tensor.unsqueeze(0)))
+        for g, tau in enumerate(self.taus):
+            pairs += [(self.tau[:, g, i], tensor.view(self.R)) for i, tensor in enumerate(self._own(tau))]
+        return pairs
+
+    def _own(self, p: Tensor) -> list[Tensor]:
+        state = self.optimizer.state.get(p, {})
+        return [p.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
+
+    def copy(self) -> tuple[Tensor, ...]:
+        """What :meth:`restore` brings back."""
+        return self.body.clone(), self.tau.clone(), self.touched.clone()
+
+    def restore(self, copied: tuple[Tensor, ...]) -> None:
+        """Put the state back to an earlier copy, in place: the kernel knows the arrays by address."""
+        for mine, value in zip((self.body, self.tau, self.touched), copied, strict=True):
+            mine.copy_(value)
+
+    @torch.no_grad()
+    def unpack(self, step: int) -> None:
+        """Give the learner and the optimiser the state after ``step`` steps."""
+        for p in (q for group in self.optimizer.param_groups for q in group["params"]):
+            state = self.optimizer.state[p]
+            if not state:
+                state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            state["step"] = torch.tensor(float(step))
+        for packed, own in self._pairs():
+            own.copy_(packed)
+
+
+class _Kernel:
+    """The kernel with everything of a training that stays the same from call to call."""
+
+    def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
+        layout, R = state.layout, state.R
+        self.advance_all, self.plan, self.state = layout.kernel(), plan, state
+        capacities = [group.capacity for group in learner.groups]
+        gate = capacities[0] if isinstance(capacities[0], CountGate) else None
+        shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
+        self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
+        nothing = torch.zeros(R, dtype=torch.float64)
+        samples = layout.samples(batches)
+        self.arrays = {
+            "x": samples.x,
+            "target": samples.target,
+            **{name: torch.tensor([getattr(group, own) for group in layout.groups])
+               for name, own in (("candidates", "K"), ("offset", "offset"), ("bare", "bare"))},
+            "w": torch.cat([c.weights().reshape(R, c.K).double() for c in capacities], 1).contiguous(),
+            **{name: torch.stack([(getattr(c, name) if gate else nothing).double().expand(R) for c in capacities], 1)
+               for name in ("lambda0", "alpha_max", "beta_start", "beta_end")},
+            **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
+               for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
+            **dict(zip("pmv", state.body, strict=True)),
+            "tau": state.tau,
+            "touched": state.touched,
+        }  # fmt: skip
+        self.numbers = {
+            "replicas": R, "groups": len(capacities), "parameters": layout.parameters, "hidden": layout.hidden,
+            "samples": samples.count, "padded": samples.x.shape[-1], "gated": int(gate is not None),
+            "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
+            "clip": plan.clip or 0.0, "delta": 0.5 if gate is None else gate.delta, "cutoff": GATE_CUTOFF,
+            "weight_decay": plan.weight_decay,
+        }  # fmt: skip
+        (self.numbers["beta1"], self.numbers["beta2"]) = state.optimizer.defaults["betas"]
+        self.numbers["eps"] = state.optimizer.defaults["eps"]
+
+    def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
+        [R, steps, G], before each."""
+        fractions = [(first + n) / self.plan.steps for n in range(steps)]
+        shapes = torch.tensor([[shape_at(shape, f) for shape in self.shapes] for f in fractions], dtype=torch.float64)
+        R, G = self.state.touched.shape
+        found = {name: torch.empty(R, steps, dtype=torch.float64) for name in ("objective", "task")}
+        found["t"] = torch.empty(R, steps, G, dtype=torch.float64)
+        arrays = self.arrays | found | {"shapes": shapes}
+        job = Job(
+            **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
+            **{name: arrays[name].data_ptr() for name in _ARRAYS},
+        )  # fmt: skip
+        check(self.advance_all(ctypes.byref(job)))
+        return found["objective"], found["task"], found["t"]
+
+
+@dataclass
+class FusedTrainer(Trainer):
+    """:class:`Trainer` by the kernel, with its fields and its contract.
+
+    A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
+    cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
+    written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
+
+    Raises:
+        ValueError: from ``fit``, if no kernel can do this training (see ``unsupported_whole``).
+    """
+
+    engine = "fused"
+
+    chunk: int = CHUNK
+
+    def fit(self) -> Course:
+        """Train to the end, from the newest checkpoint if there is one."""
+        learner, plan = self.learner, self.plan
+        reason = unsupported_whole(learner, self.batches, self.loss, plan)
+        if reason is not None:
+            raise ValueError(f"not a training for the kernel: {reason}")
+        count = learner.replicas or 1
+        body, controllers = learner.body_parameters(), learner.controller_parameters()
+        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
+        optimizer = adam(body, controllers, lr, lr_boundary, weight_decay=plan.weight_decay)
+        bad = torch.full((count,), -1, dtype=torch.int64)
+        start, before, resumed = self._resume(optimizer, bad)
+        kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
+        state = _State(learner, layout_of(learner.model), optimizer)
+        kernel = _Kernel(learner, self.batches, plan, state)
+        growing = any(isinstance(g.capacity, CountGate) and g.capacity.growing for g in learner.groups)
+        chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
+        began = saved = time.monotonic()
+        with Progress(self.title, plan.steps, start, count, self.progress) as bar:
+            done = start
+            while done < plan.steps:
+                first = done
+                if growing and self._make_room(first, optimizer, state):
+                    state = _State(learner, layout_of(learner.model), optimizer)
+                    kernel = _Kernel(learner, self.batches, plan, state)
+                saved_state = state.copy() if growing else None
+                objective, task, t = kernel.advance(first, min(chunk, plan.steps - first))
+                if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
+                    # A component was missing from then on: only the steps before count.
+                    state.restore(saved_state)
+                    objective, task, t = kernel.advance(first, enough)
+                done = first + t.shape[1]
+                finite = torch.isfinite(objective)
+                where = torch.where(finite.all(1), -1, first + finite.to(torch.int8).argmin(1))
+                bad = torch.where(bad < 0, where, bad)
+                for step in kept[(kept >= first) & (kept < done)].tolist():
+                    at = step - first
+                    self._points.append((step, objective[:, at], task[:, at], t[:, at]))
+                if self.on_step is not None or bar.due() or done == plan.steps:
+                    state.unpack(done)
+                    if bar.due() or (bar.shown and done == plan.steps):
+                        bar.show(done, self._state())
+                    if self.on_step is not None:
+                        self.on_step(done)
+                now, stopping = time.monotonic(), interrupt.asked()
+                if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
+                    state.unpack(done)
+                    self._save(done, optimizer, bad, before + now - began, resumed)
+                    saved = now
+                    interrupt.stop()
+        learner.set_progress(1.0)
+        learner.begin_step(None)
+        return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
+
+    def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
+        """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""
+        state.unpack(first)
+        self.learner.set_progress(first / self.plan.steps)
+        grown = self.learner.make_room()
+        if grown:
+            _pad_moments(optimizer)
+        return grown
+
+    def _enough(self, first: int, t: Tensor) -> int:
+        """How many of the steps from ``first`` on had all the components that they need; at least one.
+
+        t: the boundaries before each of these steps, [R, steps, G]. The first step has had its room made.
+        """
+        for n in range(1, t.shape[1]):
+            for g, group in enumerate(self.learner.groups):
+                capacity = group.capacity
+                assert isinstance(capacity, CountGate)
+                capacity.set_progress((first + n) / self.plan.steps)
+                own = t[:, n, g].reshape(capacity.tau.shape)
+                if active_components(own, capacity.K + 1, capacity.beta, capacity.delta) > capacity.K:
+                    return n
+        return t.shape[1]
