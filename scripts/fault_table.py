@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAULTS = ROOT / "tests" / "faults.py"
+FAULTS = ROOT / "tests" / "support" / "faults.py"
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- faults: written by scripts/fault_table.py -->", "<!-- end of faults -->"
 

@@ -1,4 +1,4 @@
-"""Compiled kernels for the plain training loop where one fits; ``tests/test_fused*.py`` compare them."""
+"""Compiled kernels for the plain training loop where one fits; the tests compare them."""
 
 from ngn.components.conv import ConvBank
 from ngn.components.latent import GatedBottleneck

@@ -1,4 +1,4 @@
-"""Faults of what surrounds a training: the disk, other processes, the clock. ``tests/faults.py`` runs them."""
+"""Faults of what surrounds a training: the disk, other processes, the clock. ``tests/support/faults.py`` runs them."""
 
 from __future__ import annotations
 

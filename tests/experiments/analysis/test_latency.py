@@ -12,6 +12,7 @@ import pytest
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
+from experiments.paths import ROOT
 from experiments.runs import cost, runs
 from experiments.store.provenance import Code
 from experiments.store.records import Store
@@ -20,7 +21,7 @@ from experiments.store.records import Store
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with two rows of small runs as table 8, of which one has records."""
-    path = Path(__file__).resolve().parents[1] / "scripts" / "measure_latency.py"
+    path = ROOT / "scripts" / "measure_latency.py"
     spec = importlib.util.spec_from_file_location("measure_latency", path)
     assert spec is not None
     assert spec.loader is not None

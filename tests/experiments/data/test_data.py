@@ -16,6 +16,7 @@ import pytest
 
 from experiments.data import DataError, ImageData, MissingData, cifar10, cora, data_root, manifest, mnist, sets
 from experiments.data.source import Folder
+from experiments.paths import ROOT
 
 REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
 
@@ -259,7 +260,7 @@ def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(t
 
 def test_no_torch_is_imported_by_the_readers():
     code = "import sys, experiments.data.sets, experiments.data.synthetic; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.skipif(REAL is None, reason="needs the real data in $NGN_DATA")

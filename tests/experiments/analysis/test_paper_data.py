@@ -21,13 +21,13 @@ from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.config.schema import Fixed
+from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
 from experiments.tables.transfer import EIGHT, EIGHT_FULL
 from scripts.build_paper_data import main
 
-ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts" / "build_paper_data.py"
 COMPLETE = tuple(macro(name) for name in ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "dataeightfullbody"))
 """Macros of which every row has runs."""

@@ -15,8 +15,9 @@ from data_server import CONTENT, Server, origin_of, serving, silent
 from experiments.data import DataError, DataInfo, cifar10, mnist, sets
 from experiments.data.fetch import WORKING, Origin, Remote, fetch
 from experiments.data.source import Folder
+from experiments.paths import ROOT
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "fetch_data.py"
+SCRIPT = ROOT / "scripts" / "fetch_data.py"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
+from experiments.paths import RESULTS
 from experiments.runs.phases import fixed_configuration
 
 FROZEN = Path(__file__).parent / "frozen_ids.json"
@@ -26,7 +27,7 @@ def test_frozen_ids_never_change():
 
 
 def test_every_committed_record_is_named_after_its_configuration():
-    paths = sorted((FROZEN.parent.parent / "results").glob("*/*.json"))
+    paths = sorted(RESULTS.glob("*/*.json"))
     assert paths
     for path in paths:
         record = json.loads(path.read_text())

@@ -1,6 +1,6 @@
 """Golden losses: a change of results must be noticed, and the numerics version of what changed bumped.
 
-``python tests/test_golden.py --update`` writes the file anew; only together with a bump of the numerics version.
+Run as a script with ``--update`` it writes the file anew; only together with a bump of the numerics version.
 """
 
 import json

@@ -17,6 +17,7 @@ from experiments.analysis.reductions import compute, cost, init_sweep, plateaus
 from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
+from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store
 from experiments.tables import own
 from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
@@ -167,5 +168,5 @@ def test_reductions_need_neither_torch_nor_matplotlib() -> None:
         "import sys; from experiments.analysis.reductions import compute, cost, init_sweep, plateaus; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
-    root = Path(__file__).resolve().parent.parent
+    root = ROOT
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)

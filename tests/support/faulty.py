@@ -1,4 +1,4 @@
-"""Child processes that are killed, starved and misled at chosen moments, for tests/faults.py.
+"""Child processes that are killed, starved and misled at chosen moments, for tests/support/faults.py.
 
 Children are forked from a process that has imported torch and never used it, so that each costs milliseconds, and
 everything in them is real: their own process number, their own signals, SIGKILL without a chance to tidy up.

@@ -1,4 +1,4 @@
-"""Claims, and how processes share runs; the faults are in tests/faults.py."""
+"""Claims, and how processes share runs; the faults are in tests/support/faults.py."""
 
 import json
 import os

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-FAULTS = Path(__file__).parent / "faults.py"
+from experiments.paths import ROOT
+
+FAULTS = ROOT / "tests" / "support" / "faults.py"
 FAULTS_TRIED = (
     "signals",
     "disk_full",

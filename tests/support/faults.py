@@ -1,8 +1,8 @@
 """The faults that are injected, and what is left of the work after each.
 
-    python tests/faults.py NAME FOLDER [KILLS]      # one of them, with 20 kills or so many; prints its count as JSON
+    python tests/support/faults.py NAME FOLDER [KILLS]    # one of them, with 20 kills or so many; prints its count
 
-``tests/test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
+``test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
 import faulty  # noqa: E402
 from fault_places import (  # noqa: E402

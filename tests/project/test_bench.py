@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
+from experiments.paths import ROOT
 from ngn.train.kernels.kernel import compiled
 from ngn.train.trainer import Trainer
 
 
 def load(name: str) -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    path = ROOT / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

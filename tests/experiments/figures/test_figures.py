@@ -18,6 +18,7 @@ from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
 from experiments.figures.model import Data
+from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
@@ -28,8 +29,6 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[pa
 
 from experiments.figures import manifest
 from scripts import build_figures
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> int:
