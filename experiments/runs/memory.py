@@ -6,6 +6,7 @@ import sys
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from experiments.config.schema import Config
 from experiments.runs.phases import learner_of
@@ -26,12 +27,12 @@ def replica_bytes(config: Config, task: Task) -> int:
         seen[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    x, target = task.batches(config.train, config.seed.value).at(0)
-    device = target.device
-    learner.to(device)
-    data = {x.untyped_storage().data_ptr()} if isinstance(x, Tensor) and config.train.batch is None else set()
+    batch = task.batches(config.train, config.seed.value).at(0)
+    tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
+    learner.to(tensors[0].device)
+    data = {tensor.untyped_storage().data_ptr() for tensor in tensors} if config.train.batch is None else set()
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        task.loss(learner.soft_forward(x), target)
+        task.loss(learner.model, batch)
     kept = sum(size for pointer, size in seen.items() if pointer not in data)
     return kept + 4 * sum(p.numel() * p.element_size() for p in learner.parameters())
 

@@ -17,13 +17,13 @@ from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.packs import scalar
 from experiments.tasks.base import Task
 from ngn.learner import CapacityLearner
-from ngn.methods.base import Capacity
+from ngn.methods.base import Capacity, Mode
 from ngn.methods.fixed import FixedCount
 from ngn.train import checkpoint
 from ngn.train import host as process
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CapturedTrainer, unsupported_captured
-from ngn.train.trainer import Course, Trainer, TrainPlan, evaluate, put_state, state_of
+from ngn.train.trainer import Course, Trainer, TrainPlan, put_state, state_of
 
 Fit = Callable[[Trainer], Course]
 
@@ -176,11 +176,13 @@ def train_phase(
 def _measure(
     learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
 ) -> list[dict[str, Any]]:
-    parts = task.held_parts()
-    modes: dict[str, Callable[[Any], Tensor]] = {"truncated": learner.hard_forward}
-    if not fixed:
-        modes |= {"soft": learner.soft_forward, "gates_kept": learner.kept_forward}
-    scores = {mode: evaluate(forward, parts, task.metrics) for mode, forward in modes.items()}
+    modes: dict[str, Mode] = (
+        {"truncated": "hard"} if fixed else {"truncated": "hard", "soft": "soft", "gates_kept": "kept"}
+    )
+    scores = {}
+    for name, mode in modes.items():
+        with torch.no_grad(), learner._mode(mode):
+            scores[name] = task.evaluate(learner.model)
     runs = learner.replicas or 1
     learned, boundary = learner.learned_decay(), all(group.capacity.has_boundary for group in learner.groups)
     ratios = None if learned is None else learned.reshape(runs, -1).tolist()

@@ -1,4 +1,4 @@
-"""A task: data on a device, a model around its ordered components, a loss and metrics."""
+"""A task: data on a device, a model around its ordered components, what is minimised, and what is measured."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.config.schema import Config, Train
 from experiments.data.source import DataInfo
 from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
+from ngn.train.losses import Supervised, cross_entropy
 
 Seeds = int | Sequence[int]
 
@@ -27,16 +27,11 @@ class Task(ABC):
     """What the trainer and the phases need to know of a task.
 
     Attributes:
-        train, held: the training data, and the data that scores are computed on.
         info: name, digest and provenance of the data, for the record.
         timed_samples: samples of the forward pass whose cost a record holds; None where that says nothing.
     """
 
-    train: Split
-    held: Split
     info: DataInfo
-    chunk = 2000
-    """Samples evaluated at once."""
     timed_samples: int | None = None
 
     @abstractmethod
@@ -44,16 +39,58 @@ class Task(ABC):
         """The model with K candidates (None: as many as it comes to need) for one seed, or for a stack of seeds."""
 
     @abstractmethod
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean loss of each model, [*R]."""
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """Mean loss of each model over a batch of the training stream, [*R]."""
 
     @abstractmethod
-    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Named scores of each model, [*R]."""
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        """Named scores of each model on the held data: float64 [*R]. ``model`` is called as ``loss`` calls it."""
+
+    @abstractmethod
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        """The training stream."""
+
+    @abstractmethod
+    def samples(self, train: Train) -> int:
+        """Training samples, by which an epoch is counted and a prior is spread."""
+
+    @abstractmethod
+    def timed_batch(self) -> tuple[Any, int]:
+        """The batch whose forward pass is timed, and how many samples it has."""
+
+    def weight(self, batch: Any) -> float:
+        """What ``loss`` has averaged over in a micro-batch, such as its tokens; only ratios within a step count."""
+        return 1.0
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """What else the record of a phase says of the truncated model, by the names of the record's schema."""
         return {}
+
+
+class SupervisedTask(Task):
+    """Inputs and targets that lie on the device.
+
+    Attributes:
+        train, held: the training data, and the data that scores are computed on.
+    """
+
+    train: Split
+    held: Split
+    chunk = 2000
+    """Samples evaluated at once."""
+
+    @abstractmethod
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Named means over samples, of each model: [*R]."""
+
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        """The metrics of ``model(x)`` on the held data, averaged by sample."""
+        total: dict[str, Tensor] = {}
+        for x, target in self.held_parts():
+            for name, value in self.metrics(model(x), target).items():
+                weighted = value.double() * len(target)
+                total[name] = weighted if name not in total else total[name] + weighted
+        return {name: value / len(self.held) for name, value in total.items()}
 
     def samples(self, train: Train) -> int:
         """Training samples, by which an epoch is counted and a prior is spread."""
@@ -80,30 +117,16 @@ class Task(ABC):
         return self.prepare(x), len(x)
 
 
-def _shared_rows(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Output [*R, N, C] and target [N] or [*R, N] as one long batch, and *R."""
-    lead = output.shape[:-2]
-    return output.flatten(0, -2), target.expand(*lead, output.shape[-2]).flatten(), tuple(lead)
-
-
-def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """Mean cross-entropy of each model, nats. output [*R, N, C], target [N] or [*R, N]; returns [*R]."""
-    rows, labels, lead = _shared_rows(output.float(), target)
-    return F.cross_entropy(rows, labels, reduction="none").view(*lead, -1).mean(-1)
-
-
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """Per cent of samples whose largest logit is the target's, [*R]."""
     return (output.argmax(-1) == target).to(torch.float64).mean(-1) * 100.0
 
 
-class Classification(Task):
+class Classification(SupervisedTask):
     """Cross-entropy and accuracy."""
 
     timed_samples = 128
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return cross_entropy(output, target)
+    loss = Supervised(cross_entropy)
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"accuracy": accuracy(output, target), "loss": cross_entropy(output, target)}

@@ -14,12 +14,13 @@ from experiments.config.components import LatentGate
 from experiments.config.schema import Config, Train
 from experiments.config.tasks import Manifold
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, Task, replicas_of
+from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank
 from ngn.components.parallel import StackedLinear
 from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
+from ngn.train.losses import Supervised
 
 RANK_THRESHOLD = 1e-3
 """Singular values above this part of the largest count towards the numerical rank."""
@@ -84,8 +85,15 @@ def _gelu_layers(sizes: Sequence[int], seeds: Seeds, name: str) -> list[nn.Modul
     return layers
 
 
-class ManifoldTask(Task):
+def squared_distance(output: Tensor, target: Tensor) -> Tensor:
+    """Mean squared distance of points [*R, N, C], summed over coordinates: [*R]."""
+    return (output - target).square().sum(-1).mean(-1)
+
+
+class ManifoldTask(SupervisedTask):
     """Squared error summed over coordinates for training; NMSE on fixed held-out points, as the paper reports it."""
+
+    loss = Supervised(squared_distance)
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Manifold)
@@ -120,11 +128,8 @@ class ManifoldTask(Task):
         bank = RankOneBank(gate.width, gate.width, size.K, seeds)
         return Autoencoder(self.settings.ambient, gate, GatedBottleneck(bank, size, self.settings.kl), seeds)
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return (output - target).square().sum(-1).mean(-1)
-
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"nmse": self.loss(output.double(), target.double()) / self.power}
+        return {"nmse": squared_distance(output.double(), target.double()) / self.power}
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """The numerical rank of the deployed bottleneck."""

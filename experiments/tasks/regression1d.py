@@ -12,13 +12,14 @@ from experiments.config.components import MLPGate
 from experiments.config.schema import Config
 from experiments.config.tasks import Regression1D
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, Task, replicas_of
+from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
 from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
+from ngn.train.losses import Supervised, mean_squared_error
 
 
 def target(x: Tensor) -> Tensor:
@@ -35,8 +36,10 @@ def inputs(task: Regression1D) -> Tensor:
     return x.sort().values.unsqueeze(-1)
 
 
-class RegressionTask(Task):
+class RegressionTask(SupervisedTask):
     """Mean squared error on the training points, as the paper reports it."""
+
+    loss = Supervised(mean_squared_error)
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Regression1D)
@@ -53,8 +56,5 @@ class RegressionTask(Task):
         bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
         return ParallelModel(OrderedSum(bank, size))
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return (output - target).square().mean((-2, -1))
-
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"mse": self.loss(output.double(), target.double())}
+        return {"mse": mean_squared_error(output.double(), target.double())}

@@ -11,13 +11,14 @@ from experiments.config.components import ChainGate, LayersGate
 from experiments.config.schema import Config
 from experiments.config.tasks import Twist
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, Task, replicas_of
+from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from ngn.components.base import OrderedSum
 from ngn.components.depth import Chain, ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel
 from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
+from ngn.train.losses import Supervised, mean_squared_error
 
 STEPS = 3
 """Rotations that the teacher composes."""
@@ -30,8 +31,10 @@ def twist(x: Tensor, gamma: float) -> Tensor:
     return radius.unsqueeze(-1) * torch.stack([torch.cos(angle), torch.sin(angle)], -1)
 
 
-class TwistTask(Task):
+class TwistTask(SupervisedTask):
     """Mean squared error on the training points, of targets standardised over them, as the paper reports it."""
+
+    loss = Supervised(mean_squared_error)
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Twist)
@@ -58,11 +61,8 @@ class TwistTask(Task):
             layers.append(OrderedSum(bank, size))
         return LayerStack(layers)
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return (output - target).square().mean((-2, -1))
-
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"mse": self.loss(output.double(), target.double())}
+        return {"mse": mean_squared_error(output.double(), target.double())}
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """The layers, or the links of the chain, that are left."""

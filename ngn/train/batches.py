@@ -26,8 +26,8 @@ class Split:
 class Batches(Protocol):
     """A stream of batches."""
 
-    def at(self, index: int) -> tuple[Any, Tensor]:
-        """Inputs and targets of micro-batch ``index``: [N, ...], or [R, N, ...] where replicas differ."""
+    def at(self, index: int) -> Any:
+        """Micro-batch ``index``, as the loss takes it: tensors [N, ...], or [R, N, ...] where replicas differ."""
         ...
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,14 +24,12 @@ from ngn.learner import CapacityLearner
 from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
+from ngn.train.losses import Loss
 from ngn.train.optim import ClipScope, adam, clip_gradients
 from ngn.train.progress import Mode, Progress
 
 CURVE_POINTS = 300
 """Points of a curve that are kept, evenly spaced over the training."""
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""(output [*R, N, ...], target [N, ...] or [R, N, ...]) → mean loss of each model, [*R]."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +175,9 @@ class Trainer:
         parts = self.plan.accumulate
         total: Tensor | None = None
         for part in range(parts):
-            x, target = self.batches.at(step * parts + part)
+            batch = self.batches.at(step * parts + part)
             with torch.autocast(device.type, torch.bfloat16, enabled=self.plan.autocast == "bf16"):
-                loss = self.loss(self.learner.soft_forward(x), target)
+                loss = self.loss(self.learner.model, batch)
                 activity = self.learner.activity_penalty()
                 loss = loss if activity is None else loss + activity
             (loss.sum() / parts).backward()
@@ -260,20 +258,3 @@ def _pad_moments(optimizer: torch.optim.Optimizer) -> None:
                     padded = torch.zeros_like(p)
                     padded[tuple(slice(0, n) for n in value.shape)] = value
                     optimizer.state[p][name] = padded
-
-
-@torch.no_grad()
-def evaluate(
-    forward: Callable[[Any], Tensor],
-    parts: list[tuple[Any, Tensor]],
-    metrics: Callable[[Tensor, Tensor], dict[str, Tensor]],
-) -> dict[str, Tensor]:
-    """Metrics of a forward pass over ``parts`` (inputs, targets), averaged by sample: name → float64 [*R]."""
-    total: dict[str, Tensor] = {}
-    samples = 0
-    for x, target in parts:
-        for name, value in metrics(forward(x), target).items():
-            weighted = value.double() * len(target)
-            total[name] = weighted if name not in total else total[name] + weighted
-        samples += len(target)
-    return {name: value / samples for name, value in total.items()}

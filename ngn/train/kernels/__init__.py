@@ -10,7 +10,8 @@ from ngn.train.kernels.fits import unsupported_whole
 from ngn.train.kernels.gradients import GradientsTrainer
 from ngn.train.kernels.step1d import StepTrainer
 from ngn.train.kernels.whole import FusedTrainer
-from ngn.train.trainer import Loss, Trainer, TrainPlan
+from ngn.train.losses import Loss
+from ngn.train.trainer import Trainer, TrainPlan
 
 __all__ = ["AutoencoderTrainer", "BranchesTrainer", "FusedTrainer", "StepTrainer", "trainer_for", "unsupported"]
 

@@ -19,7 +19,8 @@ from ngn.learner import CapacityLearner
 from ngn.train.batches import Batches
 from ngn.train.kernels.gradients import GradientsTrainer
 from ngn.train.kernels.kernel import check, compiled, library
-from ngn.train.trainer import Loss, TrainPlan
+from ngn.train.losses import Loss, Supervised
+from ngn.train.trainer import TrainPlan
 
 LANES = 16
 """Sizes of layers are multiples of this, and there are at most as many terms."""
@@ -38,7 +39,7 @@ class Step(ctypes.Structure):
 
 def unsupported_autoencoder(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why the kernel cannot give this training's gradients, or None if it can. A compiler is looked for last."""
-    from experiments.tasks.manifold import Autoencoder, FreshBatches, ManifoldTask  # tasks import the engine
+    from experiments.tasks.manifold import Autoencoder, FreshBatches, squared_distance  # tasks import the engine
 
     model = learner.model
     if type(learner) is not CapacityLearner or type(model) is not Autoencoder:
@@ -51,7 +52,7 @@ def unsupported_autoencoder(learner: CapacityLearner, batches: Batches, loss: Lo
     maps = affine_maps(model)
     if any(size % LANES for layer in maps for size in layer.weight.shape) or len(maps) % 2 == 0:
         return f"a layer's size is no multiple of {LANES}"
-    if type(batches) is not FreshBatches or getattr(loss, "__func__", None) is not ManifoldTask.loss:
+    if type(batches) is not FreshBatches or loss != Supervised(squared_distance):
         return "it is not the squared error on fresh points"
     body = learner.body_parameters()
     if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in body):

@@ -20,7 +20,8 @@ from ngn.learner import CapacityLearner
 from ngn.train.batches import Batches, MiniBatches
 from ngn.train.kernels.gradients import GradientsTrainer
 from ngn.train.kernels.kernel import check, compiled, library
-from ngn.train.trainer import Loss, TrainPlan
+from ngn.train.losses import Loss, Supervised, cross_entropy
+from ngn.train.trainer import TrainPlan
 
 NAMES = ("W1", "b1", "W2", "b2", "V", "v")
 """A bank's parameters, in the order of ``branches.cpp``."""
@@ -49,8 +50,6 @@ class Step(ctypes.Structure):
 
 def unsupported_branches(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why the kernel cannot give this training's gradients, or None if it can. A compiler is looked for last."""
-    from experiments.tasks.base import Classification  # tasks import the engine
-
     model = learner.model
     if type(learner) is not CapacityLearner or type(model) is not ParallelModel or model.head is not None:
         return "the model is more than one sum of branches"
@@ -66,7 +65,7 @@ def unsupported_branches(learner: CapacityLearner, batches: Batches, loss: Loss,
         return f"the branches do not have two convolutions, or more than {MOST} channels or classes"
     if any(not p.requires_grad or p.device.type != "cpu" or p.dtype != torch.float32 for p in bank.parameters()):
         return "the body is frozen, not float32 or not on the CPU"
-    if type(batches) is not MiniBatches or getattr(loss, "__func__", loss) is not Classification.loss:
+    if type(batches) is not MiniBatches or loss != Supervised(cross_entropy):
         return "it is not the cross-entropy of minibatches"
     if plan.accumulate != 1 or plan.autocast != "none":
         return "the kernel has no micro-batches and no autocast"
@@ -133,7 +132,8 @@ class BranchesTrainer(GradientsTrainer):
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
         c = self.learner.groups[0].capacity.coefficients("soft")
-        loss, slope = self._gradients(*self.batches.at(step), c)
+        x, labels = self.batches.at(step)
+        loss, slope = self._gradients(x, labels, c)
         if c.requires_grad:
             c.backward(slope)
         return loss

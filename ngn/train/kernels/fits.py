@@ -14,7 +14,8 @@ from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches
 from ngn.train.kernels.kernel import WIDTHS, compiled
-from ngn.train.trainer import Loss, TrainPlan
+from ngn.train.losses import Loss, Supervised, mean_squared_error
+from ngn.train.trainer import TrainPlan
 
 
 def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
@@ -24,9 +25,6 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
     long as the model is the sum of its components times ``Capacity.coefficients``, normalised or not. Models of depth
     are trained whole or not at all.
     """
-    from experiments.tasks.regression1d import RegressionTask  # tasks import the engine
-    from experiments.tasks.twist import TwistTask
-
     if type(learner) is not CapacityLearner:
         return f"the kernels do not know {type(learner).__name__}"
     depth = _of_depth(learner.model)
@@ -38,8 +36,8 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
         return "a parameter is frozen or not on the CPU"
     if any(p.dtype != torch.float32 for p in body):
         return "the body is not float32"
-    task, width, name = (TwistTask, 2, "planar") if depth else (RegressionTask, 1, "bank1d")
-    if type(batches) is not FullBatches or getattr(loss, "__func__", None) is not task.loss:
+    width, name = (2, "planar") if depth else (1, "bank1d")
+    if type(batches) is not FullBatches or loss != Supervised(mean_squared_error):
         return "it is not full-batch training on the mean squared error"
     x, target = batches.at(0)
     if not all(isinstance(v, Tensor) and v.shape == (len(target), width) and v.dtype == torch.float32

@@ -8,7 +8,8 @@ from typing import ClassVar, Protocol
 
 from ngn.learner import CapacityLearner
 from ngn.train.batches import Batches
-from ngn.train.trainer import Course, Loss, Trainer, TrainPlan
+from ngn.train.losses import Loss
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 
 class Unsupported(Protocol):

@@ -21,7 +21,7 @@ def kept_by_a_stack(configs, task):
     """Bytes that a real stack keeps for its backward pass, counted independently: by walking the graph."""
     learner = learner_of(configs, task)
     x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
-    node = task.loss(learner.soft_forward(x), y).sum().grad_fn
+    node = task.loss(learner.model, (x, y)).sum().grad_fn
     storages, todo, seen = {}, [node], set()
     while todo:
         at = todo.pop()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from structures import STRUCTURES
 
-from experiments.tasks.base import cross_entropy
+from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
@@ -14,15 +14,13 @@ from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.train.batches import FullBatches, MiniBatches, Split
+from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.train.optim import ReplicaAdam, adam, clip_gradients
-from ngn.train.trainer import Trainer, TrainPlan, evaluate
+from ngn.train.trainer import Trainer, TrainPlan
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
 Y = torch.sin(3 * X)
-
-
-def mse(output, target):
-    return (output - target).square().mean((-2, -1))
+MSE = Supervised(mean_squared_error)
 
 
 def learner_of(seeds, K=5, **gate):
@@ -37,7 +35,7 @@ def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
     return Trainer(
         learner,
         FullBatches(Split(X, Y)),
-        mse,
+        MSE,
         TrainPlan(steps=steps, **settings),
         folder=folder,
         checkpoint_seconds=1e-9,
@@ -209,8 +207,8 @@ def test_accumulation_averages_its_micro_batches():
 
     ours, reference = learner_of(0), learner_of(0)
     plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-    Trainer(ours, Halves(), mse, plan, progress="never").fit()
-    Trainer(reference, FullBatches(Split(X[:32], Y[:32])), mse, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    Trainer(ours, Halves(), MSE, plan, progress="never").fit()
+    Trainer(reference, FullBatches(Split(X[:32], Y[:32])), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
     for name, value in state(reference).items():
         assert torch.allclose(value, state(ours)[name], rtol=1e-3, atol=1e-5), name
 
@@ -252,9 +250,16 @@ def test_cross_entropy_of_stacks_and_own_targets():
 
 
 def test_evaluation_weighs_parts_by_their_samples():
-    parts = [(X[:30], Y[:30]), (X[30:], Y[30:])]
-    got = evaluate(lambda x: 0.5 * x, parts, lambda o, t: {"mse": mse(o, t)})["mse"]
-    assert float(got) == pytest.approx(float(mse(0.5 * X, Y)), rel=1e-6)
+    class Half(SupervisedTask):
+        held, chunk = Split(X, Y), 30
+
+        def metrics(self, output, target):
+            return {"mse": mean_squared_error(output, target)}
+
+        model = loss = None
+
+    got = Half().evaluate(lambda x: 0.5 * x)["mse"]
+    assert float(got) == pytest.approx(float(mean_squared_error(0.5 * X, Y)), rel=1e-6)
 
 
 def test_a_shared_head_trains_with_the_body():
@@ -262,5 +267,5 @@ def test_a_shared_head_trains_with_the_body():
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(3)), StackedLinear(3, 2, 0)))
     before = state(learner)
     x, y = STRUCTURES[0].x(torch.float32), torch.randint(2, (11,))
-    Trainer(learner, FullBatches(Split(x, y)), cross_entropy, TrainPlan(steps=5), progress="never").fit()
+    Trainer(learner, FullBatches(Split(x, y)), Supervised(cross_entropy), TrainPlan(steps=5), progress="never").fit()
     assert not torch.equal(before["head.weight"], state(learner)["head.weight"])

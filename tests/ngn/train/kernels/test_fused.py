@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from fused_cases import (
-    TASK,
     assert_close,
     assert_same,
     batches,
@@ -36,6 +35,7 @@ from ngn.train.kernels import FusedTrainer
 from ngn.train.kernels import whole as module
 from ngn.train.kernels.kernel import fast_tanh
 from ngn.train.kernels.layout import layout_of
+from ngn.train.losses import mean_squared_error
 from ngn.train.optim import ClipScope, adam
 from ngn.train.trainer import Trainer
 
@@ -64,7 +64,7 @@ def test_gradients(t: float, delta: float, tmp_path: Path) -> None:
     exact = copy.deepcopy(learner).double()
     x, wanted = batches().at(0)
     exact.set_progress(0.0)
-    (TASK.loss(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     train(FusedTrainer, learner, plan(2, clip=None), folder=tmp_path, checkpoint_seconds=0.0, chunk=1)
     found = checkpoint.latest(tmp_path)
     assert found is not None

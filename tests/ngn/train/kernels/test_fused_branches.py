@@ -16,7 +16,7 @@ from torch import Tensor
 
 from experiments.config.compose import compose
 from experiments.runs import runs
-from experiments.tasks.base import Classification, cross_entropy
+from experiments.tasks.base import Classification
 from experiments.tasks.images import ImageTask
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
@@ -32,6 +32,7 @@ from ngn.train.batches import FullBatches, MiniBatches, Split
 from ngn.train.kernels import BranchesTrainer, trainer_for
 from ngn.train.kernels.branches import NAMES, Gradients
 from ngn.train.kernels.kernel import compiled
+from ngn.train.losses import cross_entropy
 from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled("branches") is None, reason="no C++ compiler that can build the kernel")

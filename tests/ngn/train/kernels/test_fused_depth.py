@@ -30,6 +30,7 @@ from ngn.train import checkpoint
 from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels import FusedTrainer, trainer_for
 from ngn.train.kernels.kernel import compiled
+from ngn.train.losses import mean_squared_error
 from ngn.train.trainer import Course, Trainer, TrainPlan
 
 needs_kernel = pytest.mark.skipif(compiled("planar") is None, reason="no C++ compiler that can build the kernel")
@@ -104,7 +105,7 @@ def test_gradients(make: Make, delta: float, tmp_path: Path) -> None:
     exact = copy.deepcopy(learner).double()
     exact.set_progress(0.0)
     x, wanted = batches().at(0)
-    (TASK.loss(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     gradients = {name: p.grad for name, p in exact.model.named_parameters()}
     name_of = {id(p): name for name, p in learner.model.named_parameters()}
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]

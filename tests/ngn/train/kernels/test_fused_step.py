@@ -45,6 +45,7 @@ from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels import StepTrainer, trainer_for
 from ngn.train.kernels.kernel import NAMES
 from ngn.train.kernels.step1d import Gradients
+from ngn.train.losses import mean_squared_error
 from ngn.train.trainer import Trainer
 
 Seeds = int | Sequence[int]
@@ -101,7 +102,7 @@ def test_gradients(kind: Kind, tmp_path: Path) -> None:
     exact.set_progress(0.0)
     exact.begin_step(0)
     x, wanted = batches().at(0)
-    (TASK.loss(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     gradients = {name: p.grad for name, p in exact.model.named_parameters()}
     name_of = {id(p): name for name, p in learner.model.named_parameters()}
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
@@ -209,7 +210,7 @@ def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int, eps: 
     bank.zero_grad()
     f = bank.components(x.double(), c.shape[-1])
     scale = 1.0 if eps is None else (f.square().mean((-2, -1), keepdim=True) + eps).sqrt()
-    loss = TASK.loss((coefficients[..., None, None] * f / scale).sum(-3), wanted.double())
+    loss = mean_squared_error((coefficients[..., None, None] * f / scale).sum(-3), wanted.double())
     loss.sum().backward()
     expected = {"task": loss.detach(), "slope": coefficients.grad}
     expected |= {name: bank.get_parameter(name).grad for name in NAMES}

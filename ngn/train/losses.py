@@ -1,0 +1,43 @@
+"""Objectives of training: a loss is any ``loss(model, batch) -> [*R]``, the mean loss of each model of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Loss = Callable[[nn.Module, Any], Tensor]
+"""(model, batch) → mean loss of each model, [*R]. Calling the model gives its soft forward pass."""
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""(output [*R, N, ...], target [N, ...] or [*R, N, ...]) → mean loss of each model, [*R]."""
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """The loss ``criterion(model(x), target)`` of batches ``(x, target)``.
+
+    >>> import torch
+    >>> Supervised(mean_squared_error)(torch.nn.Identity(), (torch.ones(2, 1), torch.zeros(2, 1)))
+    tensor(1.)
+    """
+
+    criterion: Criterion
+
+    def __call__(self, model: nn.Module, batch: tuple[Any, Tensor]) -> Tensor:
+        x, target = batch
+        return self.criterion(model(x), target)
+
+
+def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error of each model over samples and coordinates. output [*R, N, C]; returns [*R]."""
+    return (output - target).square().mean((-2, -1))
+
+
+def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    """Mean cross-entropy of each model, nats. output [*R, N, C], target [N] or [*R, N]; returns [*R]."""
+    lead = output.shape[:-2]
+    rows, labels = output.float().flatten(0, -2), target.expand(*lead, output.shape[-2]).flatten()
+    return F.cross_entropy(rows, labels, reduction="none").view(*lead, -1).mean(-1)
