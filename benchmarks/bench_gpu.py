@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 from experiments.config.compose import compose
 from experiments.config.schema import Config, Seed
-from experiments.runs.phases import learner_of, peak_memory, plan_of, seeds_of
+from experiments.runs.phases import learner_of, peak_memory, plan_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.train.cuda_graph import CapturedTrainer
 from ngn.train.trainer import Trainer
@@ -35,7 +35,7 @@ class Line:
     """One training: its name, the stack, the trainer, and the size of a fixed model where that is what is trained."""
 
     name: str
-    pack: Sequence[Config]
+    stack: Stack
     trainer: type[Trainer]
     count: int | None = None
 
@@ -46,9 +46,9 @@ class _Enough(Exception):
 
 def seconds_a_step(line: Line, device: torch.device, first: int, last: int) -> float:
     """Mean wall time of the steps ``first`` to ``last`` - 1, in all replicas together."""
-    task = make_task(line.pack[0], device)
-    learner = learner_of(line.pack, task, line.count).to(device)
-    train = line.pack[0].train
+    task = make_task(line.stack.first, device)
+    learner = learner_of(line.stack, task, line.count).to(device)
+    train = line.stack.first.train
     at: dict[int, float] = {}
 
     def clock(step: int) -> None:
@@ -59,8 +59,8 @@ def seconds_a_step(line: Line, device: torch.device, first: int, last: int) -> f
         if step == last:
             raise _Enough
 
-    batches = task.batches(train, seeds_of(line.pack))
-    plan = plan_of(line.pack, task.samples(train))
+    batches = task.batches(train, line.stack.seeds)
+    plan = plan_of(line.stack, task.samples(train))
     try:
         line.trainer(learner, batches, task.loss, plan, progress="never", on_step=clock).fit()
     except _Enough:
@@ -68,9 +68,9 @@ def seconds_a_step(line: Line, device: torch.device, first: int, last: int) -> f
     raise ValueError(f"{line.name}: the training has only {plan.steps} steps")
 
 
-def stack(config: Config, replicas: int) -> list[Config]:
+def stack(config: Config, replicas: int) -> Stack:
     """The same run for several seeds."""
-    return [config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)]
+    return Stack(tuple(config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)))
 
 
 def lines(device: torch.device) -> dict[str, list[Line]]:
@@ -120,11 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
             seconds = seconds_a_step(line, device, first, last)
-            speed = len(line.pack) / seconds
+            speed = len(line.stack) / seconds
             rival = rival or speed
             numbers = f"{seconds * 1e3:10.2f} {speed:12,.0f} {speed / rival:12.1f} {peak_memory(device):9.0f}"
             print(f"  {line.name:38} {numbers}", flush=True)
-            if len(line.pack) == 500:
+            if len(line.stack) == 500:
                 print(f"  {'':38} {SWEEP_STEPS:,} steps of all: {SWEEP_STEPS * seconds:.0f} s", flush=True)
     return 0
 

@@ -27,6 +27,7 @@ from bench_1d import data, loss
 
 from experiments.config.schema import Config
 from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from experiments.tasks.images import ImageTask
 from ngn.components.base import Bank, OrderedSum
@@ -75,11 +76,11 @@ def trained(
 def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int], None]:
     """Trains the model of a configuration, from where it stands, for ``at_once`` times a number of steps."""
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of([config], task)
+    learner = learner_of(Stack((config,)), task)
 
     def run(steps: int) -> None:
         train = config.train.model_copy(update={"steps": at_once * steps})
-        plan = plan_of([config.model_copy(update={"train": train})], task.samples(train))
+        plan = plan_of(Stack((config.model_copy(update={"train": train}),)), task.samples(train))
         kind(learner, task.batches(train, 0), task.loss, plan, progress="never").fit()
 
     return run

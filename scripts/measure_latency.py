@@ -28,6 +28,7 @@ from experiments.config.schema import Config
 from experiments.data import DataError
 from experiments.runs.cost import milliseconds
 from experiments.runs.phases import learner_of
+from experiments.runs.stack import Stack
 from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import Store, publish
 from experiments.tables.transfer import EIGHT
@@ -51,10 +52,10 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
             continue
         count = found["count"]
         if phase == "fixed":
-            yield phase, "deployed", count, learner_of([config], task, count).deploy()
+            yield phase, "deployed", count, learner_of(Stack((config,)), task, count).deploy()
             continue
         (t,) = found["t"]
-        learner = learner_of([config], task, None, t)
+        learner = learner_of(Stack((config,)), task, None, t)
         learner.set_progress(1.0)
         learner.begin_step(None)
         if learner.count().tolist() != count:

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from experiments.config.schema import Config
 from experiments.runs.phases import learner_of
+from experiments.runs.stack import Stack
 from experiments.tasks.base import Task
 
 SHARE = 0.5
@@ -19,7 +20,7 @@ SHARE = 0.5
 def replica_bytes(config: Config, task: Task) -> int:
     """Bytes that one replica of a stack takes in training: its parameters, gradients and moments, and what one forward
     pass of one replica keeps for the backward pass, counted tensor by tensor. The data are shared and not counted."""
-    learner = learner_of([config], task, getattr(config.method, "count", None))
+    learner = learner_of(Stack((config,)), task, getattr(config.method, "count", None))
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments.config.schema import Config, ConfigError, Fixed, is_integer, steps_of
 from experiments.runs.capacities import capacity_of, ratio_of
 from experiments.runs.cost import forward_cost, take_replica
-from experiments.runs.packs import scalar
+from experiments.runs.stack import Stack
 from experiments.tasks.base import Task
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity, Mode
@@ -34,7 +34,7 @@ CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
 
 @dataclasses.dataclass
 class Trained:
-    """One phase of a pack: what is recorded of each run, and its curves."""
+    """One phase of a stack: what is recorded of each run, and its curves."""
 
     results: list[dict[str, Any]]
     curves: list[dict[str, np.ndarray]]
@@ -42,34 +42,29 @@ class Trained:
     engine: str
 
 
-def seeds_of(pack: Sequence[Config]) -> int | list[int]:
-    """One seed, or one a replica."""
-    return pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
-
-
 def learner_of(
-    pack: Sequence[Config], task: Task, count: int | list[int] | None = None, t0: float | None = None
+    stack: Stack, task: Task, count: int | list[int] | None = None, t0: float | None = None
 ) -> CapacityLearner:
-    """The learner of a pack: that of its method, or a fixed model of ``count`` components (a list: one a group)."""
-    first = pack[0]
+    """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group)."""
+    first = stack.first
     if count is not None:
         counts = [count] if isinstance(count, int) else count
 
         def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
-            return FixedCount(counts[group], r=ratio_of(pack, group), replicas=replicas)
+            return FixedCount(counts[group], r=ratio_of(stack, group), replicas=replicas)
 
-        return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), capacity))
-    make = capacity_of(pack, seeds_of(pack), task.samples(first.train), t0)
-    return CapacityLearner(task.model(first, first.gate.K, seeds_of(pack), make))
+        return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
+    make = capacity_of(stack, task.samples(first.train), t0)
+    return CapacityLearner(task.model(first, first.gate.K, stack.seeds, make))
 
 
-def plan_of(pack: Sequence[Config], samples: int) -> TrainPlan:
-    """The training plan of a pack."""
-    train = pack[0].train
+def plan_of(stack: Stack, samples: int) -> TrainPlan:
+    """The training plan of a stack."""
+    train = stack.first.train
     return TrainPlan(
         steps=steps_of(train, samples),
-        lr=scalar(pack, "train.lr"),
-        lr_boundary=scalar(pack, "train.lr_boundary"),
+        lr=stack.scalar("train.lr"),
+        lr_boundary=stack.scalar("train.lr_boundary"),
         lr_shape=train.lr_shape,
         lr_boundary_shape=train.lr_boundary_shape,
         clip=train.clip,
@@ -98,7 +93,7 @@ def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Ta
 
 
 def train_phase(
-    pack: Sequence[Config],
+    stack: Stack,
     task: Task,
     phase: str,
     device: torch.device,
@@ -109,10 +104,9 @@ def train_phase(
     end: Path | None = None,
     start: Path | None = None,
 ) -> Trained:
-    """Train one phase of a pack and measure it.
+    """Train one phase of a stack and measure it.
 
     Args:
-        pack: runs that differ in seed and scalars only.
         phase: "grown", "fixed", "from_high", or a continuation.
         count: size of the fixed model, a list for several groups; None for a learned one.
         norms: also measure the norm of every f_k over the training inputs.
@@ -123,9 +117,9 @@ def train_phase(
     Raises:
         ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
     """
-    first = pack[0]
+    first = stack.first
     t0 = high_start(first) if phase == "from_high" else None
-    learner = learner_of(pack, task, count, t0).to(device)
+    learner = learner_of(stack, task, count, t0).to(device)
     if start is not None:
         kept = checkpoint.latest(start)
         if kept is None:
@@ -133,8 +127,8 @@ def train_phase(
         put_state(learner, kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    plan = plan_of(pack, task.samples(first.train))
-    batches = task.batches(first.train, seeds_of(pack))
+    plan = plan_of(stack, task.samples(first.train))
+    batches = task.batches(first.train, stack.seeds)
     trainer = trainer_of(first.engine, learner, batches, task, plan)
     course = trainer(
         learner,
@@ -152,12 +146,12 @@ def train_phase(
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result["status"] == "complete":
-                result["cost"] = _cost(pack, r, learner, task, count, t0, device)
+                result["cost"] = _cost(stack, r, learner, task, count, t0, device)
     if norms:
         with torch.no_grad():
             x, _ = batches.at(0)
             f = learner.groups[0].bank.components(x).double()
-        each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(pack), -1).tolist()
+        each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(stack), -1).tolist()
         for result, row in zip(results, each, strict=True):
             if all(np.isfinite(row)):
                 result["norms"] = [float(f"{value:.6g}") for value in row]
@@ -168,7 +162,7 @@ def train_phase(
             "task": course.curves["task"][:, r].astype(np.float32),
             **({} if count is not None else {"t": course.curves["t"][:, r].astype(np.float32)}),
         }
-        for r in range(len(pack))
+        for r in range(len(stack))
     ]
     return Trained(results, curves, course.resumed, trainer.engine)
 
@@ -224,7 +218,7 @@ def _measure(
 
 
 def _cost(
-    pack: Sequence[Config],
+    stack: Stack,
     r: int,
     learner: CapacityLearner,
     task: Task,
@@ -237,7 +231,7 @@ def _cost(
     stacked = learner.replicas is not None
     models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
     if count is None:
-        single = learner_of([pack[r]], task, None, t0).to(device) if stacked else learner
+        single = learner_of(stack.take([r]), task, None, t0).to(device) if stacked else learner
         models["candidate"] = take_replica(single, learner, r) if stacked else learner.model
     return forward_cost(models, x, samples, device)
 

@@ -24,9 +24,9 @@ from experiments.config.schema import Config, ConfigError, Fixed, branch_of, bra
 from experiments.data.source import DataInfo
 from experiments.paths import RESULTS, SCRATCH
 from experiments.runs.memory import replicas_that_fit
-from experiments.runs.packs import kernel_takes, make_packs, pack_id, stackable
 from experiments.runs.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
-from experiments.runs.sharing import HeldElsewhere, Pack, Sharing, arrange, note_pack, tidy
+from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, note_stack, tidy
+from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack, stacks_of
 from experiments.store.claims import Claims
 from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import SCHEMA_VERSION, Store, publish
@@ -34,6 +34,7 @@ from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.train import checkpoint, interrupt
 from ngn.train import host as process
+from ngn.train.kernels.kernel import compiled
 
 log = logging.getLogger(__name__)
 
@@ -108,10 +109,10 @@ def execute(configs: Sequence[Config], patience: float | None = None) -> list[Ou
     return [outcomes[run_id(config)] for config in configs]
 
 
-def _train(pack: Pack) -> list[Outcome]:
-    """Train a pack of claimed runs; outcomes of those that had no record."""
-    wanted = {run_id(config) for config in pack.missing}
-    return [outcome for outcome in train_in_memory(pack.whole()) if outcome.run_id in wanted]
+def _train(work: Work) -> list[Outcome]:
+    """Train a stack of claimed runs; outcomes of those that had no record."""
+    wanted = {run_id(config) for config in work.missing}
+    return [outcome for outcome in train_in_memory(work.stack()) if outcome.run_id in wanted]
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -119,19 +120,19 @@ def _out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def train_in_memory(pack: Sequence[Config]) -> list[Outcome]:
-    """Train a pack, in halves if memory does not suffice for the whole; a single run that is too large fails.
+def train_in_memory(stack: Stack) -> list[Outcome]:
+    """Train a stack, in halves if memory does not suffice for the whole; a single run that is too large fails.
 
     Raises:
         ngn.train.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
     """
     try:
         with process.prepared():
-            return train_pack(pack)
+            return train_pack(stack)
     except (MemoryError, RuntimeError) as error:
-        if len(pack) == 1 or not _out_of_memory(error):
+        if len(stack) == 1 or not _out_of_memory(error):
             raise
-        log.warning("no memory for a stack of %d runs (%s); training it in halves", len(pack), error)
+        log.warning("no memory for a stack of %d runs (%s); training it in halves", len(stack), error)
     except OSError as fault:
         raise checkpoint.StorageError(
             f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
@@ -140,14 +141,13 @@ def train_in_memory(pack: Sequence[Config]) -> list[Outcome]:
     gc.collect()  # the failed stack, before its halves
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    checkpoint.remove(checkpoints_of(pack))
-    half = len(pack) // 2
-    return [*train_in_memory(pack[:half]), *train_in_memory(pack[half:])]
+    checkpoint.remove(checkpoints_of(stack))
+    return [outcome for half in stack.parts((len(stack) + 1) // 2) for outcome in train_in_memory(half)]
 
 
-def checkpoints_of(pack: Sequence[Config]) -> Path:
-    """Where a pack keeps its checkpoints; records of another folder are another training."""
-    return _folder(pack_id(pack), results_root(pack[0]))
+def checkpoints_of(stack: Stack) -> Path:
+    """Where a stack keeps its checkpoints; records of another folder are another training."""
+    return _folder(stack.id, results_root(stack.first))
 
 
 def _folder(name: str, root: Path) -> Path:
@@ -156,68 +156,77 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def execute_packs(configs: Sequence[Config]) -> dict[str, Outcome | Exception]:
-    """Like :func:`execute`, but a pack that fails leaves the others: run id → outcome, or what went wrong.
+    """Like :func:`execute`, but a stack that fails leaves the others: run id → outcome, or what went wrong.
 
     What another process is training comes last, so that two commands with the same runs share them.
     """
     done: dict[str, Outcome | Exception] = {}
-    packs = make_packs(configs)
+    stacks = stacks_of(configs)
     for patience in (0.0, None):
         held = []
-        for pack in packs:
+        for stack in stacks:
             try:
-                done.update({outcome.run_id: outcome for outcome in execute(pack, patience)})
+                done.update({outcome.run_id: outcome for outcome in execute(stack.runs, patience)})
             except HeldElsewhere:
-                held.append(pack)
+                held.append(stack)
             except Exception as error:  # reported with its runs by the caller
-                done.update({run_id(config): error for config in pack})
-        packs = held
+                done.update(dict.fromkeys(stack.ids, error))
+        stacks = held
     return done
 
 
-def train_pack(pack: Sequence[Config]) -> list[Outcome]:
-    """Train the phases of a pack and write its records."""
+def largest_here(stack: Stack, task: Task, device: torch.device) -> int:
+    """How many replicas of a stack this machine trains at once; planning knows neither its memory nor its compiler."""
+    kernel = kernel_of(stack.first)
+    if len(stack) == 1 or (kernel is not None and compiled(kernel) is not None):
+        return len(stack)
+    suited = len(stack) if kernel is None else largest_in_torch(stack.first)
+    fit = replicas_that_fit(stack.first, task, device)
+    return suited if fit is None else min(suited, fit)
+
+
+def train_pack(stack: Stack) -> list[Outcome]:
+    """Train the phases of a stack and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     code()  # what the tree is now, before training, is what produces the numbers
-    first = pack[0]
+    first = stack.first
     if first.threads is not None:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     task = make_task(first, device)
-    if len(pack) > 1 and not kernel_takes(first):
-        fits = replicas_that_fit(first, task, device)
-        if fits is not None and fits < len(pack):
-            return [o for at in range(0, len(pack), fits) for o in train_pack(pack[at : at + fits])]
-    scratch = checkpoints_of(pack)
-    note_pack(scratch, pack, results_root(first))
+    largest = largest_here(stack, task, device)
+    if largest < len(stack):
+        return [outcome for part in stack.parts(largest) for outcome in train_pack(part)]
+    scratch = checkpoints_of(stack)
+    note_stack(scratch, stack, results_root(first))
     phases: dict[str, Trained] = {}
     if isinstance(first.method, Fixed):
-        phases["fixed"] = _phase(pack, task, "fixed", device, scratch / "fixed", count=first.method.count)
+        phases["fixed"] = _phase(stack, task, "fixed", device, scratch / "fixed", count=first.method.count)
     else:
         for name in first.phases:
             if name == "fixed":
-                phases[name] = _fixed_phase(pack, task, phases["grown"], device, scratch)
+                phases[name] = _fixed_phase(stack, task, phases["grown"], device, scratch)
             else:
                 end = scratch / "end" if name == "grown" and first.continue_with else None
-                phases[name] = _phase(pack, task, name, device, scratch / name, end=end)
+                phases[name] = _phase(stack, task, name, device, scratch / name, end=end)
         if "from_high" in phases:
             start = high_start(first)
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
                 if grown["status"] == high["status"] == "complete":
                     high["prunes_back"] = prunes_back(grown, high, start)
         for factor in first.continue_with:
-            key, branches = branch_phase(factor), [branch_of(config, factor) for config in pack]
-            phases[key] = _phase(branches, task, key, device, scratch / key, start=scratch / "end")
+            key, branches = branch_phase(factor), [branch_of(config, factor) for config in stack.runs]
+            phases[key] = _phase(Stack(tuple(branches)), task, key, device, scratch / key, start=scratch / "end")
             for result, branch in zip(phases[key].results, branches, strict=True):
                 result["lambda0"] = branch.schedule.lambda0
-    seconds = (time.monotonic() - clock) / len(pack)
-    outcomes = [_write(pack, r, phases, task.info, device, started, seconds) for r in range(len(pack))]
+    seconds = (time.monotonic() - clock) / len(stack)
+    outcomes = [_write(stack, r, phases, task.info, device, started, seconds) for r in range(len(stack))]
     checkpoint.remove(scratch)
     return outcomes
 
 
 def _phase(
-    pack: Sequence[Config],
+    stack: Stack,
     task: Task,
     name: str,
     device: torch.device,
@@ -234,38 +243,38 @@ def _phase(
             {k: np.asarray(v, dtype=CURVE_TYPES.get(k, np.float32)) for k, v in c.items()} for c in stored["curves"]
         ]
         return Trained(stored["results"], curves, stored["resumed"], stored["engine"])
-    first = pack[0]
-    who = f"{first.task.name} {f'x{len(pack)}' if len(pack) > 1 else f's{first.seed.value}'}"
-    norms = pack[0].task.name == "regression1d" and name == "grown"
+    first = stack.first
+    who = f"{first.task.name} {f'x{len(stack)}' if len(stack) > 1 else f's{first.seed.value}'}"
+    norms = stack.first.task.name == "regression1d" and name == "grown"
     with interrupt.deferred():
-        trained = train_phase(pack, task, name, device, folder, f"{who} {name}", count, norms, end, start)
+        trained = train_phase(stack, task, name, device, folder, f"{who} {name}", count, norms, end, start)
         plain = [{k: v.tolist() for k, v in c.items()} for c in trained.curves]
         content = {"results": trained.results, "curves": plain, "resumed": trained.resumed, "engine": trained.engine}
         publish(kept, json.dumps(content).encode(), replace=True)
     return trained
 
 
-def _fixed_phase(pack: Sequence[Config], task: Task, grown: Trained, device: torch.device, scratch: Path) -> Trained:
+def _fixed_phase(stack: Stack, task: Task, grown: Trained, device: torch.device, scratch: Path) -> Trained:
     """Retrain every seed at its learned size: from a ``method=fixed`` record where there is one, else here."""
-    results: list[dict[str, Any]] = [{} for _ in pack]
-    curves: list[dict[str, np.ndarray]] = [{} for _ in pack]
+    results: list[dict[str, Any]] = [{} for _ in stack.runs]
+    curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
     resumed, engines = 0, set()
     for r, result in enumerate(grown.results):
         if result["status"] != "complete":
             results[r] = {**result, "status": "diverged"}
             continue
-        alone = fixed_configuration(pack[r], fixed_size(result["count"]))
-        record = Store(results_root(pack[r])).get(run_id(alone))
+        alone = fixed_configuration(stack.runs[r], fixed_size(result["count"]))
+        record = Store(results_root(stack.runs[r])).get(run_id(alone))
         if record is not None and _reusable(record, alone):
             results[r] = {**record["phases"]["fixed"], "taken_from": record["run_id"]}
         else:
             by_count[tuple(result["count"])].append(r)
     for counts, members in sorted(by_count.items()):
-        groups = [members] if stackable(pack[0]) else [[r] for r in members]
+        groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
             folder = scratch / f"fixed{'_'.join(map(str, counts))}-{group[0]}"
-            trained = _phase([pack[r] for r in group], task, "fixed", device, folder, count=fixed_size(counts))
+            trained = _phase(stack.take(group), task, "fixed", device, folder, count=fixed_size(counts))
             resumed += trained.resumed
             engines.add(trained.engine)
             for r, result, curve in zip(group, trained.results, trained.curves, strict=True):
@@ -280,7 +289,7 @@ def _reusable(record: dict[str, Any], config: Config) -> bool:
 
 
 def _write(
-    pack: Sequence[Config],
+    stack: Stack,
     r: int,
     phases: dict[str, Trained],
     info: DataInfo,
@@ -288,7 +297,7 @@ def _write(
     started: datetime.datetime,
     seconds: float,
 ) -> Outcome:
-    config, own = pack[r], {name: trained.results[r] for name, trained in phases.items()}
+    config, own = stack.runs[r], {name: trained.results[r] for name, trained in phases.items()}
     status = "complete" if all(p["status"] == "complete" for p in own.values()) else "diverged"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     record = {
@@ -301,7 +310,7 @@ def _write(
         "execution": {
             "device": name,
             "engine": "+".join(sorted({trained.engine for trained in phases.values() if trained.engine})),
-            "replicas": len(pack),
+            "replicas": len(stack),
             "threads": torch.get_num_threads(),
             "resumed": sum(trained.resumed for trained in phases.values()),
         },

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from experiments.config.identity import run_id, scientific
 from experiments.config.schema import Config
-from experiments.runs.packs import make_packs
+from experiments.runs.stack import Stack, stacks_of
 from experiments.store.claims import Claims
 from experiments.store.records import Store, publish
 from ngn.train import checkpoint
@@ -33,23 +33,23 @@ class HeldElsewhere(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Pack:
+class Work:
     """Runs to train together: those that are missing, and those with a record that their checkpoint belongs to."""
 
     missing: tuple[Config, ...]
     beside: tuple[Config, ...] = ()
     order: tuple[str, ...] = ()
 
-    def whole(self) -> list[Config]:
-        """All of them, as the interrupted stack had them."""
+    def stack(self) -> Stack:
+        """All of them, in the order in which the interrupted stack had them."""
         place = {name: at for at, name in enumerate(self.order)}
-        return sorted((*self.missing, *self.beside), key=lambda config: place.get(run_id(config), 0))
+        return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda config: place.get(run_id(config), 0))))
 
 
-def note_pack(folder: Path, pack: Sequence[Config], results: Path) -> None:
+def note_stack(folder: Path, stack: Stack, results: Path) -> None:
     """Write down which runs a folder of checkpoints belongs to, before anything else is written there."""
-    if len(pack) > 1 and not (folder / "pack.json").exists():
-        told = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in pack}}
+    if len(stack) > 1 and not (folder / "pack.json").exists():
+        told = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in stack.runs}}
         publish(folder / "pack.json", json.dumps(told).encode(), replace=True)
 
 
@@ -75,17 +75,17 @@ def tidy(present: Iterable[str], results: Path, checkpoints: Path, folder_of: Ca
 
 
 def _told(note: Path) -> dict[str, Any] | None:
-    """What :func:`note_pack` wrote, or None if another process has finished the pack meanwhile."""
+    """What :func:`note_stack` wrote, or None if another process has finished the stack meanwhile."""
     try:
         return dict(json.loads(note.read_text()))
     except FileNotFoundError:
         return None
 
 
-def arrange(configs: Sequence[Config], results: Path, checkpoints: Path) -> list[Pack]:
-    """Packs as an interruption left them, where all their other runs have records; new packs of the rest."""
+def arrange(configs: Sequence[Config], results: Path, checkpoints: Path) -> list[Work]:
+    """Stacks as an interruption left them, where all their other runs have records; new stacks of the rest."""
     by_id = {run_id(config): config for config in configs}
-    packs: list[Pack] = []
+    work: list[Work] = []
     for note in sorted(checkpoints.glob("*/pack.json")):
         told = _told(note)
         if told is None:
@@ -99,47 +99,47 @@ def arrange(configs: Sequence[Config], results: Path, checkpoints: Path) -> list
             continue
         how = mine[0].model_dump(mode="json")
         beside = tuple(Config.model_validate({**how, **told["runs"][name]}) for name in others)
-        packs.append(Pack(tuple(mine), beside, tuple(told["runs"])))
+        work.append(Work(tuple(mine), beside, tuple(told["runs"])))
         for config in mine:
             del by_id[run_id(config)]
-    return packs + [Pack(tuple(pack)) for pack in make_packs(list(by_id.values()))]
+    return work + [Work(stack.runs) for stack in stacks_of(list(by_id.values()))]
 
 
 @dataclass
 class Sharing(Generic[Done]):
-    """How packs are shared.
+    """How work is shared.
 
     Attributes:
         claims: of the folder that the records go to.
         present: the outcome of a run that has its record by now, or None.
-        train: trains a whole pack; outcomes of the runs that were missing.
+        train: trains one piece of work; outcomes of the runs that were missing.
         patience: seconds to wait for runs that others train while nothing else is left to do; None waits for good.
     """
 
     claims: Claims
     present: Callable[[Config], Done | None]
-    train: Callable[[Pack], list[Done]]
+    train: Callable[[Work], list[Done]]
     patience: float | None = None
 
-    def run(self, packs: Sequence[Pack]) -> Iterator[Done]:
+    def run(self, work: Sequence[Work]) -> Iterator[Done]:
         """The outcome of every run, as they come.
 
         Raises:
             HeldElsewhere: when patience is over; every run that was free has been trained.
         """
-        waiting, intact, quiet = deque(packs), True, time.monotonic()
+        waiting, intact, quiet = deque(work), True, time.monotonic()
         while waiting:
             moved = False
             for _ in range(len(waiting)):
-                pack = waiting.popleft()
-                found, pack = self._look(pack)
+                piece = waiting.popleft()
+                found, piece = self._look(piece)
                 yield from found
-                mine = self.claims.take([run_id(config) for config in pack.missing]) if pack.missing else []
+                mine = self.claims.take([run_id(config) for config in piece.missing]) if piece.missing else []
                 try:
-                    if mine and (len(mine) == len(pack.missing) or not intact):
-                        own = Pack(tuple(c for c in pack.missing if run_id(c) in mine))
-                        own = pack if len(own.missing) == len(pack.missing) else own
-                        pack = Pack(tuple(c for c in pack.missing if run_id(c) not in mine))
+                    if mine and (len(mine) == len(piece.missing) or not intact):
+                        own = Work(tuple(c for c in piece.missing if run_id(c) in mine))
+                        own = piece if len(own.missing) == len(piece.missing) else own
+                        piece = Work(tuple(c for c in piece.missing if run_id(c) not in mine))
                         moved = True
                         # a record may have been written between the look and the claim
                         found, own = self._look(own)
@@ -149,26 +149,26 @@ class Sharing(Generic[Done]):
                 finally:
                     self.claims.release(mine)
                 moved = moved or bool(found)
-                if pack.missing:
-                    waiting.append(pack)
+                if piece.missing:
+                    waiting.append(piece)
             if moved:
                 quiet = time.monotonic()
             elif intact:
-                intact = False  # rather parts of packs than nothing
+                intact = False  # rather parts of stacks than nothing
             else:
                 self._wait(waiting, time.monotonic() - quiet)
 
-    def _look(self, pack: Pack) -> tuple[list[Done], Pack]:
-        found = {run_id(config): done for config in pack.missing if (done := self.present(config)) is not None}
+    def _look(self, piece: Work) -> tuple[list[Done], Work]:
+        found = {run_id(config): done for config in piece.missing if (done := self.present(config)) is not None}
         if not found:
-            return [], pack
-        left = tuple(config for config in pack.missing if run_id(config) not in found)
-        ready = tuple(config for config in pack.missing if run_id(config) in found)
+            return [], piece
+        left = tuple(config for config in piece.missing if run_id(config) not in found)
+        ready = tuple(config for config in piece.missing if run_id(config) in found)
         # of a stack that was interrupted, also those that just got their record belong to the checkpoint
-        return list(found.values()), Pack(left, (*pack.beside, *ready) if pack.order else (), pack.order)
+        return list(found.values()), Work(left, (*piece.beside, *ready) if piece.order else (), piece.order)
 
-    def _wait(self, waiting: Sequence[Pack], waited: float) -> None:
-        names = [run_id(config) for pack in waiting for config in pack.missing]
+    def _wait(self, waiting: Sequence[Work], waited: float) -> None:
+        names = [run_id(config) for piece in waiting for config in piece.missing]
         if self.patience is not None and waited > self.patience:
             raise HeldElsewhere(f"{len(names)} runs are being trained by others, first {self._who(names)}")
         if waited < POLL:

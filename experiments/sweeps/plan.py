@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.paths import ROOT
-from experiments.runs.packs import make_packs
+from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, publish
 
@@ -59,7 +58,7 @@ def usual_results(configs: Iterable[Config]) -> Path:
 
 def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], largest: int) -> Path:
     """Write the next plan of a study; its file."""
-    packs = make_packs(configs, largest)
+    stacks = stacks_of(configs, largest)
     head = {
         "format": FORMAT,
         "study": study,
@@ -67,11 +66,11 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
         "commit": code().commit,
         "clean": code().clean,
         "runs": len(configs),
-        "tasks": [[run_id(config) for config in pack] for pack in packs],
+        "tasks": [stack.ids for stack in stacks],
     }
     lines = [json.dumps(head)]
-    for pack in packs:
-        own = [config.model_copy(update={"results": str(results.resolve())}) for config in pack]
+    for stack in stacks:
+        own = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
         lines.append(json.dumps([config.model_dump(mode="json") for config in own]))
     content = ("\n".join(lines) + "\n").encode()
     number = max((int(path.stem.rpartition("-")[2]) for path in folder.glob("plan-*.jsonl")), default=0)

@@ -28,6 +28,7 @@ from faulty import KILL, Count, Hook, child, configs, found, lost, train, undist
 
 from experiments.config.identity import run_id  # noqa: E402
 from experiments.runs import phases, runs  # noqa: E402
+from experiments.runs.stack import Stack  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
@@ -190,11 +191,11 @@ def out_of_memory(folder: Path) -> Count:
         def crowded(fits: int = fits, error: type = error, place: Path = place, sizes: Path = sizes) -> None:
             real = runs.train_phase
 
-            def train_phase(pack: list, *rest: object, **named: object) -> object:
-                if len(pack) > fits:
+            def train_phase(stack: Stack, *rest: object, **named: object) -> object:
+                if len(stack) > fits:
                     raise error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
-                sizes.open("a").write(f"{len(pack)} ")
-                return real(pack, *rest, **named)  # type: ignore[arg-type]
+                sizes.open("a").write(f"{len(stack)} ")
+                return real(stack, *rest, **named)  # type: ignore[arg-type]
 
             runs.train_phase = train_phase  # type: ignore[assignment]
             train(place, configs(place, "1d", 8))

@@ -8,7 +8,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from experiments.cli import app
-from experiments.runs import packs, runs
+from experiments.runs import runs
+from experiments.runs import stack as stacks
 from hydra_plugins.ngn_pack.launcher import ComposedOnce
 
 SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
@@ -22,9 +23,9 @@ def command(monkeypatch, tmp_path):
     trained = []
     real = runs.train_pack
 
-    def train_pack(pack):
-        trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in pack])
-        return real(pack)
+    def train_pack(stack):
+        trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in stack.runs])
+        return real(stack)
 
     monkeypatch.setattr(runs, "train_pack", train_pack)
 
@@ -78,10 +79,10 @@ def test_present_runs_are_not_trained_again(command):
 def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
     real = runs.train_pack
 
-    def fails(pack):
-        if pack[0].gate.width == 6:
+    def fails(stack):
+        if stack.first.gate.width == 6:
             raise RuntimeError("out of luck")
-        return real(pack)
+        return real(stack)
 
     monkeypatch.setattr(runs, "train_pack", fails)
     status, _ = command("seed=0..1", "gate.width=4,6,8")
@@ -94,8 +95,8 @@ def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
 
 
 def test_a_pack_is_no_larger_than_allowed(command, monkeypatch):
-    monkeypatch.setattr(packs, "LARGEST_FUSED_PACK", 3)
-    monkeypatch.setattr(packs, "LARGEST_PACK", 3)
+    monkeypatch.setattr(stacks, "LARGEST_FUSED", 3)
+    monkeypatch.setattr(stacks, "LARGEST", 3)
     status, trained = command("seed=0..6")
     assert status == 0
     assert [len(pack) for pack in trained] == [3, 3, 1]

@@ -114,22 +114,22 @@ def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
 
 def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkeypatch):
     """Killed after its second record: with the rest and others in one command, the stack is the one it was."""
-    real, packs = runs._write, []
+    real, stacks = runs._write, []
 
-    def dies(pack, r, *rest):
+    def dies(stack, r, *rest):
         if r == 2:
             raise KeyboardInterrupt
-        return real(pack, r, *rest)
+        return real(stack, r, *rest)
 
     monkeypatch.setattr(runs, "_write", dies)
     with pytest.raises(KeyboardInterrupt):
         runs.execute(smoke(tmp_path, range(4)))
     monkeypatch.setattr(runs, "_write", real)
     train = runs.train_pack
-    monkeypatch.setattr(runs, "train_pack", lambda pack: packs.append([c.seed.value for c in pack]) or train(pack))
+    monkeypatch.setattr(runs, "train_pack", lambda stack: stacks.append(stack.seeds) or train(stack))
     monkeypatch.setattr(runs, "train_phase", None)  # nothing is trained again of the four
     outcomes = runs.execute(smoke(tmp_path, [3, 2]))
-    assert packs == [[0, 1, 2, 3]]
+    assert stacks == [[0, 1, 2, 3]]
     assert [o.status for o in outcomes] == ["complete", "complete"]
     assert not list((tmp_path / "scratch" / "checkpoints").glob("*"))
 

@@ -16,8 +16,9 @@ from experiments.config.identity import run_id
 from experiments.config.schema import Config, ConfigError, branch_of, branch_phase
 from experiments.paths import CONF
 from experiments.runs import runs
-from experiments.runs.phases import learner_of, plan_of, seeds_of
+from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.runs import execute
+from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
 from ngn.train.trainer import Trainer, put_state, state_of
@@ -77,11 +78,11 @@ def test_a_branch_is_a_training_of_its_own_from_the_grown_parameters(tmp_path: P
     (config,) = pack = smoke(tmp_path, engine="torch", gate__K=K)
     ((_, curves),) = trained(pack)
     task = make_task(config, torch.device("cpu"))
-    grown = learner_of(pack, task)
-    batches = task.batches(config.train, seeds_of(pack))
-    Trainer(grown, batches, task.loss, plan_of(pack, len(task.train)), progress="never").fit()
+    grown = learner_of(Stack((config,)), task)
+    batches = task.batches(config.train, config.seed.value)
+    Trainer(grown, batches, task.loss, plan_of(Stack((config,)), len(task.train)), progress="never").fit()
     for factor, name in zip(FACTORS, NAMES, strict=True):
-        branch = [branch_of(config, factor)]
+        branch = Stack((branch_of(config, factor),))
         fresh = learner_of(branch, task)
         put_state(fresh, state_of(grown))
         course = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
@@ -109,9 +110,9 @@ def test_an_interrupted_branch_goes_on_where_it_was(
     begun: list[str] = []
     real_train, real_save = runs.train_phase, Trainer._save
 
-    def train(pack, task, phase, *rest):
+    def train(stack, task, phase, *rest):
         begun.append(phase)
-        return real_train(pack, task, phase, *rest)
+        return real_train(stack, task, phase, *rest)
 
     def save(self, step, *rest):
         real_save(self, step, *rest)

@@ -10,6 +10,7 @@ from experiments.config.compose import compose
 from experiments.runs import runs
 from experiments.runs.cost import forward_cost, multiply_adds, take_replica
 from experiments.runs.phases import learner_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 
 
@@ -37,7 +38,7 @@ def smoke(seed, tmp_path, **own):
 def test_one_model_of_a_stack_stands_alone(tmp_path):
     pack = [smoke(seed, tmp_path) for seed in (3, 4)]
     task = make_task(pack[0], torch.device("cpu"))
-    stack, single = learner_of(pack, task), learner_of(pack[1:], task)
+    stack, single = learner_of(Stack(tuple(pack)), task), learner_of(Stack((pack[1],)), task)
     with torch.no_grad():
         for n, p in enumerate(stack.model.parameters()):
             p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(n), dtype=p.dtype))

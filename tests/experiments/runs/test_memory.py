@@ -7,6 +7,7 @@ from experiments.config.compose import compose
 from experiments.runs import memory, runs
 from experiments.runs.memory import free_bytes, replica_bytes, replicas_that_fit
 from experiments.runs.phases import learner_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 
 CPU = torch.device("cpu")
@@ -19,7 +20,7 @@ def smoke(task="mnist", gate="mlp", **overrides):
 
 def kept_by_a_stack(configs, task):
     """Bytes that a real stack keeps for its backward pass, counted independently: by walking the graph."""
-    learner = learner_of(configs, task)
+    learner = learner_of(Stack(tuple(configs)), task)
     x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
     node = task.loss(learner.model, (x, y)).sum().grad_fn
     storages, todo, seen = {}, [node], set()
@@ -42,14 +43,14 @@ def test_a_replica_is_measured_and_a_stack_takes_so_many_times_that(task, gate):
     configs = [smoke(task, gate, **{"seed.value": seed}) for seed in range(4)]
     made = make_task(configs[0], CPU)
     one = replica_bytes(configs[0], made)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(configs[:1], made).parameters())
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack((configs[0],)), made).parameters())
     assert kept_by_a_stack(configs, made) / 4 == pytest.approx(one - parameters, rel=0.35)
 
 
 def test_larger_batches_take_more():
     small, large = smoke(**{"train.batch": 16}), smoke(**{"train.batch": 128})
     made = make_task(small, CPU)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of([small], made).parameters())
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack((small,)), made).parameters())
     assert replica_bytes(large, made) - parameters > 4 * (replica_bytes(small, made) - parameters)
 
 
@@ -67,9 +68,9 @@ def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
     assert replicas_that_fit(configs[0], make_task(configs[0], CPU), CPU) == 2
     real, sizes = runs.train_phase, []
 
-    def train_phase(pack, *rest):
-        sizes.append(len(pack))
-        return real(pack, *rest)
+    def train_phase(stack, *rest):
+        sizes.append(len(stack))
+        return real(stack, *rest)
 
     monkeypatch.setattr(runs, "train_phase", train_phase)
     assert [o.status for o in runs.execute(configs)] == ["complete"] * 5

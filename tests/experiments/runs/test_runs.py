@@ -11,9 +11,9 @@ from experiments.config.identity import run_id
 from experiments.config.numerics import NUMERICS_OF_TASK
 from experiments.config.schema import GATES_OF_TASK
 from experiments.runs import runs
-from experiments.runs.packs import make_packs, pack_key
 from experiments.runs.phases import fixed_configuration, learner_of, prunes_back
 from experiments.runs.runs import execute, results_root
+from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.tasks import make_task
@@ -156,8 +156,8 @@ def test_packs_differ_in_scalars_only(tmp_path):
     a = [smoke(tmp_path, seed__value=s, schedule__lambda0=price) for s in range(3) for price in (1e-4, 1e-3)]
     b = [smoke(tmp_path, seed__value=s, gate__width=8) for s in range(2)]
     c = [smoke(tmp_path, "mnist", "conv", seed__value=s) for s in range(2)]
-    assert [len(p) for p in make_packs([*a, *b, *c], 4)] == [4, 2, 2, 1, 1]
-    assert pack_key(a[0]) == pack_key(a[1]) != pack_key(b[0])
+    assert [len(p) for p in stacks_of([*a, *b, *c], 4)] == [4, 2, 2, 1, 1]
+    assert stack_key(a[0]) == stack_key(a[1]) != stack_key(b[0])
 
 
 @pytest.mark.parametrize("task", ["regression1d", "cora"])
@@ -197,7 +197,7 @@ def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
 def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
     config = smoke(tmp_path, method="fixed", method__count=3)
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of([config], task, count=3)
+    learner = learner_of(Stack((config,)), task, count=3)
     assert learner.controller_parameters() == []
     assert learner.count().tolist() == [3]
     (outcome,) = execute([config])

@@ -7,6 +7,7 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
@@ -25,12 +26,13 @@ def configuration(name, seed=0, **overrides):
     return compose({"task": task, "gate": gate, "profile": "smoke"}, keys)
 
 
-def trainer_of(pack, folder=None, on_step=None):
-    task = make_task(pack[0], torch.device("cpu"))
-    learner = learner_of(pack, task)
-    seeds = pack[0].seed.value if len(pack) == 1 else [config.seed.value for config in pack]
-    batches = task.batches(pack[0].train, seeds)
-    plan = plan_of(pack, task.samples(pack[0].train))
+def trainer_of(configs, folder=None, on_step=None):
+    stack = Stack(tuple(configs))
+    train = stack.first.train
+    task = make_task(stack.first, torch.device("cpu"))
+    learner = learner_of(stack, task)
+    batches = task.batches(train, stack.seeds)
+    plan = plan_of(stack, task.samples(train))
     return task, Trainer(
         learner, batches, task.loss, plan, folder, checkpoint_seconds=1e-9, progress="never", on_step=on_step
     )
@@ -122,14 +124,16 @@ def test_a_chain_is_cut_after_its_last_retained_link():
 
 def test_each_group_has_its_own_price_and_weights():
     config = compose({"task": "twist", "schedule": "dec_lambda_inc_r"})
-    capacities = [group.capacity for group in learner_of([config], make_task(config, torch.device("cpu"))).groups]
+    capacities = [
+        group.capacity for group in learner_of(Stack((config,)), make_task(config, torch.device("cpu"))).groups
+    ]
     prices = torch.logspace(-1, -5, 10, dtype=torch.float64)
     ratios = torch.linspace(0.5, 0.75, 10, dtype=torch.float64)
     for capacity, price, r in zip(capacities, prices, ratios, strict=True):
         assert torch.allclose(capacity.lambda0, price, rtol=1e-12)
         assert torch.allclose(capacity.w, r ** torch.arange(10, dtype=torch.float64))
     same = compose({"task": "twist"})
-    groups = learner_of([same], make_task(same, torch.device("cpu"))).groups
+    groups = learner_of(Stack((same,)), make_task(same, torch.device("cpu"))).groups
     assert {(float(g.capacity.lambda0), float(g.capacity.r)) for g in groups} == {(1e-3, 0.5)}
 
 
@@ -138,11 +142,13 @@ def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
     overrides = {**SMALL["twist-layers"], "method.count": counts, "gate.r_last": 0.75}
     config = compose({"task": "twist", "method": "fixed", "profile": "smoke"}, overrides)
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of([config], task, count=counts)
+    learner = learner_of(Stack((config,)), task, count=counts)
     assert learner.count().tolist() == counts
     assert [group.bank.K for group in learner.groups] == counts
     assert learner.groups[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
-    trainer = Trainer(learner, task.batches(config.train, 0), task.loss, plan_of([config], 64), progress="never")
+    trainer = Trainer(
+        learner, task.batches(config.train, 0), task.loss, plan_of(Stack((config,)), 64), progress="never"
+    )
     losses = trainer.fit().curves["loss"]
     assert losses[-1] < losses[0]
     assert task.describe(learner.deploy()) == {"depth": 2}

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from experiments.config.compose import compose
-from experiments.config.schema import Config
 from experiments.runs.phases import learner_of, trainer_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.learner import CapacityLearner
 from ngn.train.batches import Batches, MiniBatches, Split
@@ -91,12 +91,11 @@ def plainly(learner: CapacityLearner, data: Batches, how: TrainPlan) -> Course:
     return Trainer(learner, data, TASK.loss, how, progress="never").fit()
 
 
-def pack(method: str) -> list[Config]:
+def stack(method: str) -> Stack:
     name = "decay" if method == "normalised" else method
     scalars = METHODS[method] | {"gate.K": 6}
-    return [
-        compose({"task": "regression1d", "gate": "mlp", "method": name}, scalars | {"seed.value": s}) for s in (0, 1)
-    ]
+    choices = {"task": "regression1d", "gate": "mlp", "method": name}
+    return Stack(tuple(compose(choices, scalars | {"seed.value": seed}) for seed in (0, 1)))
 
 
 def minibatches() -> MiniBatches:
@@ -109,7 +108,7 @@ def minibatches() -> MiniBatches:
 def test_a_recorded_step_is_the_plain_one(method: str) -> None:
     """Every method's schedules and noise reach the recording: 25 steps of two replicas to the bit."""
     how = plan(25)
-    learners = [learner_of(pack(method), REGRESSION) for _ in range(2)]
+    learners = [learner_of(stack(method), REGRESSION) for _ in range(2)]
     a, b = plainly(learners[0], batches(64), how), captured(learners[1], batches(64), how)
     assert_same(state(learners[0]), state(learners[1]))
     for name, curve in a.curves.items():
@@ -176,7 +175,7 @@ def test_which_trainings_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rates" in str(unsupported_captured(gated([0, 1]), plan(5, lr=torch.tensor([1e-3, 2e-3]))))
     assert "micro-batches" in str(unsupported_captured(gated(0), plan(5, accumulate=2)))
     manifold = compose({"task": "manifold", "gate": "latent"}, {})
-    latent = learner_of([manifold], make_task(manifold, torch.device("cpu")))
+    latent = learner_of(Stack((manifold,)), make_task(manifold, torch.device("cpu")))
     assert "drawn" in str(unsupported_captured(latent, plan(5)))
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     assert trainer_of("auto", gated(0), batches(), TASK, plan(5)) is CapturedTrainer
@@ -189,7 +188,7 @@ def test_a_cuda_graph_is_the_plain_step(method: str) -> None:
     """To the rounding of learning rates, which Adam's kernel reads in float32."""
     device, how = torch.device("cuda"), plan(40)
     x, y = (v.to(device) for v in batches(64).at(0))
-    learners = [learner_of(pack(method), REGRESSION).to(device) for _ in range(2)]
+    learners = [learner_of(stack(method), REGRESSION).to(device) for _ in range(2)]
     data = [MiniBatches(Split(x, y), 16, [0, 1], lambda inputs: inputs) for _ in range(2)]
     a = plainly(learners[0], data[0], how)
     with warnings.catch_warnings():

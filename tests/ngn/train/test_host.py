@@ -15,6 +15,7 @@ import torch
 from experiments.config.compose import compose
 from experiments.runs import runs
 from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.train.host import denormals_flushed
 from ngn.train.kernels import trainer_for
@@ -76,7 +77,7 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
     assert not is_zero()
     monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
     config = compose({"task": "regression1d", "gate": "mlp", "profile": "smoke"}, {"results": str(tmp_path)})
-    runs.train_in_memory([config])
+    runs.train_in_memory(Stack((config,)))
     assert not is_zero()
 
 
@@ -114,11 +115,11 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 
     def trained():
         task = make_task(config, torch.device("cpu"))
-        learner = learner_of([config], task)
+        learner = learner_of(Stack((config,)), task)
         if name == "regression1d":
             with torch.no_grad():  # as the last maps of far components are: they have hardly left zero
                 learner.groups[0].bank.W3.fill_(NEARLY_ZERO)
-        batches, plan = task.batches(config.train, 0), plan_of([config], task.samples(config.train))
+        batches, plan = task.batches(config.train, 0), plan_of(Stack((config,)), task.samples(config.train))
         kind = engine or trainer_for(learner, batches, task.loss, plan)
         course = kind(learner, batches, task.loss, plan, progress="never").fit()
         return course.curves, learner

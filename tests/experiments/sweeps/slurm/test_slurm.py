@@ -144,9 +144,10 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
 def checkpoints(plan, task):
     """Where a task keeps its checkpoints."""
     from experiments.runs.runs import checkpoints_of
+    from experiments.runs.stack import Stack
 
     ((_, configs),) = plans.configurations(plan.path, [task])
-    return checkpoints_of(configs)
+    return checkpoints_of(Stack(tuple(configs)))
 
 
 def test_a_multirun_is_packed_into_array_tasks(cluster, tmp_path):

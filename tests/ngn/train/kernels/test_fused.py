@@ -26,6 +26,7 @@ from torch import Tensor
 
 from experiments.config.compose import compose
 from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -182,10 +183,10 @@ def test_late_gradients_are_as_accurate_as_torchs() -> None:
     Not seed by seed: where the gradient itself has nearly vanished, either may be several times the other.
     """
     seeds = range(4)
-    pack = [compose({}, {"seed.value": seed}) for seed in seeds]
-    task = make_task(pack[0], torch.device("cpu"))
-    batches, plan = task.batches(pack[0].train, list(seeds)), plan_of(pack, 512)
-    learner = learner_of(pack, task)
+    stack = Stack(tuple(compose({}, {"seed.value": seed}) for seed in seeds))
+    task = make_task(stack.first, torch.device("cpu"))
+    batches, plan = task.batches(stack.first.train, list(seeds)), plan_of(stack, 512)
+    learner = learner_of(stack, task)
 
     class Enough(Exception):
         pass

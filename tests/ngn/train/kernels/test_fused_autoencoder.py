@@ -18,6 +18,7 @@ from experiments.config.compose import compose
 from experiments.config.schema import Config, ConfigError
 from experiments.runs import runs
 from experiments.runs.phases import learner_of, trainer_of
+from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.components.latent import GatedBottleneck
@@ -35,7 +36,7 @@ def case(**settings: Any) -> tuple[Config, Task, CapacityLearner]:
     """The study's own model, with parameters stirred so that every gradient counts."""
     config = compose({"task": "manifold", "gate": "latent"}, {"task.D": 4, "gate.t0": 2.3, **settings})
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of([config], task)
+    learner = learner_of(Stack((config,)), task)
     source = torch.Generator().manual_seed(5)
     bottleneck = learner.groups[0]
     assert isinstance(bottleneck, GatedBottleneck)
@@ -172,7 +173,7 @@ def test_runs_by_either_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for engine in ("auto", "torch"):
         settings = {"train.steps": 40, "engine": engine, "results": str(tmp_path / engine), "progress": "never"}
         config = compose({"task": "manifold", "gate": "latent"}, settings | {"train.batch": 128})
-        found[engine] = json.loads(runs.train_in_memory([config])[0].path.read_text())
+        found[engine] = json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())
     fast, plain = found["auto"], found["torch"]
     assert fast["execution"]["engine"] == "fused-autoencoder"
     for mode in ("soft", "truncated"):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from experiments.config.compose import compose
 from experiments.runs import runs
+from experiments.runs.stack import Stack
 from experiments.tasks.base import Classification
 from experiments.tasks.images import ImageTask
 from ngn.components.base import OrderedSum
@@ -215,7 +216,7 @@ def test_runs_by_either_engine(task: str, tmp_path: Path, monkeypatch: pytest.Mo
     for engine in ("auto", "torch"):
         settings = {"engine": engine, "results": str(tmp_path / engine), "progress": "never"}
         config = compose({"task": task, "gate": "conv", "profile": "smoke"}, settings)
-        found[engine] = json.loads(runs.train_in_memory([config])[0].path.read_text())
+        found[engine] = json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())
     fast, plain = found["auto"], found["torch"]
     assert fast["execution"]["engine"] == "fused-branches"
     assert plain["execution"]["engine"] == "torch"

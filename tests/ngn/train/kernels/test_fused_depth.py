@@ -15,7 +15,7 @@ from fused_cases import Stop, assert_close, assert_same, plan, replica, state
 
 from experiments.config.compose import compose
 from experiments.runs import runs
-from experiments.runs.packs import LARGEST_PACK, largest_pack, make_packs
+from experiments.runs.stack import LARGEST, Stack, largest_stack, stacks_of
 from experiments.tasks.twist import TwistTask
 from ngn.components.base import OrderedSum
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
@@ -262,10 +262,10 @@ def test_runs_by_either_engine(gate_name: str, tmp_path: Path, monkeypatch: pyte
         return [compose(choice | {"profile": "smoke"}, settings | {"seed.value": seed}) for seed in (0, 1)]
 
     fused, plain = pack("fused"), pack("torch")
-    assert largest_pack(fused[0]) == LARGEST_PACK
-    assert make_packs(fused) == [fused]
-    found = [json.loads(outcome.path.read_text())["phases"] for outcome in runs.train_in_memory(fused)]
-    others = [json.loads(runs.train_in_memory([config])[0].path.read_text())["phases"] for config in plain]
+    assert largest_stack(fused[0]) == LARGEST
+    (stack,) = stacks_of(fused)
+    found = [json.loads(outcome.path.read_text())["phases"] for outcome in runs.train_in_memory(stack)]
+    others = [json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())["phases"] for config in plain]
     for run, other in zip(found, others, strict=True):
         assert run["grown"]["count"] == other["grown"]["count"]
         np.testing.assert_allclose(run["grown"]["t"], other["grown"]["t"], rtol=0, atol=1e-5)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from experiments.config.compose import compose
 from experiments.runs import runs
-from experiments.runs.packs import LARGEST_FUSED_PACK, LARGEST_PACK, LARGEST_STEP_PACK, largest_pack
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, LARGEST_STEP, largest_stack
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
@@ -312,11 +312,11 @@ def test_what_fits_is_taken(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("method", "overrides", "engine", "largest"),
     [
-        ("ngn", {}, "fused", LARGEST_FUSED_PACK),
-        ("ste", {}, "fused-step", LARGEST_STEP_PACK),
-        ("decay", {"method.normalise": False}, "fused-step", LARGEST_STEP_PACK),
-        ("decay", {"method.normalise": True}, "fused-step", LARGEST_STEP_PACK),
-        ("l0", {"engine": "torch"}, "torch", LARGEST_PACK),
+        ("ngn", {}, "fused", LARGEST_FUSED),
+        ("ste", {}, "fused-step", LARGEST_STEP),
+        ("decay", {"method.normalise": False}, "fused-step", LARGEST_STEP),
+        ("decay", {"method.normalise": True}, "fused-step", LARGEST_STEP),
+        ("l0", {"engine": "torch"}, "torch", LARGEST),
     ],
 )
 def test_records_name_the_engine(
@@ -330,7 +330,7 @@ def test_records_name_the_engine(
     monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
     small = {"results": str(tmp_path), "progress": "never", "train.steps": 3, "gate.K": 20, "phases": ["grown"]}
     config = compose({"task": "regression1d", "method": method, "profile": "smoke"}, small | overrides)
-    assert largest_pack(config) == largest
+    assert largest_stack(config) == largest
     (outcome,) = runs.execute([config])
     assert json.loads(outcome.path.read_text())["execution"]["engine"] == engine
 

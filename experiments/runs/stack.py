@@ -1,0 +1,168 @@
+"""Stacks: runs that are trained as one model, since they differ in nothing but their seed and a few scalars.
+
+Neither torch nor a compiler is needed to plan them: how wide a stack is depends on the configurations alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from experiments.config.identity import flatten, run_id, scientific
+from experiments.config.schema import Config
+
+if TYPE_CHECKING:
+    import torch
+
+SCALARS = (
+    "seed.value",
+    "gate.r",
+    "gate.t0",
+    "schedule.lambda0",
+    "schedule.alpha_max",
+    "schedule.beta_start",
+    "schedule.beta_end",
+    "train.lr",
+    "train.lr_boundary",
+    "method.price",
+    "method.temperature",
+    "method.open_probability",
+    "method.quantile",
+    "method.width",
+    "method.prior_sd",
+)
+"""What may differ between the replicas of a stack."""
+
+STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
+"""Where stacking seeds is faster on a CPU; convolutions gain nothing from it (docs/benchmarks.md)."""
+
+
+WHOLE = ("ngn", "fixed")
+"""Methods with which the kernels do a training as a whole."""
+LARGEST = 10
+"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also of models of depth
+in the kernel, which then take minutes."""
+LARGEST_FUSED = 500
+"""For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar
+and one task."""
+LARGEST_STEP = 50
+"""Where torch does what the kernel leaves of a step, it passes over the whole stack a dozen times: 200 KB per
+replica."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Runs that are trained as one model with a replica axis; of a single run, a model without that axis.
+
+    Attributes:
+        runs: their configurations, at least one, equal but for the seed and :data:`SCALARS`.
+    """
+
+    runs: tuple[Config, ...]
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ValueError("a stack has at least one run")
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @property
+    def first(self) -> Config:
+        """What holds for every run, seed and scalars apart."""
+        return self.runs[0]
+
+    @property
+    def replicas(self) -> int | None:
+        """Length of the replica axis; None for a single run, whose tensors have no such axis."""
+        return None if len(self) == 1 else len(self)
+
+    @property
+    def seeds(self) -> int | list[int]:
+        """The seed of a single run, or one per replica."""
+        return self.first.seed.value if len(self) == 1 else [config.seed.value for config in self.runs]
+
+    @property
+    def ids(self) -> list[str]:
+        """The run ids, in the order of the replicas."""
+        return [run_id(config) for config in self.runs]
+
+    @property
+    def id(self) -> str:
+        """A name for the stack, the same whenever the same runs form it in this order."""
+        ids = self.ids
+        if len(ids) == 1:
+            return ids[0]
+        return f"pack{len(ids)}-{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+
+    def values(self, key: str) -> list[float]:
+        """One scalar setting of each run, by its dotted name."""
+        return [float(reduce(getattr, key.split("."), config)) for config in self.runs]  # type: ignore[arg-type]
+
+    def scalar(self, key: str) -> float | torch.Tensor:
+        """A scalar setting as the library takes it: a number for a single run, float64 [R] for a stack."""
+        values = self.values(key)
+        if len(self) == 1:
+            return values[0]
+        import torch  # not earlier: sweeps are planned without it
+
+        return torch.tensor(values, dtype=torch.float64)
+
+    def take(self, replicas: Sequence[int]) -> Stack:
+        """The stack of some of the runs."""
+        return Stack(tuple(self.runs[r] for r in replicas))
+
+    def parts(self, largest: int) -> list[Stack]:
+        """The runs in stacks of at most ``largest``."""
+        return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
+
+
+def kernel_of(config: Config) -> str | None:
+    """The compiled kernel that trains this run where a compiler is there; None where torch does in any case."""
+    if config.engine == "torch" or config.gate.K is None or config.train.lr_boundary_shape.kind != "constant":
+        return None
+    if config.task.name == "twist" and config.method.name in WHOLE:
+        return "planar"
+    return "bank1d" if config.task.name == "regression1d" else None
+
+
+def largest_in_torch(config: Config) -> int:
+    """How many replicas suit the torch engine; 1 where stacks are no faster."""
+    return LARGEST if config.gate.component in STACKED.get(config.task.name, ()) else 1
+
+
+def largest_stack(config: Config) -> int:
+    """How many replicas suit the engine that trains this run; memory may allow fewer (``memory.py``)."""
+    kernel = kernel_of(config)
+    if kernel is None:
+        return largest_in_torch(config)
+    if kernel == "planar":
+        return LARGEST
+    return LARGEST_FUSED if config.method.name in WHOLE else LARGEST_STEP
+
+
+def stack_key(config: Config) -> str:
+    """Equal for runs that can be one stack."""
+    return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in SCALARS}, sort_keys=True)
+
+
+def stacks_of(configs: Sequence[Config], largest: int | None = None) -> list[Stack]:
+    """Runs in stacks of at most ``largest`` (None: what suits the engine), by the first of each in the order given.
+
+    Runs that cannot be stacked stand alone.
+    """
+    stacks: list[list[Config]] = []
+    latest: dict[str, list[Config]] = {}
+    for config in configs:
+        key = stack_key(config)
+        runs = latest.get(key)
+        suited = largest_stack(config)
+        if runs is None or len(runs) >= (suited if suited == 1 or largest is None else largest):
+            runs = latest[key] = []
+            stacks.append(runs)
+        runs.append(config)
+    return [Stack(tuple(runs)) for runs in stacks]
