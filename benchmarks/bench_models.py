@@ -176,9 +176,9 @@ def deployed() -> Variants:
         return run
 
     return {
-        "fixed model of 8 blocks": (forward(fixed.soft_forward), 1),
+        "fixed model of 8 blocks": (forward(fixed), 1),
         "truncated to 8 of 32 blocks": (forward(learned.deploy()), 1),
-        "the same before truncation": (forward(learned.soft_forward), 1),
+        "the same before truncation": (forward(learned), 1),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,125 +15,233 @@ from ngn.components.base import OrderedSum, deploy
 from ngn.methods.base import Mode
 
 
-class CapacityLearner(nn.Module):
-    """The contract that every method fulfils: soft forward, penalty, post-step, count, hard forward, deploy.
+class Learner(nn.Module, ABC):
+    """The contract that the trainer keeps to. ``*R`` is nothing or one replica axis, G the number of learned sizes.
 
-    This class fulfils it for any model that contains :class:`OrderedSum` groups, with one capacity a group. G is the
-    number of groups, ``*R`` nothing or one replica axis. A method that does not work by coefficients overrides it.
-
-    Raises:
-        ValueError: if the model has no ordered group, or groups of different replica counts.
+    The hooks, in the order in which a training calls them: :meth:`prepare` once; in every step :meth:`set_progress`,
+    :meth:`before_step`, :meth:`make_room`, the forward and backward passes with :meth:`penalty` and
+    :meth:`activity_penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`; :meth:`finish` once.
+    What a learner does not need it leaves as it is. Parameters and persistent buffers of its own, beside those of
+    ``model``, are its state and go into checkpoints.
     """
+
+    replicas: int | None = None
+    has_boundary = False
+    """Whether every ``size`` is a boundary t, of which one may ask how near to an integer it is."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.groups = [module for module in model.modules() if isinstance(module, OrderedSum)]
-        if not self.groups:
-            raise ValueError("the model has no OrderedSum: there is no size to learn")
-        replicas = {group.capacity.replicas for group in self.groups}
-        if len(replicas) != 1:
-            raise ValueError(f"all groups of a model need the same replicas, not {sorted(map(str, replicas))}")
-        self.replicas = replicas.pop()
+        self._frozen: tuple[list[tuple[int, int]], Tensor] | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The model as it is trained: soft, unless a :meth:`mode` is set."""
+        return self.model(*args, **kwargs)
+
+    @contextmanager
+    def mode(self, mode: Mode) -> Iterator[None]:
+        """Forward passes in ``mode`` while the context lasts, and soft ones after it."""
+        yield
+
+    def hard_forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The retained components as they are deployed: truncation."""
+        with self.mode("hard"):
+            return self(*args, **kwargs)
+
+    def prepare(self, batches: Any) -> None:
+        """Called once before step 0, and not when a training is resumed: here a learner may look at data."""
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
-        for group in self.groups:
-            group.capacity.set_progress(progress)
 
-    def begin_step(self, step: int | None) -> None:
+    def before_step(self, step: int | None) -> None:
         """Called before the forward passes of a step; with None before the trained model is evaluated."""
-        for group in self.groups:
-            group.begin_step(step)
 
-    @property
-    def normalised(self) -> bool:
-        """Whether any group divides its components by their rms, which :meth:`calibrate` then has to fix."""
-        return any(group.capacity.rms_eps is not None for group in self.groups)
+    def make_room(self) -> bool:
+        """Allocate the components that have come to be needed; whether parameters have grown."""
+        return False
+
+    def penalty(self) -> Tensor:
+        """What is added to the task loss: [*R]."""
+        return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64)
+
+    def activity_penalty(self) -> Tensor | None:
+        """What the last forward pass adds to the task loss by what it computed, [*R]; None for nothing."""
+        return None
+
+    def after_backward(self, step: int) -> None:
+        """Called when the gradients of a step are complete, before they are clipped and the optimiser moves."""
+
+    def after_step(self, step: int) -> None:
+        """Called when the optimiser has moved the parameters; the gradients are still there."""
+
+    def finish(self, batches: Any) -> None:
+        """Called once after the last step."""
+
+    @abstractmethod
+    def count(self) -> Tensor:
+        """Retained components: int64 [*R, G]."""
+
+    def size(self) -> Tensor:
+        """Continuous sizes (t for a boundary): float64 [*R, G]."""
+        return self.count().double()
+
+    def learned_decay(self) -> Tensor | None:
+        """The ratios r of the ordering weights where all of them are learned: float64 [*R, G]; else None."""
+        return None
+
+    def controller_parameters(self) -> list[nn.Parameter]:
+        """What decides the size; trained at a rate of its own and never decayed."""
+        return []
+
+    def body_parameters(self) -> list[nn.Parameter]:
+        """Everything else that is trained."""
+        controllers = {id(p) for p in self.controller_parameters()}
+        return [p for p in self.parameters() if p.requires_grad and id(p) not in controllers]
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What moves in training, and frozen parameters. A tied tensor is there once."""
+        moving: dict[str, Tensor] = {}
+        frozen: dict[str, Tensor] = {}
+        seen: set[int] = set()
+        for name, value in self.state_dict(keep_vars=True).items():
+            if isinstance(value, Tensor) and id(value) not in seen:
+                seen.add(id(value))
+                still = isinstance(value, nn.Parameter) and not value.requires_grad
+                (frozen if still else moving)[name] = value
+        return moving, frozen
+
+    def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
+        """SHA-256 of the frozen parameters, uint8 [32]; computed again only when one of them has changed."""
+        versions = [(id(p), p._version) for p in frozen.values()]
+        if self._frozen is None or self._frozen[0] != versions:
+            digest = hashlib.sha256()
+            for name, p in frozen.items():
+                digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
+                digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            self._frozen = versions, torch.tensor(list(digest.digest()), dtype=torch.uint8)
+        return self._frozen[1]
+
+    def state(self) -> dict[str, Tensor]:
+        """All that training moves, for checkpoints: parameters and persistent buffers of the model and of the learner.
+
+        Frozen parameters are left out; the key "frozen" holds their digest.
+        """
+        moving, frozen = self._tensors()
+        return moving | ({"frozen": self._digest(frozen)} if frozen else {})
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what :meth:`state` of a learner of the same structure has given.
+
+        Raises:
+            ValueError: if the frozen parameters are not those of the training that is to be gone on with.
+        """
+        moving, frozen = self._tensors()
+        if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
+            raise ValueError("the frozen parameters differ from those that this state was trained with")
+        for name, value in moving.items():
+            value.copy_(tensors[name])
+
+    @abstractmethod
+    def deploy(self, replica: int | None = None) -> nn.Module:
+        """The truncated model as an ordinary module: no gates, only what is retained. A stack needs the replica."""
+
+
+class CapacityLearner(Learner):
+    """The learner of any model that contains :class:`OrderedSum` axes, with one capacity per axis.
+
+    Raises:
+        ValueError: if the model has no axis, or axes of different replica counts.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.axes = [module for module in model.modules() if isinstance(module, OrderedSum)]
+        if not self.axes:
+            raise ValueError("the model has no OrderedSum: there is no size to learn")
+        replicas = {axis.capacity.replicas for axis in self.axes}
+        if len(replicas) != 1:
+            raise ValueError(f"all axes of a model need the same replicas, not {sorted(map(str, replicas))}")
+        self.replicas = replicas.pop()
+        self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
+
+    @contextmanager
+    def mode(self, mode: Mode) -> Iterator[None]:
+        for axis in self.axes:
+            axis.mode = mode
+        try:
+            yield
+        finally:
+            for axis in self.axes:
+                axis.mode = "soft"
+
+    def set_progress(self, progress: float) -> None:
+        for axis in self.axes:
+            axis.capacity.set_progress(progress)
+
+    def before_step(self, step: int | None) -> None:
+        for axis in self.axes:
+            axis.before_step(step)
+
+    def make_room(self) -> bool:
+        grown = [axis.make_room() for axis in self.axes]  # all of them, not only to the first that has grown
+        return any(grown)
+
+    def penalty(self) -> Tensor:
+        """Sum of the axes' penalties, [*R]."""
+        return torch.stack([axis.penalty() for axis in self.axes]).sum(0)
+
+    def activity_penalty(self) -> Tensor | None:
+        parts = [part for axis in self.axes if (part := axis.activity_penalty()) is not None]
+        return torch.stack(parts).sum(0) if parts else None
+
+    def after_step(self, step: int) -> None:
+        for axis in self.axes:
+            axis.capacity.after_step()
+
+    def finish(self, batches: Any) -> None:
+        """Calibrate normalised components on the inputs of batch 0."""
+        if any(axis.capacity.rms_eps is not None for axis in self.axes):
+            self.calibrate(batches.at(0)[0])
 
     @torch.no_grad()
     def calibrate(self, x: Any) -> None:
         """Make the rms of the components over the batch ``x`` the constants of all that follows, deployment included.
 
-        The next ``begin_step`` of a training drops them. Without normalised groups this does nothing.
+        The next ``before_step`` of a training drops them. Without normalised axes this changes nothing.
         """
-        if not self.normalised:
-            return
-        for group in self.groups:
-            group.calibrating, group.rms = True, None
+        for axis in self.axes:
+            axis.calibrating, axis.rms = True, None
         try:
-            self.soft_forward(x)
+            self(x)
         finally:
-            for group in self.groups:
-                group.calibrating = False
-
-    @contextmanager
-    def _mode(self, mode: Mode) -> Iterator[None]:
-        for group in self.groups:
-            group.mode = mode
-        try:
-            yield
-        finally:
-            for group in self.groups:
-                group.mode = "soft"
-
-    def soft_forward(self, x: Any) -> Tensor:
-        """The whole candidate model with its learned gates; what is trained."""
-        output: Tensor = self.model(x)
-        return output
-
-    def hard_forward(self, x: Any) -> Tensor:
-        """The retained components of every group as they are deployed: truncation."""
-        with self._mode("hard"):
-            return self.soft_forward(x)
-
-    def kept_forward(self, x: Any) -> Tensor:
-        """The retained prefix of every group with its learned gates."""
-        with self._mode("kept"):
-            return self.soft_forward(x)
-
-    def penalty(self) -> Tensor:
-        """Sum of the groups' penalties, [*R]."""
-        return torch.stack([group.penalty() for group in self.groups]).sum(0)
-
-    def activity_penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the task loss by what it computed, [*R]; None for nothing."""
-        parts = [part for group in self.groups if (part := group.activity_penalty()) is not None]
-        return torch.stack(parts).sum(0) if parts else None
-
-    def make_room(self) -> bool:
-        """Allocate the components that the boundaries have come to need; whether parameters have grown."""
-        grown = [group.make_room() for group in self.groups]
-        return any(grown)
-
-    def post_step(self) -> None:
-        """Called after every optimiser step."""
-        for group in self.groups:
-            group.capacity.post_step()
+            for axis in self.axes:
+                axis.calibrating = False
 
     def count(self) -> Tensor:
-        """Retained components: int64 [*R, G]."""
-        return torch.stack([group.capacity.count() for group in self.groups], -1)
+        return torch.stack([axis.capacity.count() for axis in self.axes], -1)
 
     def size(self) -> Tensor:
-        """Continuous sizes (t for a boundary): float64 [*R, G]."""
-        return torch.stack([group.capacity.size() for group in self.groups], -1)
+        return torch.stack([axis.capacity.size() for axis in self.axes], -1)
 
     def learned_decay(self) -> Tensor | None:
-        """The ratios r of the ordering weights where every group learns its own: float64 [*R, G]; else None."""
-        ratios = [group.capacity.learned_decay() for group in self.groups]
+        ratios = [axis.capacity.learned_decay() for axis in self.axes]
         learned = [r for r in ratios if r is not None]
         return torch.stack(learned, -1) if len(learned) == len(ratios) else None
 
     def controller_parameters(self) -> list[nn.Parameter]:
-        """What decides the size; trained at a rate of its own and never decayed."""
-        return [p for group in self.groups for p in group.capacity.controllers() if p.requires_grad]
+        return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
-    def body_parameters(self) -> list[nn.Parameter]:
-        """Everything else that is trained."""
-        controllers = {id(p) for p in self.controller_parameters()}
-        return [p for p in self.model.parameters() if p.requires_grad and id(p) not in controllers]
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {"allocated": torch.tensor([axis.bank.K for axis in self.axes])}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for axis, K in zip(self.axes, tensors["allocated"].tolist(), strict=True):
+            if K > axis.bank.K:
+                axis.capacity.grow(K)
+                axis.bank.grow(K)
+        super().restore(tensors)
 
     def deploy(self, replica: int | None = None) -> nn.Module:
-        """The truncated model as an ordinary module: no gates, only what is retained. A stack needs the replica."""
         return deploy(self.model, replica)

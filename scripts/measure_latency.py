@@ -57,7 +57,7 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
         (t,) = found["t"]
         learner = learner_of(Stack((config,)), task, None, t)
         learner.set_progress(1.0)
-        learner.begin_step(None)
+        learner.before_step(None)
         if learner.count().tolist() != count:
             raise RuntimeError(f"t = {t} retains {learner.count().tolist()} components here, {count} in the record")
         yield phase, "candidate", count, learner.model

@@ -65,7 +65,7 @@ def take_replica(single: CapacityLearner, stack: CapacityLearner, replica: int) 
     Returns:
         ``single``'s model, at the end of its schedules.
     """
-    for own, other in zip(single.groups, stack.groups, strict=True):
+    for own, other in zip(single.axes, stack.axes, strict=True):
         if own.bank.K < other.bank.K:
             own.capacity.grow(other.bank.K)
             own.bank.grow(other.bank.K)
@@ -73,5 +73,5 @@ def take_replica(single: CapacityLearner, stack: CapacityLearner, replica: int) 
     for p, stacked in zip(mine, stack.model.parameters(), strict=True):
         p.copy_(stacked[replica])
     single.set_progress(1.0)
-    single.begin_step(None)
+    single.before_step(None)
     return single.model

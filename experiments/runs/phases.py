@@ -23,7 +23,7 @@ from ngn.train import checkpoint
 from ngn.train import host as process
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CapturedTrainer, unsupported_captured
-from ngn.train.trainer import Course, Trainer, TrainPlan, put_state, state_of
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 Fit = Callable[[Trainer], Course]
 
@@ -124,7 +124,7 @@ def train_phase(
         kept = checkpoint.latest(start)
         if kept is None:
             raise checkpoint.CheckpointError(f"{start}: the end of the training to be continued is not there")
-        put_state(learner, kept[1])
+        learner.restore(kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
@@ -141,7 +141,7 @@ def train_phase(
         progress=first.progress,
     ).fit()
     if end is not None:
-        checkpoint.save(end, plan.steps, state_of(learner), {})
+        checkpoint.save(end, plan.steps, learner.state(), {})
     results = _measure(learner, task, plan, course, count is not None, device)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
@@ -150,7 +150,7 @@ def train_phase(
     if norms:
         with torch.no_grad():
             x, _ = batches.at(0)
-            f = learner.groups[0].bank.components(x).double()
+            f = learner.axes[0].bank.components(x).double()
         each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(stack), -1).tolist()
         for result, row in zip(results, each, strict=True):
             if all(np.isfinite(row)):
@@ -175,10 +175,10 @@ def _measure(
     )
     scores = {}
     for name, mode in modes.items():
-        with torch.no_grad(), learner._mode(mode):
+        with torch.no_grad(), learner.mode(mode):
             scores[name] = task.evaluate(learner.model)
     runs = learner.replicas or 1
-    learned, boundary = learner.learned_decay(), all(group.capacity.has_boundary for group in learner.groups)
+    learned, boundary = learner.learned_decay(), learner.has_boundary
     ratios = None if learned is None else learned.reshape(runs, -1).tolist()
     t, counts = learner.size().reshape(runs, -1).tolist(), learner.count().reshape(runs, -1).tolist()
     candidate = sum(p.numel() for p in learner.model.parameters()) // runs

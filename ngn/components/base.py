@@ -141,9 +141,9 @@ class OrderedSum(nn.Module):
         """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
         return None
 
-    def begin_step(self, step: int | None) -> None:
+    def before_step(self, step: int | None) -> None:
         """Called before the forward passes of a step; with None before the trained model is evaluated."""
-        self.capacity.begin_step(step)
+        self.capacity.before_step(step)
         if step is not None:
             self.rms = None
 

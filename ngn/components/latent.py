@@ -97,8 +97,8 @@ class GatedBottleneck(OrderedSum):
         self._part = 0
         self._divergence: Tensor | None = None
 
-    def begin_step(self, step: int | None) -> None:
-        super().begin_step(step)
+    def before_step(self, step: int | None) -> None:
+        super().before_step(step)
         self._step, self._part, self._divergence = step, 0, None
 
     def variance(self) -> tuple[Tensor, Tensor]:

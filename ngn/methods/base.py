@@ -69,7 +69,7 @@ class Capacity(nn.Module, ABC):
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
 
-    def begin_step(self, step: int | None) -> None:
+    def before_step(self, step: int | None) -> None:
         """Called before the forward passes of step 0, 1, ...; with None before the trained model is evaluated.
 
         What is random is drawn here, from a stream that is addressed by ``step``.
@@ -100,7 +100,7 @@ class Capacity(nn.Module, ABC):
         """What a prior on the components' ``parameters`` (each [*R, K, ...]) adds to the loss: [*R], None for none."""
         return None
 
-    def post_step(self) -> None:
+    def after_step(self) -> None:
         """Called after every optimiser step: clamping, proximal steps, re-allocation."""
 
     @abstractmethod

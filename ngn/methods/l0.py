@@ -87,7 +87,7 @@ class HardConcrete(Capacity):
         drawn = [draw(seed) for seed in each]
         return drawn[0] if self.replicas is None else torch.stack(drawn)
 
-    def begin_step(self, step: int | None) -> None:
+    def before_step(self, step: int | None) -> None:
         """Draw ln u - ln(1 - u) of this step; None makes the gates deterministic."""
         if step is None:
             self.noise = None
@@ -125,7 +125,7 @@ class HardConcrete(Capacity):
         return self.price * self.open_probabilities().sum(-1)
 
     @torch.no_grad()
-    def post_step(self) -> None:
+    def after_step(self) -> None:
         self.log_alpha.clamp_(-LARGEST, LARGEST)
 
     def count(self) -> Tensor:

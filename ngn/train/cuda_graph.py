@@ -47,9 +47,9 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], Outputs]:
 
 def unsupported_captured(learner: CapacityLearner, plan: TrainPlan) -> str | None:
     """Why a step of this training cannot be recorded, or None if it can."""
-    if type(learner) is not CapacityLearner or any(type(group) is not OrderedSum for group in learner.groups):
+    if type(learner) is not CapacityLearner or any(type(group) is not OrderedSum for group in learner.axes):
         return "something is drawn in the forward pass"
-    if any(getattr(group.capacity, "growing", False) for group in learner.groups):
+    if any(getattr(group.capacity, "growing", False) for group in learner.axes):
         return "components are allocated as the boundary advances"
     if plan.accumulate != 1:
         return "a step has several micro-batches"
@@ -96,6 +96,7 @@ class CapturedTrainer(Trainer):
 
     engine = "torch-captured"
 
+    learner: CapacityLearner
     recorder: Recorder = cuda_graph
     rate_type: torch.dtype = torch.float32
     _repeat: Callable[[], None] | None = None
@@ -121,6 +122,11 @@ class CapturedTrainer(Trainer):
         def plainly(kept: bool) -> Outputs:
             return super(CapturedTrainer, self)._step(step, optimizer, body, controllers, kept)
 
+        def recorded() -> Outputs:
+            outputs = plainly(True)
+            optimizer.zero_grad(set_to_none=True)
+            return outputs
+
         if self._failed:
             return plainly(kept)
         if self._repeat is None:
@@ -128,7 +134,7 @@ class CapturedTrainer(Trainer):
         self._held.load(step)
         self._feed(optimizer)
         if self._repeat is None:
-            self._record(lambda: plainly(True), optimizer)
+            self._record(recorded, optimizer)
             if self._failed:
                 return plainly(kept)
         assert self._repeat is not None
@@ -154,7 +160,7 @@ class CapturedTrainer(Trainer):
 
     def _replaced(self) -> Iterator[tuple[Capacity, str, Tensor]]:
         """The tensors that capacities replace as training advances: neither parameters nor buffers."""
-        for group in self.learner.groups:
+        for group in self.learner.axes:
             for name, value in vars(group.capacity).items():
                 if isinstance(value, Tensor):
                     yield group.capacity, name, value

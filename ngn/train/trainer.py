@@ -1,16 +1,16 @@
 """The one trainer. It knows no task and no method by name.
 
 A step: move the schedules, take the task's gradients over the micro-batches, add the learner's penalty, clip for each
-model, step Adam, let the learner act. Losses have the shape [*R]: the models of a stack are independent, so the sum of
-their objectives has each one's own gradient. Nothing is read back from the device except when progress is shown, a
-checkpoint is written, or a gate on the CPU decides which components are worth computing; so on CUDA a step can be one
-recorded graph (``captured.py``).
+model, step Adam; between these the hooks of :class:`~ngn.learner.Learner`. Losses have the shape [*R]: the models of a
+stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from the device
+except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are worth
+computing; so on CUDA a step can be one recorded graph (``cuda_graph.py``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
@@ -90,7 +90,7 @@ class Trainer:
     engine: ClassVar[str] = "torch"
     """What records say did the arithmetic."""
 
-    learner: CapacityLearner
+    learner: Learner
     batches: Batches
     loss: Loss
     plan: TrainPlan
@@ -117,7 +117,7 @@ class Trainer:
             for step in range(start, plan.steps):
                 fraction = step / plan.steps
                 learner.set_progress(fraction)
-                learner.begin_step(step)
+                learner.before_step(step)
                 if learner.make_room():
                     _pad_moments(optimizer)
                 for group in optimizer.param_groups:
@@ -130,7 +130,8 @@ class Trainer:
                 bad = torch.where((bad < 0) & ~torch.isfinite(objective), step, bad)
                 if t is not None:
                     self._points.append((step, objective.double(), task.double(), t.double()))
-                learner.post_step()
+                learner.after_step(step)
+                optimizer.zero_grad(set_to_none=True)
                 if bar.due():
                     bar.show(step + 1, self._state())
                 if self.on_step is not None:
@@ -143,9 +144,8 @@ class Trainer:
             if bar.shown:
                 bar.show(plan.steps, self._state())
         learner.set_progress(1.0)
-        learner.begin_step(None)
-        if learner.normalised:
-            learner.calibrate(self.batches.at(0)[0])
+        learner.before_step(None)
+        learner.finish(self.batches)
         return Course(self._curves(), bad.cpu().numpy(), before + time.monotonic() - began, resumed)
 
     def _step(
@@ -162,12 +162,12 @@ class Trainer:
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
+        learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
         if plan.clip is not None:
             clip_gradients(body, controllers, plan.clip, plan.clip_scope, learner.replicas)
         t = learner.size().reshape(count, -1) if kept else None
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
         return objective, task.reshape(count), t
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
@@ -199,7 +199,7 @@ class Trainer:
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
             return
-        tensors = state_of(self.learner)
+        tensors = self.learner.state()
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             tensors |= {f"adam.{i}.{name}": value for name, value in optimizer.state.get(p, {}).items()}
         for name, value in self._curves().items():
@@ -212,10 +212,11 @@ class Trainer:
         self._points = []
         found = None if self.folder is None else checkpoint.latest(self.folder)
         if found is None:
+            self.learner.prepare(self.batches)
             return 0, 0.0, 0
         step, tensors, meta = found
         device = bad.device
-        put_state(self.learner, tensors)
+        self.learner.restore(tensors)
         for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
             own = {name: tensors.get(f"adam.{i}.{name}") for name in ("step", "exp_avg", "exp_avg_sq")}
             if own["step"] is not None:
@@ -229,24 +230,6 @@ class Trainer:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
             self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1
-
-
-def state_of(learner: CapacityLearner) -> dict[str, Tensor]:
-    """The parameters of a learner, and how many components each group has, as checkpoints hold them."""
-    parameters: dict[str, Tensor] = {f"model.{name}": p for name, p in learner.model.named_parameters()}
-    return parameters | {"allocated": torch.tensor([group.bank.K for group in learner.groups])}
-
-
-@torch.no_grad()
-def put_state(learner: CapacityLearner, tensors: Mapping[str, Tensor]) -> None:
-    """Give a learner what :func:`state_of` told of one of the same structure; components are allocated as needed."""
-    for number, group in enumerate(learner.groups):
-        K = int(tensors["allocated"][number])
-        if K > group.bank.K:
-            group.capacity.grow(K)
-            group.bank.grow(K)
-    for name, p in learner.model.named_parameters():
-        p.copy_(tensors[f"model.{name}"])
 
 
 def _pad_moments(optimizer: torch.optim.Optimizer) -> None:

@@ -61,7 +61,7 @@ def case(request):
 def test_shapes_and_gradients(case):
     structure, replicas, learner = case
     lead = () if replicas is None else (replicas,)
-    y = learner.soft_forward(structure.x(torch.float32))
+    y = learner(structure.x(torch.float32))
     assert y.shape[: len(lead)] == lead
     penalty = learner.penalty()
     assert penalty.shape == lead
@@ -73,7 +73,7 @@ def test_shapes_and_gradients(case):
         assert p.grad is not None
         assert bool(torch.isfinite(p.grad).all())
     assert not {id(p) for p in learner.body_parameters()} & {id(p) for p in learner.controller_parameters()}
-    learner.post_step()
+    learner.after_step(0)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
@@ -81,7 +81,7 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
     structure, replicas, learner = case
     learner = copy.deepcopy(learner)
     learner.model.to(dtype)
-    for group in learner.groups:
+    for group in learner.axes:
         group.capacity.double()
     x = structure.x(dtype)
     learner.calibrate(x)
@@ -93,7 +93,7 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
             want = hard if r is None else hard[r]
             assert float((small(x) - want).abs().max()) <= tolerance * max(1.0, float(want.abs().max()))
             assert not any(isinstance(m, OrderedSum) for m in small.modules())
-            bank = learner.groups[0].bank
+            bank = learner.axes[0].bank
             with_parameters = K - getattr(bank, "identity", False)  # an identity has none
             per = sum(p.numel() for p in bank.parameters()) // (replicas or 1) // with_parameters
             left = sum(p.numel() for p in small.parameters())
@@ -102,7 +102,7 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
                 replicas or 1
             )
             if structure.name == "chain":  # what a kept link is computed from stays, too
-                open_ = learner.groups[0].capacity.kept()
+                open_ = learner.axes[0].capacity.kept()
                 kept = max((k + 1 for k, o in enumerate((open_ if r is None else open_[r]).tolist()) if o), default=0)
             # The last bias of parallel MLPs is summed, so a deployed block may be a few numbers smaller still.
             assert left <= kept * per + head + structure.out
@@ -113,11 +113,13 @@ def test_modes_agree_where_they_must(case):
     structure, _, learner = case
     x = structure.x(torch.float32)
     with torch.no_grad():
-        soft, again = learner.soft_forward(x), learner.soft_forward(x)
+        soft, again = learner(x), learner(x)
         assert torch.equal(soft, again)
         learner.hard_forward(x)
-        assert torch.equal(soft, learner.soft_forward(x)), "a hard forward must leave the learner soft"
-        kept, hard = learner.kept_forward(x), learner.hard_forward(x)
+        assert torch.equal(soft, learner(x)), "a hard forward must leave the learner soft"
+        hard = learner.hard_forward(x)
+        with learner.mode("kept"):
+            kept = learner(x)
     assert kept.shape == hard.shape == soft.shape
 
 
@@ -128,8 +130,10 @@ def test_saturated_gates_are_the_hard_prefix():
         learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))
         x = structure.x(torch.float64)
         with torch.no_grad():
-            assert torch.allclose(learner.soft_forward(x), learner.hard_forward(x), atol=1e-12)
-            assert torch.allclose(learner.kept_forward(x), learner.hard_forward(x), atol=1e-12)
+            assert torch.allclose(learner(x), learner.hard_forward(x), atol=1e-12)
+            with learner.mode("kept"):
+                kept = learner(x)
+            assert torch.allclose(kept, learner.hard_forward(x), atol=1e-12)
 
 
 def test_empty_prefix_deploys_to_zero():

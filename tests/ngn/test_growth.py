@@ -52,25 +52,25 @@ def trainer_of(learner, structure, folder=None, on_step=None, steps=80):
 @pytest.mark.parametrize("seeds", [3, [3, 4]], ids=["plain", "stack"])
 def test_grown_equals_preset(structure, seeds):
     free, preset = learner_of(structure, None, seeds), learner_of(structure, PRESET, seeds)
-    assert free.groups[0].bank.K < 8
+    assert free.axes[0].bank.K < 8
     a, b = trainer_of(free, structure).fit(), trainer_of(preset, structure).fit()
-    grown = free.groups[0].bank.K
+    grown = free.axes[0].bank.K
     assert 8 < grown < PRESET, "the boundary must have travelled for this to test anything"
     assert float(free.size().max()) > 4
     assert abs(a.curves["t"] - b.curves["t"]).max() < 1e-9
     assert abs(a.curves["loss"] - b.curves["loss"]).max() < 1e-9
     axis = 0 if isinstance(seeds, int) else 1
-    learned = grown - getattr(free.groups[0].bank, "identity", False)  # an identity has no parameters
-    for name, p in free.groups[0].bank.named_parameters():
+    learned = grown - getattr(free.axes[0].bank, "identity", False)  # an identity has no parameters
+    for name, p in free.axes[0].bank.named_parameters():
         assert p.shape[axis] == learned
-        assert torch.allclose(p, preset.groups[0].bank.get_parameter(name).narrow(axis, 0, learned), atol=1e-9), name
+        assert torch.allclose(p, preset.axes[0].bank.get_parameter(name).narrow(axis, 0, learned), atol=1e-9), name
     assert torch.equal(free.count(), preset.count())
 
 
 def test_memory_follows_the_boundary():
     learner = learner_of(STRUCTURES[0], None, 0)
     sizes = []
-    trainer_of(learner, STRUCTURES[0], on_step=lambda _: sizes.append(learner.groups[0].bank.K)).fit()
+    trainer_of(learner, STRUCTURES[0], on_step=lambda _: sizes.append(learner.axes[0].bank.K)).fit()
     assert sizes == sorted(sizes)
     assert sizes[-1] > sizes[0] + 3
     assert sizes[-1] < float(learner.size()) + 10
@@ -89,7 +89,7 @@ def test_resumed_growth_is_bit_equal(tmp_path):
     with pytest.raises(Stop):
         trainer_of(first, STRUCTURES[0], tmp_path, stop).fit()
     trainer_of(second, STRUCTURES[0], tmp_path).fit()
-    assert second.groups[0].bank.K == whole.groups[0].bank.K
+    assert second.axes[0].bank.K == whole.axes[0].bank.K
     for (name, a), b in zip(whole.model.named_parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b), name
 
@@ -97,12 +97,12 @@ def test_resumed_growth_is_bit_equal(tmp_path):
 def test_a_diverged_replica_does_not_stop_the_growth_of_the_others():
     calm, wild = learner_of(STRUCTURES[0], None, [1, 2]), learner_of(STRUCTURES[0], None, [1, 2])
     with torch.no_grad():
-        wild.groups[0].capacity.tau[1] = float("nan")
+        wild.axes[0].capacity.tau[1] = float("nan")
     trainer_of(calm, STRUCTURES[0]).fit()
     course = trainer_of(wild, STRUCTURES[0]).fit()
     assert course.diverged_at.tolist() == [-1, 0]
     assert torch.allclose(calm.size()[0], wild.size()[0], atol=1e-9)
-    assert wild.groups[0].bank.K >= 8
+    assert wild.axes[0].bank.K >= 8
 
 
 def test_growth_stops_with_a_message():

@@ -49,7 +49,7 @@ def fixed(seeds: int | Sequence[int], count: int) -> CapacityLearner:
 
 def stir(learner: CapacityLearner) -> CapacityLearner:
     """Last maps that are not zero, so that every gradient counts."""
-    bank = learner.groups[0].bank
+    bank = learner.axes[0].bank
     source = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name in ("W3", "b3"):

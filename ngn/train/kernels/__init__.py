@@ -18,9 +18,9 @@ __all__ = ["AutoencoderTrainer", "BranchesTrainer", "FusedTrainer", "StepTrainer
 
 def _gradients_of(learner: CapacityLearner) -> type[GradientsTrainer]:
     """The trainer with the kernel that is made for the gradients of such a model."""
-    if any(isinstance(group, GatedBottleneck) for group in learner.groups):
+    if any(isinstance(group, GatedBottleneck) for group in learner.axes):
         return AutoencoderTrainer
-    if any(isinstance(group.bank, ConvBank) for group in learner.groups):
+    if any(isinstance(group.bank, ConvBank) for group in learner.axes):
         return BranchesTrainer
     return StepTrainer
 

@@ -126,12 +126,12 @@ class BranchesTrainer(GradientsTrainer):
 
     def prepare(self) -> None:
         """Find the library and what the kernel works on."""
-        bank = self.learner.groups[0].bank
+        bank = self.learner.axes[0].bank
         assert isinstance(bank, ConvBank)
         self._gradients = Gradients(bank)
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
-        c = self.learner.groups[0].capacity.coefficients("soft")
+        c = self.learner.axes[0].capacity.coefficients("soft")
         x, labels = self.batches.at(step)
         loss, slope = self._gradients(x, labels, c)
         if c.requires_grad:

@@ -31,7 +31,7 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
     reason = _plane(learner) if depth else _blocks(learner)
     if reason is not None:
         return reason
-    body = [p for group in learner.groups for p in group.bank.parameters()]
+    body = [p for group in learner.axes for p in group.bank.parameters()]
     if any(not p.requires_grad for p in body) or any(p.device.type != "cpu" for p in learner.model.parameters()):
         return "a parameter is frozen or not on the CPU"
     if any(p.dtype != torch.float32 for p in body):
@@ -80,9 +80,9 @@ def _blocks(learner: CapacityLearner) -> str | None:
 
 def _plane(learner: CapacityLearner) -> str | None:
     """Why a model is none of depth on the plane that the kernel knows."""
-    if any(type(group) is not OrderedSum for group in learner.groups):
+    if any(type(group) is not OrderedSum for group in learner.axes):
         return "the kernel knows nothing but ordered sums"
-    banks = [group.bank for group in learner.groups]
+    banks = [group.bank for group in learner.axes]
     if any(bank.K < 1 for bank in banks):
         return "there is a layer without components"
     if isinstance(learner.model, LayerStack):
@@ -98,7 +98,7 @@ def _plane(learner: CapacityLearner) -> str | None:
 
 def _capacities(learner: CapacityLearner) -> str | None:
     """Why the kernel cannot learn the sizes, too."""
-    capacities = [group.capacity for group in learner.groups]
+    capacities = [group.capacity for group in learner.axes]
     first = capacities[0]
     for capacity in capacities:
         if type(capacity) is not type(first) or type(capacity) not in (CountGate, FixedCount):

@@ -26,6 +26,7 @@ class GradientsTrainer(Trainer):
         ValueError: from ``fit``, if the kernel cannot do this training (see ``unsupported``).
     """
 
+    learner: CapacityLearner
     unsupported: ClassVar[Unsupported]
 
     def fit(self) -> Course:

@@ -105,12 +105,12 @@ class StepTrainer(GradientsTrainer):
 
     def prepare(self) -> None:
         """Find the library and what the kernel works on."""
-        group = self.learner.groups[0]
+        group = self.learner.axes[0]
         assert isinstance(group.bank, MLPBank)
         self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed)
 
     def _backward(self, step: int, device: torch.device) -> Tensor:
-        c = self.learner.groups[0].capacity.coefficients("soft")
+        c = self.learner.axes[0].capacity.coefficients("soft")
         task, slope = self._gradients(c)
         if c.requires_grad:
             c.backward(slope)

@@ -65,7 +65,7 @@ class _State:
 
     def __init__(self, learner: CapacityLearner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
         self.layout, self.optimizer, self.stacked = layout, optimizer, learner.replicas is not None
-        capacities = [group.capacity for group in learner.groups]
+        capacities = [group.capacity for group in learner.axes]
         self.taus = [capacity.tau for capacity in capacities if isinstance(capacity, CountGate)]
         self.R = learner.replicas or 1
         self.body = torch.zeros(3, self.R, layout.parameters)
@@ -121,7 +121,7 @@ class _Kernel:
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
         layout, R = state.layout, state.R
         self.advance_all, self.plan, self.state = layout.kernel(), plan, state
-        capacities = [group.capacity for group in learner.groups]
+        capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
@@ -180,6 +180,7 @@ class FusedTrainer(Trainer):
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported_whole``).
     """
 
+    learner: CapacityLearner
     engine = "fused"
 
     chunk: int = CHUNK
@@ -199,7 +200,7 @@ class FusedTrainer(Trainer):
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
         state = _State(learner, layout_of(learner.model), optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)
-        growing = any(isinstance(g.capacity, CountGate) and g.capacity.growing for g in learner.groups)
+        growing = any(isinstance(g.capacity, CountGate) and g.capacity.growing for g in learner.axes)
         chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
         began = saved = time.monotonic()
         with Progress(self.title, plan.steps, start, count, self.progress) as bar:
@@ -235,7 +236,7 @@ class FusedTrainer(Trainer):
                     saved = now
                     interrupt.stop()
         learner.set_progress(1.0)
-        learner.begin_step(None)
+        learner.before_step(None)
         return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
@@ -253,7 +254,7 @@ class FusedTrainer(Trainer):
         t: the boundaries before each of these steps, [R, steps, G]. The first step has had its room made.
         """
         for n in range(1, t.shape[1]):
-            for g, group in enumerate(self.learner.groups):
+            for g, group in enumerate(self.learner.axes):
                 capacity = group.capacity
                 assert isinstance(capacity, CountGate)
                 capacity.set_progress((first + n) / self.plan.steps)

@@ -21,7 +21,7 @@ from experiments.runs.runs import execute
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
-from ngn.train.trainer import Trainer, put_state, state_of
+from ngn.train.trainer import Trainer
 
 FACTORS = [0.1, 1.0, 10.0]
 NAMES = ["continue_0p1", "continue_1", "continue_10"]
@@ -84,7 +84,7 @@ def test_a_branch_is_a_training_of_its_own_from_the_grown_parameters(tmp_path: P
     for factor, name in zip(FACTORS, NAMES, strict=True):
         branch = Stack((branch_of(config, factor),))
         fresh = learner_of(branch, task)
-        put_state(fresh, state_of(grown))
+        fresh.restore(grown.state())
         course = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
         assert np.array_equal(course.curves["task"][:, 0].astype(np.float32), curves[f"{name}.task"])
         assert np.array_equal(course.curves["t"][:, 0].astype(np.float32), curves[f"{name}.t"])

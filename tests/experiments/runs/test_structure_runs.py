@@ -41,7 +41,7 @@ def trainer_of(configs, folder=None, on_step=None):
 def spread(learner, sizes):
     """Put the boundaries at ``sizes``."""
     with torch.no_grad():
-        for group, t in zip(learner.groups, sizes, strict=True):
+        for group, t in zip(learner.axes, sizes, strict=True):
             group.capacity.tau.copy_(softplus_inverse(t))
 
 
@@ -86,7 +86,7 @@ def test_the_deployed_model_is_the_hard_forward_of_the_trained_one(name, replica
     task, trainer = trainer_of([configuration(name, seed) for seed in range(replicas or 1)])
     trainer.fit()
     learner = trainer.learner
-    spread(learner, [1.2, 0.2, 2.7, 0.9][: len(learner.groups)])
+    spread(learner, [1.2, 0.2, 2.7, 0.9][: len(learner.axes)])
     x = task.held.inputs
     for r in [None] if replicas is None else range(replicas):
         hard, small = learner.hard_forward(x), learner.deploy(r)
@@ -124,16 +124,14 @@ def test_a_chain_is_cut_after_its_last_retained_link():
 
 def test_each_group_has_its_own_price_and_weights():
     config = compose({"task": "twist", "schedule": "dec_lambda_inc_r"})
-    capacities = [
-        group.capacity for group in learner_of(Stack((config,)), make_task(config, torch.device("cpu"))).groups
-    ]
+    capacities = [group.capacity for group in learner_of(Stack((config,)), make_task(config, torch.device("cpu"))).axes]
     prices = torch.logspace(-1, -5, 10, dtype=torch.float64)
     ratios = torch.linspace(0.5, 0.75, 10, dtype=torch.float64)
     for capacity, price, r in zip(capacities, prices, ratios, strict=True):
         assert torch.allclose(capacity.lambda0, price, rtol=1e-12)
         assert torch.allclose(capacity.w, r ** torch.arange(10, dtype=torch.float64))
     same = compose({"task": "twist"})
-    groups = learner_of(Stack((same,)), make_task(same, torch.device("cpu"))).groups
+    groups = learner_of(Stack((same,)), make_task(same, torch.device("cpu"))).axes
     assert {(float(g.capacity.lambda0), float(g.capacity.r)) for g in groups} == {(1e-3, 0.5)}
 
 
@@ -144,8 +142,8 @@ def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
     task = make_task(config, torch.device("cpu"))
     learner = learner_of(Stack((config,)), task, count=counts)
     assert learner.count().tolist() == counts
-    assert [group.bank.K for group in learner.groups] == counts
-    assert learner.groups[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
+    assert [group.bank.K for group in learner.axes] == counts
+    assert learner.axes[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
     trainer = Trainer(
         learner, task.batches(config.train, 0), task.loss, plan_of(Stack((config,)), 64), progress="never"
     )

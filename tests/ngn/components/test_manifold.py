@@ -31,9 +31,9 @@ def points(seed=4):
 
 def noise_of(group, step):
     """The noise that a training step draws, as float64 [N, K]."""
-    group.begin_step(step)
+    group.before_step(step)
     noise = group.noise(torch.empty(0, dtype=torch.float64), N)
-    group.begin_step(step)
+    group.before_step(step)
     return noise
 
 
@@ -97,7 +97,7 @@ def test_a_small_gate_has_a_small_and_positive_divergence():
 
 def test_evaluation_takes_posterior_means_and_truncation_replaces_gates_by_ones():
     group, x = bottleneck(), points()
-    group.begin_step(None)
+    group.before_step(None)
     mu = x @ group.bank.A.T
     k = torch.arange(K, dtype=torch.float64)
     g, w, kept = torch.sigmoid(4.0 * (1.7 - k + 0.5)), 0.5**k, (k < 3).double()
@@ -111,7 +111,7 @@ def test_the_noise_is_addressed_by_seed_step_and_micro_batch():
     single, stack = bottleneck(8), bottleneck([3, 8])
     like = torch.empty(2, N, K)
     first = noise_of(single, 2)
-    stack.begin_step(2)
+    stack.before_step(2)
     assert torch.equal(stack.noise(like, N)[1].double(), first)
     assert not torch.equal(stack.noise(like, N)[1].double(), first), "another micro-batch"
     assert not torch.equal(noise_of(single, 3), first)
@@ -125,7 +125,7 @@ def test_other_learners_gate_the_posterior_too():
     with torch.no_grad():
         group.bank.B.fill_(1.0)
         gate.log_alpha.copy_(torch.tensor([9.0, -9.0]))
-    group.begin_step(None)
+    group.before_step(None)
     mean, excess = group.posterior(points())
     assert torch.allclose(mean[:, 0], points() @ group.bank.A[0])
     assert torch.count_nonzero(mean[:, 1]) == 0

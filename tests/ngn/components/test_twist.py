@@ -53,7 +53,7 @@ def test_layers_are_the_papers_equation():
             f = h if j < 0 else torch.tanh(torch.stack([bank.W[j].T @ row for row in h]) + bank.b[j])
             total = total + weight * f
         h = total
-    assert torch.allclose(CapacityLearner(LayerStack(layers)).soft_forward(x), h, atol=1e-12)
+    assert torch.allclose(CapacityLearner(LayerStack(layers))(x), h, atol=1e-12)
 
 
 @pytest.mark.parametrize(

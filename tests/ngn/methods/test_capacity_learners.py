@@ -31,8 +31,8 @@ def learner_of(capacity, seeds=3, structure=MLP):
 def test_ste_is_hard_forward_and_sigmoid_backward():
     t, beta = 2.3, 2.0
     learner = learner_of(StraightThrough(K, t0=t, beta=(beta, beta), lambda0=0.0, alpha_max=0.0))
-    group, x = learner.groups[0], MLP.x(torch.float64)
-    y = learner.soft_forward(x)
+    group, x = learner.axes[0], MLP.x(torch.float64)
+    y = learner(x)
     assert torch.equal(y, learner.hard_forward(x))
     assert learner.count().tolist() == [3]
     r = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -79,7 +79,7 @@ def test_l0_gate_is_the_hard_concrete_and_its_probability_is_right():
     assert float(deterministic[2]) == pytest.approx(1.2 / (1 + math.exp(-0.5)) - 0.1, rel=1e-6)
     open_, steps = torch.zeros(K), 4000
     for step in range(steps):
-        gate.begin_step(step)
+        gate.before_step(step)
         z = gate.coefficients("soft").detach()
         if step == 5:
             u = torch.rand(K, dtype=torch.float64, generator=generator(7, "noise", 5, 0))
@@ -89,14 +89,14 @@ def test_l0_gate_is_the_hard_concrete_and_its_probability_is_right():
     P = torch.sigmoid(gate.log_alpha.detach() + 2 / 3 * math.log(11)).float()
     assert torch.allclose(gate.open_probabilities().detach().float(), P)
     assert torch.allclose(open_ / steps, P, atol=4 * float((P * (1 - P) / steps).sqrt().max()))
-    gate.begin_step(None)
+    gate.before_step(None)
     assert torch.equal(gate.coefficients("soft"), deterministic)
 
 
 def test_l0_deploys_exactly_the_open_blocks():
     for structure in STRUCTURES:
         learner = learner_of(HardConcrete(K, 3), structure=structure)
-        gate, bank = learner.groups[0].capacity, learner.groups[0].bank
+        gate, bank = learner.axes[0].capacity, learner.axes[0].bank
         with torch.no_grad():
             gate.log_alpha.copy_(torch.tensor([0.4, -3.0, 3.0, -3.0, -3.0, -1.0]))
         assert gate.kept().tolist() == [True, False, True, False, False, True]
@@ -108,20 +108,20 @@ def test_l0_deploys_exactly_the_open_blocks():
             wanted = wanted + (1.2 * torch.sigmoid(torch.tensor(-1.0, dtype=torch.float64)) - 0.1) * f[5]
             assert torch.allclose(small(x), wanted, atol=1e-12)
             assert torch.allclose(learner.hard_forward(x), wanted, atol=1e-12)
-            assert torch.allclose(learner.soft_forward(x), wanted, atol=1e-12)
+            assert torch.allclose(learner(x), wanted, atol=1e-12)
 
 
 def test_l0_noise_is_addressed_and_gates_stay_revivable():
     stack, alone = HardConcrete(K, [4, 9]), HardConcrete(K, 9)
     for gate in (stack, alone):
-        gate.begin_step(11)
+        gate.before_step(11)
     assert torch.equal(stack.coefficients("soft")[1], alone.coefficients("soft"))
     before = alone.coefficients("soft").detach()
-    alone.begin_step(12)
+    alone.before_step(12)
     assert not torch.equal(before, alone.coefficients("soft"))
     with torch.no_grad():
         alone.log_alpha.fill_(-50.0)
-    alone.post_step()
+    alone.after_step()
     assert float(alone.log_alpha.detach().max()) == -LARGEST
 
 
@@ -142,15 +142,15 @@ def test_awnn_width_is_the_smallest_prefix_that_holds_the_mass(width):
 
 def test_awnn_weights_are_the_importances_cut_hard_and_not_renormalised():
     learner = learner_of(AdaptiveWidth(K, 512, width=4.0))
-    gate, x = learner.groups[0].capacity, MLP.x(torch.float64)
+    gate, x = learner.axes[0].capacity, MLP.x(torch.float64)
     r = 0.1**0.25
     p = torch.tensor([(1 - r) * r**k for k in range(4)], dtype=torch.float64)
     assert torch.allclose(gate.coefficients("soft").detach(), p)
     assert float(gate.coefficients("soft").detach().sum()) == pytest.approx(0.9)
     with torch.no_grad():
-        f = learner.groups[0].bank.components(x)
-        assert torch.allclose(learner.soft_forward(x), sum(p[k] * f[k] for k in range(4)))
-        assert torch.equal(learner.soft_forward(x), learner.hard_forward(x))
+        f = learner.axes[0].bank.components(x)
+        assert torch.allclose(learner(x), sum(p[k] * f[k] for k in range(4)))
+        assert torch.equal(learner(x), learner.hard_forward(x))
 
 
 def test_awnn_rate_is_moved_by_the_weights_alone():
@@ -169,7 +169,7 @@ def test_awnn_rate_is_moved_by_the_weights_alone():
 
 def test_awnn_prior_is_on_live_blocks():
     learner = learner_of(AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2), seeds=[1, 2])
-    bank = learner.groups[0].bank
+    bank = learner.axes[0].bank
     penalty = learner.penalty()
     for r, (live, sd) in enumerate(((2, 10.0), (4, 3.0))):
         squares = sum(float(p.detach()[r, :live].square().sum()) for p in bank.parameters())
@@ -211,32 +211,32 @@ def test_normalised_components_have_unit_rms(structure, seeds):
     capacity = DecayGate(K, boundary=False, normalise=True, r=0.6, eps=1e-30, replicas=replicas)
     learner = learner_of(capacity, seeds, structure)
     x = structure.x(torch.float64)
-    f = learner.groups[0].bank.components(x)
+    f = learner.axes[0].bank.components(x)
     unit = f / f.square().mean((-2, -1), keepdim=True).sqrt()
     w = 0.6 ** torch.arange(K, dtype=torch.float64)
     wanted = (w[:, None, None] * unit).sum(-3)
-    got = learner.soft_forward(x)
+    got = learner(x)
     assert torch.allclose(got, wanted)
     # The gradient passes through the rms, so it is orthogonal to each component's own scale.
     (got.square().sum()).backward()
-    for name, p in learner.groups[0].bank.named_parameters():
+    for name, p in learner.axes[0].bank.named_parameters():
         assert bool(torch.isfinite(p.grad).all()), name
     with pytest.raises(RuntimeError, match="calibrate"):
         learner.deploy(None if replicas is None else 0)
     learner.calibrate(x)
     with torch.no_grad():
-        assert torch.allclose(learner.soft_forward(x), wanted)
+        assert torch.allclose(learner(x), wanted)
         hard = learner.hard_forward(x)
         for r in [None] if replicas is None else range(2):
             assert torch.allclose(learner.deploy(r)(x), hard if r is None else hard[r])
-    learner.begin_step(0)
-    assert learner.groups[0].rms is None
+    learner.before_step(0)
+    assert learner.axes[0].rms is None
 
 
 def test_normalised_zero_components_have_finite_gradients():
     bank = MLP.bank(K, 0)
     learner = CapacityLearner(OrderedSum(bank, DecayGate(K, learn_r=False, normalise=True, t0=2.0)))
-    (learner.soft_forward(MLP.x(torch.float32)) - 1).square().sum().backward()
+    (learner(MLP.x(torch.float32)) - 1).square().sum().backward()
     assert all(bool(torch.isfinite(p.grad).all()) for p in bank.parameters())
     assert torch.count_nonzero(bank.W3.grad) > 0
 

@@ -118,7 +118,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
         learner = learner_of(Stack((config,)), task)
         if name == "regression1d":
             with torch.no_grad():  # as the last maps of far components are: they have hardly left zero
-                learner.groups[0].bank.W3.fill_(NEARLY_ZERO)
+                learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
         batches, plan = task.batches(config.train, 0), plan_of(Stack((config,)), task.samples(config.train))
         kind = engine or trainer_for(learner, batches, task.loss, plan)
         course = kind(learner, batches, task.loss, plan, progress="never").fit()
@@ -126,7 +126,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 
     curves, learner = trained()
     if name == "regression1d":  # or there would be nothing to flush
-        back = learner.groups[0].capacity.coefficients("soft").float() * NEARLY_ZERO
+        back = learner.axes[0].capacity.coefficients("soft").float() * NEARLY_ZERO
         assert bool(((back != 0) & (back < TINY)).any())
     with denormals_flushed():
         flushed_curves, flushed = trained()

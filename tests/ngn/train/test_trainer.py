@@ -59,9 +59,9 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
         optimizer.param_groups[0]["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * p))
         optimizer.param_groups[1]["lr"] = 5e-2 * (1.0 if boundary is CONSTANT else 1 - p)
         reference.set_progress(p)
-        t = reference.groups[0].capacity.t()
+        t = reference.axes[0].capacity.t()
         price, alpha = 1e-3 * (1 - p), 1e-3 * max(0.0, 2 * p - 1)
-        loss = ((reference.soft_forward(X) - Y) ** 2).mean() + price * t + alpha * torch.sin(math.pi * t) ** 2
+        loss = ((reference(X) - Y) ** 2).mean() + price * t + alpha * torch.sin(math.pi * t) ** 2
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(body + tau, 0.05)
@@ -146,7 +146,7 @@ def test_companions_do_not_change_a_replica():
 def test_a_diverging_replica_is_named_and_the_others_are_untouched():
     good, with_bad = learner_of([4, 0]), learner_of([4, 0])
     with torch.no_grad():
-        with_bad.groups[0].bank.W2[1, 2, 0, 0] = math.nan
+        with_bad.axes[0].bank.W2[1, 2, 0, 0] = math.nan
     fine = trainer_of(good, steps=30).fit()
     course = trainer_of(with_bad, steps=30).fit()
     assert fine.diverged_at.tolist() == [-1, -1]

@@ -65,7 +65,7 @@ def test_gradients(t: float, delta: float, tmp_path: Path) -> None:
     exact = copy.deepcopy(learner).double()
     x, wanted = batches().at(0)
     exact.set_progress(0.0)
-    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     train(FusedTrainer, learner, plan(2, clip=None), folder=tmp_path, checkpoint_seconds=0.0, chunk=1)
     found = checkpoint.latest(tmp_path)
     assert found is not None
@@ -101,7 +101,7 @@ def test_follows_the_plain_trainer(steps: int, atol: float, t0: float) -> None:
 
 
 def learner_beta(learner: CapacityLearner) -> Tensor:
-    capacity = learner.groups[0].capacity
+    capacity = learner.axes[0].capacity
     assert isinstance(capacity, CountGate)
     return capacity.beta
 

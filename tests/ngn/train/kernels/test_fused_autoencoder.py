@@ -38,7 +38,7 @@ def case(**settings: Any) -> tuple[Config, Task, CapacityLearner]:
     task = make_task(config, torch.device("cpu"))
     learner = learner_of(Stack((config,)), task)
     source = torch.Generator().manual_seed(5)
-    bottleneck = learner.groups[0]
+    bottleneck = learner.axes[0]
     assert isinstance(bottleneck, GatedBottleneck)
     with torch.no_grad():
         bottleneck.bank.B.normal_(0.0, 0.3, generator=source)
@@ -96,7 +96,7 @@ def test_gradients(samples: int, settings: dict[str, Any]) -> None:
     exact = copy.deepcopy(learner).double()
     for each in (learner, exact):
         each.set_progress(0.4)
-        each.begin_step(3)
+        each.before_step(3)
     wanted = task.loss(exact.model, (x.double(), target.double()))
     activity = exact.activity_penalty()
     assert activity is not None

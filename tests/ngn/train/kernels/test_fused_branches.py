@@ -182,7 +182,7 @@ def test_resuming_changes_nothing(tmp_path: Path) -> None:
 def test_divergence_is_seen(name: str) -> None:
     trained = learner()
     with torch.no_grad():
-        trained.groups[0].bank.get_parameter(name).view(-1)[0] = float("nan")
+        trained.axes[0].bank.get_parameter(name).view(-1)[0] = float("nan")
     course = BranchesTrainer(trained, batches(), TASK.loss, plan(2), progress="never").fit()
     assert course.diverged_at.tolist() == [0]
 

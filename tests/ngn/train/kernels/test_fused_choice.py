@@ -66,7 +66,7 @@ def with_head() -> CapacityLearner:
 
 def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:
     frozen = gated(1)
-    frozen.groups[0].bank.get_parameter("b1").requires_grad_(False)
+    frozen.axes[0].bank.get_parameter("b1").requires_grad_(False)
     own = CapacityLearner(ParallelModel(OwnSum(MLPBank([1, 8, 8, 1], 4, 0), CountGate(4))))
     split = batches().split
     shuffled = MiniBatches(split, 64, 0, lambda x: x)
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_left_to_the_plain_trainer() -> None:
         with pytest.raises(ValueError, match="OwnSum"):
             train(kind, own, plan(5))
     normalised = gated(1)
-    normalised.groups[0].capacity.rms_eps = 1e-6
+    normalised.axes[0].capacity.rms_eps = 1e-6
     with pytest.raises(ValueError, match="normalised"):
         train(FusedTrainer, normalised, plan(5))
 

@@ -69,7 +69,7 @@ def chain(seeds: Seeds, K: int | None = 7, width: int = 32, **settings: Any) -> 
     source = torch.Generator().manual_seed(5)
     with torch.no_grad():  # no map at zero, so that every gradient counts
         for name in ("V", "b"):
-            p = learner.groups[0].bank.get_parameter(name)
+            p = learner.axes[0].bank.get_parameter(name)
             p.copy_((torch.randn(p.shape[-3:] if name == "V" else p.shape[-2:], generator=source) * 0.2).expand_as(p))
     return learner
 
@@ -81,7 +81,7 @@ def fixed_layers(seeds: Seeds, counts: Sequence[int] = (1, 3, 1, 2)) -> Capacity
 
 def fixed_chain(seeds: Seeds) -> CapacityLearner:
     learner = chain(seeds, K=3)
-    group = learner.groups[0]
+    group = learner.axes[0]
     size = FixedCount(3, r=1.0, replicas=group.bank.replicas)
     return CapacityLearner(ParallelModel(OrderedSum(group.bank, size)))
 
@@ -105,7 +105,7 @@ def test_gradients(make: Make, delta: float, tmp_path: Path) -> None:
     exact = copy.deepcopy(learner).double()
     exact.set_progress(0.0)
     x, wanted = batches().at(0)
-    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     gradients = {name: p.grad for name, p in exact.model.named_parameters()}
     name_of = {id(p): name for name, p in learner.model.named_parameters()}
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
@@ -202,14 +202,14 @@ def test_growth_without_a_preset_number(make: Make) -> None:
     settings = {"t0": 0.5, "beta": (15.0, 15.0), "lambda0": -1.0, "r": 0.9}
     how = plan(60, clip=None, lr_boundary=0.2)
     grown, preset = make([1, 2], K=None, **settings), make([1, 2], K=40, **settings)
-    before = [group.bank.K for group in grown.groups]
+    before = [group.bank.K for group in grown.axes]
     if make is chain:  # what is appended is drawn, so both start from what is drawn
         for learner in (grown, preset):
-            bank = learner.groups[0].bank
+            bank = learner.axes[0].bank
             for name, value in bank._drawn(0, bank.K).items():
                 bank.get_parameter(name).data.copy_(value)
     a, b = train(FusedTrainer, grown, how), train(FusedTrainer, preset, how)
-    assert any(group.bank.K > K for group, K in zip(grown.groups, before, strict=True))
+    assert any(group.bank.K > K for group, K in zip(grown.axes, before, strict=True))
     assert np.array_equal(a.curves["t"], b.curves["t"])
     for name, p in state(grown).items():
         q = state(preset)[name]
@@ -221,7 +221,7 @@ def test_a_diverging_replica_leaves_the_others_alone() -> None:
     both, alone = layers([1, 2]), layers(2)
     how = plan(40, lr=torch.tensor([1e38, 1e-3], dtype=torch.float64), clip=None)
     with torch.no_grad():
-        both.groups[1].bank.get_parameter("W")[0] = float("nan")
+        both.axes[1].bank.get_parameter("W")[0] = float("nan")
     course = train(FusedTrainer, both, how)
     train(FusedTrainer, alone, plan(40, clip=None))
     assert course.diverged_at.tolist() == [0, -1]

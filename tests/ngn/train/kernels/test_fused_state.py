@@ -62,13 +62,13 @@ def test_growth_without_a_preset_number(seeds: int | list[int], tmp_path: Path) 
     """Components appear as the boundary needs them; nothing else differs from a bank that had them from the start."""
     settings: dict[str, Any] = {"t0": 0.5, "lambda0": -1.0, "beta": (4.0, 5.0)}
     preset, growing, plain = (gated(seeds, K=K, **settings) for K in (40, None, None))
-    before = growing.groups[0].bank.K
+    before = growing.axes[0].bank.K
     train(FusedTrainer, preset, plan(200))
     train(FusedTrainer, growing, plan(200))
     train(Trainer, plain, plan(200))
-    K = growing.groups[0].bank.K
+    K = growing.axes[0].bank.K
     assert before < K < 40
-    assert plain.groups[0].bank.K == K
+    assert plain.axes[0].bank.K == K
     axis = 0 if isinstance(seeds, int) else 1
     same = {n: v if "tau" in n else v.narrow(axis, 0, K) for n, v in state(preset).items()}
     assert_same(state(growing), same)

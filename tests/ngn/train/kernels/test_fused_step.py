@@ -100,9 +100,9 @@ def test_gradients(kind: Kind, tmp_path: Path) -> None:
     learner = stir(learner_of(kind, [0, 1, 2]))
     exact = copy.deepcopy(learner).double()
     exact.set_progress(0.0)
-    exact.begin_step(0)
+    exact.before_step(0)
     x, wanted = batches().at(0)
-    (mean_squared_error(exact.soft_forward(x.double()), wanted.double()) + exact.penalty()).sum().backward()
+    (mean_squared_error(exact(x.double()), wanted.double()) + exact.penalty()).sum().backward()
     gradients = {name: p.grad for name, p in exact.model.named_parameters()}
     name_of = {id(p): name for name, p in learner.model.named_parameters()}
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
@@ -175,10 +175,10 @@ def test_growth_without_a_preset_number() -> None:
         return StraightThrough(None, t0=0.5, lambda0=-1.0, beta=(2.0, 2.0), replicas=replicas)
 
     plain, fast = learner_of(growing, [3, 4]), learner_of(growing, [3, 4])
-    before = fast.groups[0].bank.K
+    before = fast.axes[0].bank.K
     train(Trainer, plain, plan(60))
     train(StepTrainer, fast, plan(60))
-    assert before < fast.groups[0].bank.K == plain.groups[0].bank.K
+    assert before < fast.axes[0].bank.K == plain.axes[0].bank.K
     assert_close(plain, fast, 1e-5)
 
 
@@ -191,7 +191,7 @@ def stacked_banks(h: int) -> tuple[CapacityLearner, Tensor]:
 
 
 def gradients_of(learner: CapacityLearner, c: Tensor, samples: int, eps: float | None = None) -> dict[str, Tensor]:
-    bank = learner.groups[0].bank
+    bank = learner.axes[0].bank
     assert isinstance(bank, MLPBank)
     task, slope = Gradients(bank, batches(samples), eps)(c)
     grads = {name: bank.get_parameter(name).grad for name in NAMES}
@@ -205,7 +205,7 @@ def test_closed_blocks_have_a_slope_and_no_gradients(h: int, samples: int, eps: 
     learner, c = stacked_banks(h)
     found = gradients_of(learner, c, samples, eps)
     exact = copy.deepcopy(learner).double()
-    bank, coefficients = exact.groups[0].bank, c.clone().requires_grad_()
+    bank, coefficients = exact.axes[0].bank, c.clone().requires_grad_()
     x, wanted = batches(samples).at(0)
     bank.zero_grad()
     f = bank.components(x.double(), c.shape[-1])
@@ -340,10 +340,10 @@ def test_records_name_the_engine(
 def test_closed_components_are_left_out_where_nothing_feels_them(seeds: Seeds) -> None:
     """The same bits as with them, for what is computed; hard-concrete gates do not feel the rest."""
     learner = stir(learner_of(l0, seeds))
-    bank = learner.groups[0].bank
+    bank = learner.axes[0].bank
     assert isinstance(bank, MLPBank)
-    learner.begin_step(0)
-    c = learner.groups[0].capacity.coefficients("soft")
+    learner.before_step(0)
+    c = learner.axes[0].capacity.coefficients("soft")
     closed = (c == 0).detach()
     assert closed.any()
     assert not closed.all()
@@ -358,6 +358,6 @@ def test_closed_components_are_left_out_where_nothing_feels_them(seeds: Seeds) -
     assert (along_[closed] == 0).all()
     for a, b in zip(gradients, gradients_, strict=True):
         assert torch.equal(a, b)
-    (slope,) = torch.autograd.grad(c, learner.groups[0].capacity.log_alpha, along, retain_graph=True)
-    (slope_,) = torch.autograd.grad(c, learner.groups[0].capacity.log_alpha, along_)
+    (slope,) = torch.autograd.grad(c, learner.axes[0].capacity.log_alpha, along, retain_graph=True)
+    (slope_,) = torch.autograd.grad(c, learner.axes[0].capacity.log_alpha, along_)
     assert torch.equal(slope, slope_)
