@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 
-from experiments.analysis.reductions import init_sweep, plateaus
+from experiments.analysis.reductions import calibration, init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.compose import nearest
 from experiments.config.identity import run_id
@@ -118,22 +117,6 @@ def _vision_frontier() -> list[Selection]:
     ]
 
 
-RATES, DRAWS = (0.01, 0.02, 0.03, 0.05), (0, 1, 2, None)
-"""Boundary rates and draws of the inputs that are calibrated; None: a draw of its own for each seed."""
-
-
-def _calibration() -> list[Selection]:
-    found = []
-    for rate, draw, row in product(RATES, DRAWS, FOUR.rows):
-        assert row.runs is not None
-        runs = row.runs.with_overrides({"train.lr_boundary": rate})
-        if draw is not None:
-            found.append(runs.with_overrides({"task.draw": draw}))
-        else:
-            found += [runs.with_overrides({"task.draw": 100 + s}).with_seeds((s,)) for s in runs.seeds]
-    return found
-
-
 def _manifold() -> list[Selection]:
     return _of(FIFTEEN)
 
@@ -175,7 +158,11 @@ STUDIES: dict[str, Study] = {
         Study("learners", "figure 7: four capacity learners, fifty seeds, and fixed models", lambda: _of(SEVEN)),
         Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay),
         Study("sensitivity", "the 1D baseline with one open setting changed, ten seeds", lambda: _of(SENSITIVITY)),
-        Study("calibration", "table 4's schedules at four boundary rates and four draws of the inputs", _calibration),
+        Study(
+            "calibration",
+            "table 4's schedules at four boundary rates and four draws of the inputs",
+            calibration.selections,
+        ),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
