@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from processes import Rate, measure, options
 
-from experiments.config.tasks import Regression1D
-from experiments.tasks.regression1d import RegressionTask, inputs, target
+from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.regression1d.task import RegressionTask, inputs, target
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel

@@ -29,7 +29,7 @@ from experiments.config.schema import Config
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.images import ImageTask
+from experiments.tasks.images.task import ImageTask
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel

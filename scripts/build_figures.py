@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import yaml
 
 from experiments.analysis.collect import Reader
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose, nearest
-from experiments.config.schema import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.store.records import Store

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.config.schema import GATES_OF_TASK
 from experiments.store.records import Store, publish
 from experiments.tables import MACROS, macro
+from experiments.tasks import GATES_OF_TASK
 
 ROOT = Path(__file__).resolve().parent.parent
 

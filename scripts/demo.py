@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from experiments.blocks import ConfigError  # noqa: E402
 from experiments.config.compose import compose  # noqa: E402
-from experiments.config.schema import ConfigError  # noqa: E402
 from experiments.config.seeds import parse_seeds  # noqa: E402
 from experiments.store.records import Store  # noqa: E402
 

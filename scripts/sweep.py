@@ -21,8 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
-from experiments.config.schema import Config, ConfigError
+from experiments.config.schema import Config
 from experiments.data import DataError
 from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store

@@ -9,7 +9,8 @@ from typing import Any
 
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys, name_of
-from experiments.config.schema import Config, Seed, fixed_size
+from experiments.config.schema import Config, Seed
+from experiments.methods.fixed import fixed_size
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
@@ -48,7 +49,7 @@ class Selection:
         """The checked configuration of one seed.
 
         Raises:
-            experiments.config.schema.ConfigError: if the selection is no legal configuration.
+            experiments.blocks.ConfigError: if the selection is no legal configuration.
         """
         return _of_any_seed(self.choices, self.overrides).model_copy(update={"seed": Seed(value=seed)})
 

@@ -19,11 +19,12 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.blocks import ConfigError
 from experiments.cli import arguments, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep, needs_cuda
 from experiments.config import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config, ConfigError
+from experiments.config.schema import Config
 from experiments.store.records import RecordError
 from ngn.train import interrupt
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.config.schema import ConfigError
+from experiments.blocks import ConfigError
 
 Mode = Literal["run", "multirun", "show", "help", "complete"]
 

@@ -25,10 +25,12 @@ from hydra.core.override_parser.types import (
 )
 from hydra.errors import HydraException
 
+from experiments.blocks import ConfigError
 from experiments.cli.arguments import is_hydra
 from experiments.config.compose import GROUPS, check, nearest, options, selection, set_key
 from experiments.config.identity import run_id
-from experiments.config.schema import GATES_OF_TASK, MAX_JOBS, Config, ConfigError, legal_keys
+from experiments.config.schema import MAX_JOBS, Config, legal_keys
+from experiments.tasks import GATES_OF_TASK
 
 LARGEST_RANGE = 10_000_000
 """Values of one sweep; beyond it even ``allow_many_jobs`` is refused, since Hydra holds all jobs in memory."""

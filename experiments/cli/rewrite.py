@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.config.compose import CONF, nearest, options
-from experiments.config.schema import GATES_OF_TASK, MAX_JOBS, ConfigError
+from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
+from experiments.tasks import GATES_OF_TASK
 
 
 def seeds_of(text: str, allow_many: bool = False) -> list[int]:

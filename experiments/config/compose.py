@@ -15,8 +15,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.config.schema import GATES_OF_TASK, Config, ConfigError, legal_keys
+from experiments.blocks import ConfigError, plugin_folders
+from experiments.config.schema import Config, legal_keys
 from experiments.paths import CONF
+from experiments.tasks import GATES_OF_TASK
 
 GROUPS = ("task", "gate", "setting", "method", "schedule", "seed", "profile")
 """In the order of the defaults list of ``conf/config.yaml``: later files win."""
@@ -47,13 +49,21 @@ def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
 
 
 @cache
-def _options(group: str) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in (CONF / group).glob("*.yaml")))
+def _files(group: str) -> dict[str, Path]:
+    """Choice → file, in the order of the names; those of plug-ins among the suite's own."""
+    folders = [CONF, *(folder / "conf" for folder in plugin_folders())]
+    files = [path for folder in folders for path in (folder / group).glob("*.yaml")]
+    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+
+
+def file_of(group: str, choice: str) -> Path:
+    """The file of a choice that exists."""
+    return _files(group)[choice]
 
 
 def options(group: str) -> list[str]:
     """The choices of a configuration group."""
-    return list(_options(group))
+    return list(_files(group))
 
 
 def _copy(value: Any) -> Any:
@@ -88,6 +98,8 @@ def complete(choices: Mapping[str, str]) -> dict[str, str]:
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
     full["setting"] = f"{full['task']}-{full['gate']}"
+    if full["setting"] not in options("setting"):
+        raise ConfigError(f"task={full['task']} gate={full['gate']}: there is no conf/setting/{full['setting']}.yaml")
     return full
 
 
@@ -97,7 +109,7 @@ def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
     merged: dict[str, Any] = _copy(base)
     for group in GROUPS:
-        _merge(merged, _load(CONF / group / f"{chosen[group]}.yaml"))
+        _merge(merged, _load(file_of(group, chosen[group])))
     return merged
 
 

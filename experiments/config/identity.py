@@ -5,8 +5,8 @@ The identifier is a readable prefix and the first ten hexadecimal digits of a SH
 flattened scientific keys. Two rules keep it stable and let records be shared between studies:
 
 * a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`);
-* a key that the method does not use is left out (:data:`UNUSED_BY_METHOD`), so that the fixed model that a grown run
-  retrains is the same run whatever price the boundary paid.
+* a key that the method does not use is left out (``unused`` of its settings class), so that the fixed model that a
+  grown run retrains is the same run whatever price the boundary paid.
 """
 
 from __future__ import annotations
@@ -29,27 +29,11 @@ ADDED_LATER: dict[str, Any] = {
     "train.lr_boundary_shape.power": 1.0,
     "continue_with": [],
     "schedule.lambda0_last": None,
+    "gate.kinds": None,
+    "train.optimizer": "adam",
+    "train.warmup": 0.0,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
-
-UNUSED_BY_METHOD: dict[str, tuple[str, ...]] = {
-    "fixed": (
-        "schedule",
-        "gate.K",
-        "gate.K_max",
-        "gate.delta",
-        "gate.t0",
-        "train.lr_boundary",
-        "train.lr_boundary_shape",
-        "train.clip_scope",
-        "phases",
-        "continue_with",
-    ),
-    # gate.r stays: a fixed phase retrains with w_k = r^k, whatever weights the method itself has.
-    "l0": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
-    "awnn": ("schedule", "gate.K_max", "gate.delta", "gate.t0"),
-    "decay": ("gate.K_max",),
-}
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -70,14 +54,21 @@ def scientific(config: Config) -> dict[str, Any]:
 
 def identity_keys(config: Config) -> dict[str, Any]:
     """The flattened keys that the run identifier is computed from."""
-    unused = UNUSED_BY_METHOD.get(config.method.name, ())
+    unused = config.method.unused
     flat = flatten(scientific(config))
     return {
         key: value
         for key, value in sorted(flat.items())
-        if not any(key == name or key.startswith(name + ".") for name in unused)
-        and not (key in ADDED_LATER and ADDED_LATER[key] == value)
+        if not any(_named_by(key, name) for name in unused) and not (key in ADDED_LATER and ADDED_LATER[key] == value)
     }
+
+
+def _named_by(key: str, name: str) -> bool:
+    """Whether ``name`` is the key, or a block that it stands in; a kind of groups has a setting as the gate has it."""
+    if key.startswith("gate.kinds."):
+        leaf = key.rpartition(".")[2]
+        key = f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
+    return key == name or key.startswith(name + ".")
 
 
 _names: dict[int, tuple[weakref.ref[Config], str]] = {}

@@ -8,36 +8,26 @@ alpha_max the snapping strength, beta the sharpness of the gates, t the boundary
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, StrictBool, model_validator
 
-from experiments.config.base import Closed, Count, NonNegative, Positive
-from experiments.config.components import GateConfig
-from experiments.config.methods import AWNN, L0, NGN, STE, Decay, Fixed
-from experiments.config.tasks import TaskConfig
+from experiments.blocks import Closed, ConfigError, Count, NonNegative, Positive
+from experiments.methods import METHODS
+from experiments.methods.base import Method
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
+from experiments.tasks.settings import Component, TaskSettings
 from ngn.schedules import Shape
 
 PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
 
-GATES_OF_TASK: dict[str, tuple[str, ...]] = {
-    "regression1d": ("mlp",),
-    "mnist": ("mlp", "conv"),
-    "cifar10": ("conv",),
-    "cora": ("gcn",),
-    "manifold": ("latent",),
-    "twist": ("layers", "chain"),
-}
-"""The ordered components that fit each task, its default first. Each pair has a file in ``conf/setting``."""
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot run. The message is written for the person who typed it."""
-
-
-MethodConfig = Annotated[Union[NGN, Fixed, STE, L0, AWNN, Decay], Field(discriminator="name")]
+if TYPE_CHECKING:
+    TaskConfig, GateConfig, MethodConfig = TaskSettings, Component, Method
+else:
+    TaskConfig = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]
+    GateConfig = Annotated[Union[tuple(COMPONENTS.values())], Field(discriminator="component")]
+    MethodConfig = Annotated[Union[tuple(METHODS.values())], Field(discriminator="name")]
 
 
 class Schedule(Closed):
@@ -69,7 +59,10 @@ class Train(Closed):
     clip_scope: Literal["joint", "separate", "body"] = "joint"
     """One norm over body and boundary, one norm for each, or the body's alone."""
     weight_decay: NonNegative = 0.0
-    """L2 on all body parameters (added to their gradients), never on the boundary."""
+    """L2 on all body parameters, added to their gradients (adam) or to their step (adamw); never on the boundary."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The part of training over which the rates rise linearly from zero, before they follow their shapes."""
     accumulate: Count = 1
     autocast: Literal["none", "bf16"] = "none"
 
@@ -129,79 +122,47 @@ class Config(Closed):
             )
         if list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
-        if "grown" not in self.phases and self.method.name != "fixed":
+        if "grown" not in self.phases and "phases" not in self.method.unused:
             raise ValueError("phases must contain 'grown': the other phases start from its result")
-        if self.gate.K is None and "from_high" in self.phases and self.method.name != "fixed":
+        if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
+            raise ValueError("continue_with must not name a factor twice")
+        self._boundary_fits()
+        self._prices_fit()
+        for block in (self.method, self.gate, self.task):
+            block.check(self)
+        return self
+
+    def _boundary_fits(self) -> None:
+        """What is asked of a boundary, the method has one for."""
+        method = self.method
+        if "phases" not in method.unused and not method.has_boundary:
+            if self.continue_with:
+                raise ValueError(f"method={method.name} pays no price schedule.lambda0 that continue_with could scale")
+            if "from_high" in self.phases:
+                raise ValueError(
+                    f"method={method.name} has no boundary that could start high: leave from_high out of phases"
+                )
+        if "gate.K" in method.unused or all(self.gate.K_of(group) for group in range(self.gate.groups)):
+            return
+        if not method.grows:
+            raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
+        if "from_high" in self.phases:
             raise ValueError("gate.K=null has no high end to start from: leave from_high out of phases")
-        if self.gate.K is None and self.train.weight_decay > 0 and self.method.name != "fixed":
+        if self.train.weight_decay > 0:
             raise ValueError(
                 "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
                 "so the result would depend on when they are allocated"
             )
-        if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
-            raise ValueError("continue_with must not name a factor twice")
-        self._method_fits()
-        self._groups_fit()
-        self._task_fits()
-        return self
 
-    def _groups_fit(self) -> None:
-        """One size and one price a group."""
-        groups, last = self.gate.groups, self.schedule.lambda0_last
-        if last is not None and groups == 1:
+    def _prices_fit(self) -> None:
+        """One price per group."""
+        last = self.schedule.lambda0_last
+        if last is not None and self.gate.groups == 1:
             raise ValueError("schedule.lambda0_last is for models with several boundaries; this one has one")
         if last is not None and self.schedule.lambda0 == 0:
             raise ValueError("prices that change geometrically cannot start at schedule.lambda0=0")
-        if not isinstance(self.method, Fixed):
-            return
-        given = self.method.count
-        counts = given if isinstance(given, list) else [given or 0]
-        if isinstance(given, list) != (groups > 1) or len(counts) != groups:
-            form = "method.count=N" if groups == 1 else f"method.count=[N,N,...] with {groups} entries"
-            raise ValueError(f"gate={self.gate.component} has {groups} ordered group(s): write {form}")
-        if self.gate.K is not None and max(counts) > self.gate.K:
-            raise ValueError(f"method.count={given} is more than the gate.K={self.gate.K} candidates")
-        if min(counts) == 0 and self.gate.delta > 0:
-            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
-
-    def _task_fits(self) -> None:
-        """What only some tasks need."""
-        if self.task.name != "manifold":
-            return
-        if self.train.batch is None or self.train.steps is None:
-            raise ValueError("task=manifold draws new points at every step: give train.steps and train.batch")
-        if self.gate.K is None and self.method.name != "fixed":
-            raise ValueError(
-                "gate.K=null does not fit task=manifold: closed latents carry noise, so all of them have to exist"
-            )
-
-    def _method_fits(self) -> None:
-        """What only some methods can do."""
-        method = self.method
-        if isinstance(method, (L0, AWNN, Decay)) and self.gate.K is None:
-            raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
-        no_boundary = isinstance(method, (L0, AWNN)) or (isinstance(method, Decay) and not method.boundary)
-        if self.continue_with and no_boundary:
-            raise ValueError(f"method={method.name} pays no price schedule.lambda0 that continue_with could scale")
-        if "from_high" in self.phases and no_boundary:
-            raise ValueError(
-                f"method={method.name} has no boundary that could start high: leave from_high out of phases"
-            )
-        if isinstance(method, AWNN) and self.gate.K is not None and method.width > self.gate.K:
-            raise ValueError(f"method.width={method.width:g} is more than the gate.K={self.gate.K} candidates")
-        if isinstance(method, Decay):
-            if method.learn_r and self.gate.r >= 1:
-                raise ValueError("method.learn_r=true starts at gate.r, which then has to lie below 1")
-            if method.normalise and self.train.batch is not None:
-                raise ValueError(
-                    "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
-                    "train.batch=null (and train.steps in place of epochs)"
-                )
-
-
-def fixed_size(counts: Sequence[int]) -> int | list[int]:
-    """The retained counts of a run, one a group, as ``method.count`` of its fixed retraining takes them."""
-    return counts[0] if len(counts) == 1 else list(counts)
+        if last is not None and any(kind.lambda0 is not None for kind in (self.gate.kinds or {}).values()):
+            raise ValueError("prices are set by schedule.lambda0_last or by lambda0 in gate.kinds, not by both")
 
 
 def branch_phase(factor: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments.config.schema import ConfigError
+from experiments.blocks import ConfigError
 
 _SPAN = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 _RANGE = re.compile(r"^range\((-?\d+)(?:,(-?\d+))?(?:,(-?\d+))?\)$")

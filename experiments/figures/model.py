@@ -115,7 +115,7 @@ class Spec:
             overrides: dotted key → value: runs that differ in these keys stand in for the figure's own; it says so.
 
         Raises:
-            experiments.config.schema.ConfigError: if a run of the figure cannot have these overrides.
+            experiments.blocks.ConfigError: if a run of the figure cannot have these overrides.
         """
         found = self.make(reader, overrides or {})
         if not overrides:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.analysis.selection import Selection
-from experiments.config.identity import UNUSED_BY_METHOD, flatten, scientific
+from experiments.config.compose import file_of
+from experiments.config.identity import flatten, scientific
 from experiments.config.schema import Config
+from experiments.paths import CONF
 
-ORIGINS = Path(__file__).with_name("origins.yaml")
 PAPER, CHOSEN = "paper", "chosen"
 _OF_THE_RUN = ("seed.value", "profile", "task.name", "gate.component", "method.name")
 """Keys that a table's title or a variant's name says already."""
@@ -49,28 +49,72 @@ class SettingsTable:
     variants: tuple[Variant, ...]
 
 
+@dataclass(frozen=True)
+class _Mark:
+    """What a comment says of where a value comes from; ``source`` is empty where it gives no phrase."""
+
+    origin: str
+    source: str
+
+
+def _mark(comment: str) -> _Mark | None:
+    found = re.fullmatch(r"# (not from the )?paper(?:: (.+)|;.*)?", comment)
+    return _Mark(CHOSEN if found[1] else PAPER, found[2] or "") if found else None
+
+
 @cache
-def origins() -> Mapping[str, Mapping[str, str]]:
-    """scope → key → ``paper: where`` or ``chosen: how``."""
-    loaded: dict[str, dict[str, str]] = yaml.safe_load(ORIGINS.read_text())
-    return loaded
+def marks(path: Path) -> Mapping[str, _Mark]:
+    """Dotted key → mark of the lines of a file: the comment behind a value, or above it, or behind its block's name."""
+    found: dict[str, _Mark] = {}
+    block, of_block, above = "", None, None
+    for line in path.read_text().splitlines():
+        start, sharp, rest = line.partition("#")
+        mark = _mark((sharp + rest).strip())
+        entry = re.fullmatch(r"(  )?(\w+):(.*)", start.rstrip())
+        if entry is None:
+            above = mark
+            continue
+        indent, key, value = entry.groups()
+        if indent is None and not value:
+            block, of_block = key, mark
+        else:
+            own = mark or above or (of_block if indent else None)
+            if own is not None:
+                found[f"{block}.{key}" if indent else key] = own
+        above = None
+    return found
+
+
+def _files(config: Config) -> list[Path]:
+    """The files that a configuration is merged from, the last first; choices of schedule and seed say no origins."""
+    task, gate = config.task.name, config.gate.component
+    chosen = (
+        ("profile", config.profile),
+        ("method", config.method.name),
+        ("setting", f"{task}-{gate}"),
+        ("gate", gate),
+        ("task", task),
+    )
+    return [*(file_of(group, choice) for group, choice in chosen), CONF / "config.yaml"]
 
 
 def origin_of(key: str, config: Config) -> tuple[str, str]:
-    """(``paper`` or ``chosen``, phrase) of a dotted scientific key of a configuration.
+    """(``paper`` or ``chosen``, phrase) of a dotted scientific key of a configuration, from the comments of its files.
+
+    The file that is merged last counts; where its mark has no phrase, that of an earlier file with the same mark holds.
 
     Raises:
-        KeyError: if the key has no entry; the message says where to add one.
+        KeyError: if no file marks the key; the message says what to write.
     """
     parent = key.rpartition(".")[0]
-    names = [key, parent] if parent.endswith("_shape") else [key]
-    for scope in (config.method.name, f"{config.task.name}-{config.gate.component}", "any"):
-        for name in names:
-            entry = origins().get(scope, {}).get(name)
-            if entry is not None:
-                word, _, phrase = entry.partition(": ")
-                return word, phrase
-    raise KeyError(f"'{key}' has no entry in experiments/report/origins.yaml: say there whether the paper states it")
+    name = parent if parent.endswith("_shape") else key
+    found = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
+    phrases = [mark.source for mark in found if mark.origin == found[0].origin and mark.source]
+    if not phrases:
+        raise KeyError(
+            f"'{key}' is not marked in conf/: write '# paper: where' or '# not from the paper: how' beside it"
+        )
+    return found[0].origin, phrases[0]
 
 
 def _shape(shape: Mapping[str, Any]) -> str:
@@ -97,12 +141,14 @@ def value_text(value: Any) -> str:
 
 def used_keys(config: Config) -> dict[str, Any]:
     """Dotted key → value of what a run uses; the shape of a schedule is one value."""
-    unused = UNUSED_BY_METHOD.get(config.method.name, ())
+    unused = config.method.unused
     found: dict[str, Any] = {}
     for block, content in scientific(config).items():
         entries = content if isinstance(content, Mapping) else {"": content}
         for name, value in entries.items():
             key = f"{block}.{name}" if name else block
+            if key == "gate.kinds" and value is None:
+                continue  # the groups of the model are alike
             if key not in unused and block not in unused:
                 found[key] = value
     return found

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.config.schema import Config, ConfigError, Fixed, is_integer, steps_of
+from experiments.blocks import ConfigError
+from experiments.config.schema import Config, is_integer, steps_of
+from experiments.methods.fixed import Fixed
 from experiments.runs.capacities import capacity_of, ratio_of
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.stack import Stack

@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.blocks import ConfigError
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config, ConfigError, Fixed, branch_of, branch_phase, fixed_size
+from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.data.source import DataInfo
+from experiments.methods.fixed import Fixed, fixed_size
 from experiments.paths import RESULTS, SCRATCH
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
+from experiments.blocks import Closed, ConfigError
 from experiments.config.compose import nearest
-from experiments.config.schema import Closed, ConfigError
 from experiments.paths import ROOT
 
 CLUSTERS = ROOT / "experiments" / "clusters"

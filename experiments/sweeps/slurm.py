@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.config.schema import ConfigError
+from experiments.blocks import ConfigError
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster

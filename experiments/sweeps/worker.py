@@ -15,8 +15,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
-from experiments.config.schema import ConfigError
 from experiments.store.claims import LEASE
 from experiments.store.records import RecordError, publish
 from experiments.sweeps import plan as plans

@@ -1,9 +1,15 @@
-"""Tasks by name. A new task is one file, one line here, and its YAML files."""
+"""The tasks: what each says of itself, and in ``task`` beside it the data, the model and the scores.
+
+A new task is one file here (or in ``tasks/`` of a folder that $NGN_PLUGINS names) and its YAMLs, in ``conf/task`` and
+``conf/setting``. No torch is imported before a task is made.
+"""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from experiments.blocks import described
+from experiments.tasks.settings import TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -11,14 +17,12 @@ if TYPE_CHECKING:
     from experiments.config.schema import Config
     from experiments.tasks.base import Task
 
-_MAKERS = {
-    "regression1d": ("experiments.tasks.regression1d", "RegressionTask"),
-    "mnist": ("experiments.tasks.images", "mnist_task"),
-    "cifar10": ("experiments.tasks.images", "cifar10_task"),
-    "cora": ("experiments.tasks.cora", "CoraTask"),
-    "manifold": ("experiments.tasks.manifold", "ManifoldTask"),
-    "twist": ("experiments.tasks.twist", "TwistTask"),
-}
+TASKS = described(__name__, __path__, TaskSettings)
+"""Name → settings class."""
+COMPONENTS = {part.legal_name(): part for task in TASKS.values() for part in task.components}
+"""Name → settings class of every ordered component that fits a task."""
+GATES_OF_TASK = {name: tuple(part.legal_name() for part in task.components) for name, task in TASKS.items()}
+"""The ordered components that fit each task, its usual first."""
 
 
 def make_task(config: Config, device: torch.device) -> Task:
@@ -27,6 +31,4 @@ def make_task(config: Config, device: torch.device) -> Task:
     Raises:
         experiments.data.source.DataError: if the data are absent or damaged.
     """
-    module, name = _MAKERS[config.task.name]
-    task: Task = getattr(importlib.import_module(module), name)(config, device)
-    return task
+    return config.task.make(config, device)

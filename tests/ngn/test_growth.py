@@ -4,8 +4,8 @@ import pytest
 import torch
 from structures import STRUCTURES
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.config.schema import ConfigError
 from ngn.components.base import OrderedSum
 from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.schema import Shape
-from ngn.schedules import CONSTANT, COSINE, DELAYED_LINEAR, LINEAR, POWER_DECAY, between, shape_at
+from ngn.schedules import CONSTANT, COSINE, DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, shape_at
 
 P = st.floats(0, 1)
 

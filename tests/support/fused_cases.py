@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.tasks.regression1d import RegressionTask, target
+from experiments.tasks.regression1d.task import RegressionTask, target
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel

@@ -39,7 +39,7 @@ class Step(ctypes.Structure):
 
 def unsupported_autoencoder(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why the kernel cannot give this training's gradients, or None if it can. A compiler is looked for last."""
-    from experiments.tasks.manifold import Autoencoder, FreshBatches, squared_distance  # tasks import the engine
+    from experiments.tasks.manifold.task import Autoencoder, FreshBatches, squared_distance  # tasks import the engine
 
     model = learner.model
     if type(learner) is not CapacityLearner or type(model) is not Autoencoder:

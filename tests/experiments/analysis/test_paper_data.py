@@ -20,7 +20,7 @@ from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
-from experiments.config.schema import Fixed
+from experiments.methods.fixed import Fixed
 from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro

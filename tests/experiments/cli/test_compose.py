@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from experiments.blocks import ConfigError
 from experiments.cli.app import prepare
 from experiments.cli.expand import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
-from experiments.config.schema import GATES_OF_TASK, Config, ConfigError
+from experiments.config.schema import Config
 from experiments.config.seeds import named_sets
 from experiments.paths import CONF
+from experiments.tasks import GATES_OF_TASK
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 

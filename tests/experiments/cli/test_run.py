@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.config.identity import run_id
-from experiments.config.schema import Config, ConfigError
+from experiments.config.schema import Config
 from experiments.paths import ROOT
 from experiments.store.records import RecordError
 

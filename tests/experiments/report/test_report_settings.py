@@ -10,13 +10,13 @@ import yaml
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.identity import flatten, scientific
-from experiments.config.schema import GATES_OF_TASK
 from experiments.paths import CONF
 from experiments.report import settings
 from experiments.report.licences import NOT_STATED, licences
 from experiments.report.settings import CHOSEN, PAPER, origin_of, origins, settings_tables
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
+from experiments.tasks import GATES_OF_TASK
 
 SELECTIONS = [s for study in STUDIES.values() for s in study.make()]
 SELECTIONS += [row.runs for table in MACROS for row in table.rows if row.runs is not None]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config, ConfigError, branch_of, branch_phase
+from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.paths import CONF
 from experiments.runs import runs
 from experiments.runs.phases import learner_of, plan_of

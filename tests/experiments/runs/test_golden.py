@@ -12,9 +12,9 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.numerics import numerics
-from experiments.config.schema import GATES_OF_TASK
 from experiments.runs import runs
 from experiments.store.records import Store
+from experiments.tasks import GATES_OF_TASK
 
 FILE = Path(__file__).parent / "golden_losses.json"
 CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate in gates for method in ("ngn", "fixed")]

@@ -9,14 +9,13 @@ from record_samples import untimed
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import NUMERICS_OF_TASK
-from experiments.config.schema import GATES_OF_TASK
 from experiments.runs import runs
 from experiments.runs.phases import fixed_configuration, learner_of, prunes_back
 from experiments.runs.runs import execute, results_root
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import Store
-from experiments.tasks import make_task
+from experiments.tasks import GATES_OF_TASK, make_task
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 

@@ -10,9 +10,9 @@ import time
 import pytest
 from record_samples import grown, record
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import ConfigError
 from experiments.data import DataError
 from experiments.paths import CONF
 from experiments.store.claims import Claims

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.config.schema import ConfigError
 from experiments.tasks import make_task
-from experiments.tasks.manifold import RANK_THRESHOLD, FreshBatches, rotation
+from experiments.tasks.manifold.task import RANK_THRESHOLD, FreshBatches, rotation
 from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank, divergence
 from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate

@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import ConfigError, fixed_size
+from experiments.methods.fixed import fixed_size
 from experiments.runs.phases import fixed_configuration
 from experiments.tasks import make_task
-from experiments.tasks.twist import twist
+from experiments.tasks.twist.task import twist
 from ngn.components.base import OrderedSum
 from ngn.components.depth import LayerStack, TanhBank
 from ngn.learner import CapacityLearner

@@ -14,8 +14,9 @@ import torch
 from fused_cases import Stop, assert_close, assert_same, state
 from torch import Tensor
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.config.schema import Config, ConfigError
+from experiments.config.schema import Config
 from experiments.runs import runs
 from experiments.runs.phases import learner_of, trainer_of
 from experiments.runs.stack import Stack

@@ -18,7 +18,7 @@ from experiments.config.compose import compose
 from experiments.runs import runs
 from experiments.runs.stack import Stack
 from experiments.tasks.base import Classification
-from experiments.tasks.images import ImageTask
+from experiments.tasks.images.task import ImageTask
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.parallel import ParallelModel

@@ -16,7 +16,7 @@ from fused_cases import Stop, assert_close, assert_same, plan, replica, state
 from experiments.config.compose import compose
 from experiments.runs import runs
 from experiments.runs.stack import LARGEST, Stack, largest_stack, stacks_of
-from experiments.tasks.twist import TwistTask
+from experiments.tasks.twist.task import TwistTask
 from ngn.components.base import OrderedSum
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel

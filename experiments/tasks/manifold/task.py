@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.config.components import LatentGate
 from experiments.config.schema import Config, Train
-from experiments.config.tasks import Manifold
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.manifold import LatentComponent, Manifold
 from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank
 from ngn.components.parallel import StackedLinear
 from ngn.methods.base import CapacityFactory
@@ -63,7 +62,7 @@ class FreshBatches:
 class Autoencoder(nn.Module):
     """Encoder, gated bottleneck, decoder: ``depth`` GELU layers each, then a linear map back to the input's size."""
 
-    def __init__(self, inputs: int, gate: LatentGate, bottleneck: GatedBottleneck, seeds: Seeds) -> None:
+    def __init__(self, inputs: int, gate: LatentComponent, bottleneck: GatedBottleneck, seeds: Seeds) -> None:
         super().__init__()
         wide = [gate.width] * gate.hidden_layers
         self.encoder = nn.Sequential(*_gelu_layers([inputs, *wide], seeds, "encoder"))
@@ -123,7 +122,7 @@ class ManifoldTask(SupervisedTask):
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         gate = config.gate
-        assert isinstance(gate, LatentGate)
+        assert isinstance(gate, LatentComponent)
         size = capacity(K, replicas_of(seeds))
         bank = RankOneBank(gate.width, gate.width, size.K, seeds)
         return Autoencoder(self.settings.ambient, gate, GatedBottleneck(bank, size, self.settings.kl), seeds)

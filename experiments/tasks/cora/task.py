@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.config.components import GCNGate
 from experiments.config.schema import Config
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
 from experiments.tasks.base import Classification, Seeds, replicas_of
+from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.parallel import ParallelModel
@@ -23,11 +23,12 @@ class CoraTask(Classification):
     """140 training nodes; scores on the 1,000 test nodes or the 500 validation nodes."""
 
     def __init__(self, config: Config, device: torch.device) -> None:
+        assert isinstance(config.task, Cora)
         data = synthetic.graph() if config.profile == "smoke" else cora.load(data_root(config.data_root))
         self.info = data.info
         features, edges = torch.from_numpy(data.features), torch.from_numpy(data.edge_index)
         labels = torch.from_numpy(data.labels)
-        held = data.test if getattr(config.task, "split", "test") == "test" else data.validation
+        held = data.test if config.task.split == "test" else data.validation
 
         def split(nodes: Tensor) -> Split:
             return Split(GraphInput.of(features, edges, nodes).to(device), labels[nodes].to(device))
@@ -43,6 +44,6 @@ class CoraTask(Classification):
         return self.held.inputs, len(self.held)
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        assert isinstance(config.gate, GCNGate)
+        assert isinstance(config.gate, GCNComponent)
         size = capacity(K, replicas_of(seeds))
         return ParallelModel(OrderedSum(GCNBank(self.features, config.gate.width, self.classes, size.K, seeds), size))

@@ -8,11 +8,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from experiments.config.components import MLPGate
 from experiments.config.schema import Config
-from experiments.config.tasks import Regression1D
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
@@ -51,7 +51,7 @@ class RegressionTask(SupervisedTask):
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         gate = config.gate
-        assert isinstance(gate, MLPGate)
+        assert isinstance(gate, MLPComponent)
         size = capacity(K, replicas_of(seeds))
         bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
         return ParallelModel(OrderedSum(bank, size))

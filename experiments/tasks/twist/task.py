@@ -7,11 +7,10 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-from experiments.config.components import ChainGate, LayersGate
 from experiments.config.schema import Config
-from experiments.config.tasks import Twist
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
 from ngn.components.depth import Chain, ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel
@@ -49,10 +48,10 @@ class TwistTask(SupervisedTask):
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         gate, replicas = config.gate, replicas_of(seeds)
-        if isinstance(gate, ChainGate):
+        if isinstance(gate, ChainComponent):
             size = capacity(K, replicas)
             return ParallelModel(OrderedSum(ChainBank(2, gate.width, size.K, seeds), size))
-        assert isinstance(gate, LayersGate)
+        assert isinstance(gate, LayersComponent)
         layers = []
         for number in range(gate.layers):
             size = capacity(K, replicas, number)

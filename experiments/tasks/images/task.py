@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from experiments.config.components import ConvGate, MLPGate
 from experiments.config.schema import Config
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
 from experiments.tasks.base import Classification, Seeds, replicas_of
+from experiments.tasks.images import Cifar10, ConvComponent, Mnist
+from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.mlp import MLPBank
@@ -20,8 +21,6 @@ from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Split
 
-VALIDATION = {"mnist": 10_000, "cifar10": 5_000}
-"""Last training samples that ``task.split=validation`` holds out."""
 CLASSES = 10
 MNIST_STATISTICS = ([0.1307], [0.3081])
 CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
@@ -44,12 +43,13 @@ class ImageTask(Classification):
         self.info, self.shape = data.info, shape
         train = (torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels))
         held = (torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
-        if getattr(config.task, "split", "test") == "validation":
-            keep = len(train[1]) - (len(train[1]) // 4 if smoke else VALIDATION[config.task.name])
+        assert isinstance(config.task, Mnist | Cifar10)
+        if config.task.split == "validation":
+            keep = len(train[1]) - (len(train[1]) // 4 if smoke else config.task.held_out)
             train, held = (train[0][:keep], train[1][:keep]), (train[0][keep:], train[1][keep:])
         self.train = Split(train[0].to(device), train[1].to(device))
         self.held = Split(held[0].to(device), held[1].to(device))
-        self.flat = isinstance(config.gate, MLPGate)
+        self.flat = isinstance(config.gate, MLPComponent)
         self.mean, self.deviation = (torch.tensor(s, device=device).view(-1, 1, 1) for s in statistics)
 
     def prepare(self, inputs: Tensor) -> Tensor:
@@ -59,13 +59,13 @@ class ImageTask(Classification):
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         gate, size = config.gate, capacity(K, replicas_of(seeds))
-        if isinstance(gate, MLPGate):
+        if isinstance(gate, MLPComponent):
             pixels = self.shape[0] * self.shape[1] * self.shape[2]
             out = gate.features or CLASSES
             bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], size.K, seeds)
             head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
             return ParallelModel(OrderedSum(bank, size), head)
-        assert isinstance(gate, ConvGate)
+        assert isinstance(gate, ConvComponent)
         return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
 
 

@@ -1,0 +1,126 @@
+"""What a method says of itself, and what it is given to make the capacity of one ordered group."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from experiments.blocks import Closed
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.runs.stack import Stack
+    from ngn.methods.base import Capacity, Scalar
+
+
+class Method(Closed):
+    """The ``method`` block of a configuration: the settings of one capacity learner.
+
+    Attributes:
+        numerics: version of what the method computes. Bump it whenever a change alters the numbers that it gives.
+        unused: keys and blocks of the configuration that it does not use; they are no part of a run's identity.
+        scalars: its own settings that may differ between the replicas of a stack; the others are the same in all.
+        grows: whether components may be allocated as the boundary advances (``gate.K=null``).
+    """
+
+    numerics: ClassVar[int] = 1
+    unused: ClassVar[tuple[str, ...]] = ()
+    scalars: ClassVar[tuple[str, ...]] = ()
+    grows: ClassVar[bool] = False
+
+    name: str
+
+    @property
+    def has_boundary(self) -> bool:
+        """Whether a boundary t is learned: it pays the price lambda0, and may start low or high."""
+        return True
+
+    def check(self, config: Config) -> None:
+        """Refuse settings of other blocks that do not fit the method.
+
+        Raises:
+            ValueError: saying what was wrong and what was meant.
+        """
+
+    @abstractmethod
+    def make(self, group: OrderedGroup) -> Capacity:
+        """The capacity of one ordered group of a model."""
+
+
+@dataclass(frozen=True)
+class OrderedGroup:
+    """One ordered group of the model of a stack, as the configuration has it.
+
+    Attributes:
+        stack: the runs that are trained together.
+        number: which group of the model this is, from 0.
+        K: candidate components; None allocates them as the boundary advances.
+        samples: training samples.
+        high: whether a boundary starts at its high end, t = K - 1, in place of the configured start.
+    """
+
+    stack: Stack
+    number: int
+    K: int | None
+    samples: int
+    high: bool = False
+
+    @property
+    def preset_K(self) -> int:
+        """K.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        if self.K is None:
+            raise ValueError(f"method={self.stack.first.method.name} needs a preset K")
+        return self.K
+
+    def _between(self) -> float:
+        """Where the group stands between the first (0) and the last (1)."""
+        return self.number / max(1, self.stack.first.gate.groups - 1)
+
+    @property
+    def r(self) -> Scalar:
+        """Ratio of the ordering weights: linear between the first group and the last."""
+        gate = self.stack.first.gate
+        if (own := gate.setting_of(self.number, "r")) is not None:
+            return own
+        first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
+        return first if last is None else first + (last - first) * self._between()
+
+    @property
+    def lambda0(self) -> Scalar:
+        """Price: geometric between the first group and the last."""
+        if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
+            return own
+        first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
+        return first if last is None else first * (last / first) ** self._between()
+
+    @property
+    def t0(self) -> Scalar:
+        """Where the boundary starts."""
+        gate = self.stack.first.gate
+        if self.high:
+            return gate.high_start(self.number)
+        own = gate.setting_of(self.number, "t0")
+        return self.stack.scalar("gate.t0") if own is None else own
+
+    def count_gate(self) -> dict[str, Any]:
+        """The arguments of :class:`ngn.methods.ngn.CountGate` but K."""
+        first, scalar = self.stack.first, self.stack.scalar
+        delta = first.gate.setting_of(self.number, "delta")
+        return {
+            "K_max": first.gate.K_max,
+            "lambda0": self.lambda0,
+            "alpha_max": scalar("schedule.alpha_max"),
+            "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
+            "r": self.r,
+            "delta": first.gate.delta if delta is None else delta,
+            "t0": self.t0,
+            "lambda_shape": first.schedule.lambda_shape,
+            "alpha_shape": first.schedule.alpha_shape,
+            "beta_shape": first.schedule.beta_shape,
+            "replicas": self.stack.replicas,
+        }

@@ -1,0 +1,72 @@
+"""``method=fixed``: a plain model of a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.blocks import Size
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from ngn.methods.fixed import FixedCount
+
+
+class Fixed(Method):
+    """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count per group."""
+
+    unused: ClassVar[tuple[str, ...]] = (
+        "schedule",
+        "gate.K",
+        "gate.K_max",
+        "gate.delta",
+        "gate.t0",
+        "train.lr_boundary",
+        "train.lr_boundary_shape",
+        "train.clip_scope",
+        "phases",
+        "continue_with",
+    )
+
+    name: Literal["fixed"]
+    count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _needs_count(self) -> Fixed:
+        if self.count is None:
+            raise ValueError("a fixed model needs its size: add method.count=N")
+        return self
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    @property
+    def counts(self) -> list[int]:
+        """The count of each group."""
+        return self.count if isinstance(self.count, list) else [self.count or 0]
+
+    def check(self, config: Config) -> None:
+        gate, counts = config.gate, self.counts
+        if isinstance(self.count, list) != (gate.groups > 1) or len(counts) != gate.groups:
+            form = "method.count=N" if gate.groups == 1 else f"method.count=[N,N,...] with {gate.groups} entries"
+            raise ValueError(f"gate={gate.component} has {gate.groups} ordered group(s): write {form}")
+        for number, count in enumerate(counts):
+            K = gate.K_of(number)
+            if K is not None and count > K:
+                raise ValueError(f"method.count={self.count} is more than the gate.K={K} candidates")
+        if min(counts) == 0 and gate.delta > 0:
+            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+
+    def make(self, group: OrderedGroup) -> FixedCount:
+        from ngn.methods.fixed import FixedCount
+
+        return FixedCount(self.counts[group.number], r=group.r, replicas=group.stack.replicas)
+
+
+def fixed_size(counts: Sequence[int]) -> int | list[int]:
+    """The retained counts of a run, one per group, as ``method.count`` of its fixed retraining takes them."""
+    return counts[0] if len(counts) == 1 else list(counts)

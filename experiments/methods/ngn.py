@@ -1,0 +1,23 @@
+"""``method=ngn``: the count is learned by the boundary of a sigmoid gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from ngn.methods.ngn import CountGate
+
+
+class NGN(Method):
+    """The count is learned by the boundary of a sigmoid gate."""
+
+    grows: ClassVar[bool] = True
+
+    name: Literal["ngn"]
+
+    def make(self, group: OrderedGroup) -> CountGate:
+        from ngn.methods.ngn import CountGate
+
+        return CountGate(group.K, **group.count_gate())

@@ -1,0 +1,23 @@
+"""``method=ste``: NGN's boundary and objective with the hard prefix in the forward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from ngn.methods.ste import StraightThrough
+
+
+class STE(Method):
+    """NGN's boundary and objective with the hard prefix in the forward pass (straight-through estimator)."""
+
+    grows: ClassVar[bool] = True
+
+    name: Literal["ste"]
+
+    def make(self, group: OrderedGroup) -> StraightThrough:
+        from ngn.methods.ste import StraightThrough
+
+        return StraightThrough(group.K, **group.count_gate())

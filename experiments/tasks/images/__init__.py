@@ -1,0 +1,55 @@
+"""``task=mnist`` and ``task=cifar10``: images of ten classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from experiments.blocks import Count
+from experiments.tasks.settings import Benchmark, Component, MLPComponent
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.images.task import ImageTask
+
+
+class ConvComponent(Component):
+    """Convolution branches: 3x3 convolution, 2x2 max-pooling and ReLU for each channel entry, then a linear map."""
+
+    component: Literal["conv"]
+    channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
+
+
+class Mnist(Benchmark):
+    """Handwritten digits, 60,000 / 10,000."""
+
+    components = (MLPComponent, ConvComponent)
+    usual_samples: ClassVar[int] = 60_000
+    held_out: ClassVar[int] = 10_000
+    """Last training samples that ``task.split=validation`` holds out."""
+
+    name: Literal["mnist"]
+
+    def make(self, config: Config, device: torch.device) -> ImageTask:
+        from experiments.tasks.images.task import mnist_task
+
+        return mnist_task(config, device)
+
+
+class Cifar10(Benchmark):
+    """Small colour images of ten classes, 50,000 / 10,000."""
+
+    components = (ConvComponent,)
+    usual_samples: ClassVar[int] = 50_000
+    held_out: ClassVar[int] = 5_000
+    """Last training samples that ``task.split=validation`` holds out."""
+
+    name: Literal["cifar10"]
+
+    def make(self, config: Config, device: torch.device) -> ImageTask:
+        from experiments.tasks.images.task import cifar10_task
+
+        return cifar10_task(config, device)

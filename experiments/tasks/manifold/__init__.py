@@ -1,0 +1,60 @@
+"""``task=manifold``: points on a nonlinear manifold of known dimension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import model_validator
+
+from experiments.blocks import Count, NonNegative, Size
+from experiments.tasks.settings import Component, TaskSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.manifold.task import ManifoldTask
+
+
+class LatentComponent(Component):
+    """Rank-one terms of a variational bottleneck, between an encoder and a decoder of GELU layers."""
+
+    component: Literal["latent"]
+    width: Count
+    hidden_layers: Count
+
+
+class Manifold(TaskSettings):
+    """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""
+
+    components = (LatentComponent,)
+
+    name: Literal["manifold"]
+    D: Count
+    """Intrinsic dimension."""
+    ambient: Count = 16
+    held: Count = 2048
+    """Fixed held-out points."""
+    kl: NonNegative = 1e-4
+    """Weight of each latent's divergence from N(0, 1)."""
+    draw: Size = 0
+    """Seed of R and of the held-out points, which all model seeds share."""
+
+    @model_validator(mode="after")
+    def _embeds(self) -> Manifold:
+        if self.ambient < self.D:
+            raise ValueError(f"D = {self.D} dimensions do not fit into an ambient space of {self.ambient}")
+        return self
+
+    def check(self, config: Config) -> None:
+        if config.train.batch is None or config.train.steps is None:
+            raise ValueError("task=manifold draws new points at every step: give train.steps and train.batch")
+        if config.gate.K is None and "gate.K" not in config.method.unused:
+            raise ValueError(
+                "gate.K=null does not fit task=manifold: closed latents carry noise, so all of them have to exist"
+            )
+
+    def make(self, config: Config, device: torch.device) -> ManifoldTask:
+        from experiments.tasks.manifold.task import ManifoldTask
+
+        return ManifoldTask(config, device)

@@ -1,0 +1,32 @@
+"""``task=regression1d``: the controlled study."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.blocks import Count, Size
+from experiments.tasks.settings import MLPComponent, TaskSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.regression1d.task import RegressionTask
+
+
+class Regression1D(TaskSettings):
+    """y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
+
+    numerics: ClassVar[int] = 2
+    components = (MLPComponent,)
+
+    name: Literal["regression1d"]
+    points: Count = 512
+    layout: Literal["uniform", "even"] = "uniform"
+    draw: Size = 0
+    """Seed of the one uniform draw of inputs that all model seeds share."""
+
+    def make(self, config: Config, device: torch.device) -> RegressionTask:
+        from experiments.tasks.regression1d.task import RegressionTask
+
+        return RegressionTask(config, device)

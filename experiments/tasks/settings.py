@@ -1,0 +1,163 @@
+"""What a task and a kind of ordered component say of themselves. No torch is imported before a task is made."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.blocks import Closed, Count, Delta, NonNegative, Positive, Ratio, legal_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.base import Task
+
+
+class GroupSettings(Closed):
+    """What the groups of one kind have in place of the block's own; null for what the block says."""
+
+    K: Count | None = None
+    delta: Delta | None = None
+    r: Ratio | None = None
+    t0: Positive | None = None
+    lambda0: NonNegative | None = None
+    """In place of ``schedule.lambda0``."""
+
+
+class Component(Closed):
+    """The ``gate`` block: what one candidate component is, how many there are, and where the boundary starts.
+
+    Attributes:
+        stacks: whether models with a replica axis train faster on a CPU than one by one (docs/benchmarks.md).
+        group_kinds: kinds of ordered groups that a model of such components has, in the order in which they come and
+            come again (``("heads", "slices")``: heads and slices of the first layer, of the second, ...).
+    """
+
+    stacks: ClassVar[bool] = False
+    group_kinds: ClassVar[tuple[str, ...]] = ()
+
+    K: Count | None
+    """Candidate components; null allocates them as the boundary advances."""
+    K_max: Count = 1024
+    """Where growth without a preset K stops with an error."""
+    delta: Delta = 0.5
+    r: Ratio = 0.5
+    """Ordering weights w_k = r^k."""
+    t0: Positive = 1e-4
+    """Initial boundary."""
+    kinds: Annotated[dict[str, GroupSettings], Field(min_length=1)] | None = None
+    """kind of group → what its groups have of their own, such as ``{heads: {K: 8}, slices: {K: 16}}``."""
+
+    component: str
+
+    @classmethod
+    def legal_name(cls) -> str:
+        """``gate.component`` of such components."""
+        return legal_name(cls, "component")
+
+    @property
+    def groups(self) -> int:
+        """Ordered groups of components in the model, each with a boundary of its own."""
+        return 1
+
+    def setting_of(self, group: int, key: str) -> float | None:
+        """``key`` of :class:`GroupSettings` as the kind of this group has it; None where it has no own."""
+        if not self.kinds:
+            return None
+        own = self.kinds.get(self.group_kinds[group % len(self.group_kinds)])
+        value: float | None = getattr(own, key, None)
+        return value
+
+    def K_of(self, group: int) -> int | None:
+        """Candidate components of a group; None where they are allocated as its boundary advances."""
+        own = self.setting_of(group, "K")
+        return self.K if own is None else int(own)
+
+    def high_start(self, group: int = 0) -> float:
+        """The boundary that ``from_high`` starts at: t = K - 1, every candidate retained.
+
+        Raises:
+            ValueError: without a preset K.
+        """
+        K, t0 = self.K_of(group), self.setting_of(group, "t0")
+        if K is None:
+            raise ValueError("without a preset K there is no high end to start from")
+        return max(float(K - 1), self.t0 if t0 is None else t0)
+
+    def check(self, config: Config) -> None:
+        """Refuse settings of other blocks that do not fit such components.
+
+        Raises:
+            ValueError: saying what was wrong and what was meant.
+        """
+
+    @model_validator(mode="after")
+    def _kinds_exist(self) -> Component:
+        unknown = [kind for kind in self.kinds or () if kind not in self.group_kinds]
+        if unknown:
+            legal = f"they are: {', '.join(self.group_kinds)}" if self.group_kinds else "all its groups are alike"
+            raise ValueError(f"gate={self.component} has no kind of groups {unknown[0]!r}; {legal}")
+        return self
+
+    @model_validator(mode="after")
+    def _boundary_inside(self) -> Component:
+        for number in range(max(1, len(self.group_kinds))):
+            K, t0 = self.K_of(number), self.setting_of(number, "t0")
+            t0 = self.t0 if t0 is None else t0
+            limit, name = (self.K_max, "K_max") if K is None else (K, "K")
+            if t0 > limit:
+                raise ValueError(f"the initial boundary t0 = {t0:g} lies beyond the {name} = {limit} candidates")
+        return self
+
+
+class MLPComponent(Component):
+    """tanh MLP blocks; ``features`` is the width of the blocks' output where a shared linear head follows."""
+
+    stacks: ClassVar[bool] = True
+
+    component: Literal["mlp"]
+    width: Count
+    hidden_layers: Count = 2
+    features: Count | None = None
+
+
+class TaskSettings(Closed):
+    """The ``task`` block: the data, and what is evaluated on.
+
+    Attributes:
+        numerics: version of what the task computes. Bump it whenever a change alters its numbers, however slightly.
+        components: the ordered components that fit, the usual first. Each pair has a file in ``conf/setting``.
+        usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
+    """
+
+    numerics: ClassVar[int] = 1
+    components: ClassVar[tuple[type[Component], ...]]
+    usual_samples: ClassVar[int] = 512
+
+    if TYPE_CHECKING:
+        name: str
+
+    def check(self, config: Config) -> None:
+        """Refuse settings of other blocks that do not fit the task.
+
+        Raises:
+            ValueError: saying what was wrong and what was meant.
+        """
+
+    @abstractmethod
+    def make(self, config: Config, device: torch.device) -> Task:
+        """The task of a checked configuration, its data on ``device``.
+
+        Raises:
+            experiments.data.source.DataError: if the data are absent or damaged.
+        """
+
+
+class Benchmark(TaskSettings):
+    """A data set with a standard split."""
+
+    split: Literal["test", "validation"] = "test"
+    """What is evaluated on; ``validation`` is held out of the training data and is for choosing settings."""

@@ -1,0 +1,53 @@
+"""``task=twist``: learned depth on an iterated twist of the plane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from experiments.blocks import Count, Positive, Ratio, Size
+from experiments.tasks.settings import Component, TaskSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.twist.task import TwistTask
+
+
+class LayersComponent(Component):
+    """A boundary for each of several layers of tanh maps; f_0 is the identity in all layers but the last."""
+
+    component: Literal["layers"]
+    layers: Annotated[int, Field(ge=2, strict=True)]
+    r_last: Ratio | None = None
+    """r of the last layer, linear from ``gate.r`` at the first; null for the same in all."""
+
+    @property
+    def groups(self) -> int:
+        return self.layers
+
+
+class ChainComponent(Component):
+    """One boundary over a chain of tanh updates of the given hidden width."""
+
+    component: Literal["chain"]
+    width: Count
+
+
+class Twist(TaskSettings):
+    """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
+
+    components = (LayersComponent, ChainComponent)
+
+    name: Literal["twist"]
+    points: Count = 4096
+    gamma: Positive = 0.5
+    draw: Size = 0
+    """Seed of the one draw of inputs that all model seeds share."""
+
+    def make(self, config: Config, device: torch.device) -> TwistTask:
+        from experiments.tasks.twist.task import TwistTask
+
+        return TwistTask(config, device)
