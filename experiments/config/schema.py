@@ -23,7 +23,9 @@ PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
 
 if TYPE_CHECKING:
-    TaskConfig, GateConfig, MethodConfig = TaskSettings, Component, Method
+    TaskConfig = TaskSettings
+    GateConfig = Component
+    MethodConfig = Method
 else:
     TaskConfig = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]
     GateConfig = Annotated[Union[tuple(COMPONENTS.values())], Field(discriminator="component")]

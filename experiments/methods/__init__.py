@@ -9,5 +9,5 @@ from __future__ import annotations
 from experiments.blocks import described
 from experiments.methods.base import Method
 
-METHODS = described(__name__, __path__, Method)
+METHODS = described(__name__, __path__, Method)  # type: ignore[type-abstract]
 """Name → settings class."""

@@ -111,9 +111,8 @@ def origin_of(key: str, config: Config) -> tuple[str, str]:
     found = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
     phrases = [mark.source for mark in found if mark.origin == found[0].origin and mark.source]
     if not phrases:
-        raise KeyError(
-            f"'{key}' is not marked in conf/: write '# paper: where' or '# not from the paper: how' beside it"
-        )
+        advice = "'# paper: where' or '# not from the paper: how'"
+        raise KeyError(f"'{key}' has no origin: write {advice} beside it in conf/")
     return found[0].origin, phrases[0]
 
 

@@ -27,8 +27,6 @@ that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 SAMPLE = 30
 """Records a task that speeds are taken from."""
-USUAL_SAMPLES = {"mnist": 60_000, "cifar10": 50_000}
-"""Training samples, for the steps of a training that is given in epochs."""
 
 
 @dataclass
@@ -108,7 +106,7 @@ class Speeds:
         if rate is None:
             return None
         phases = 1 if config.method.name == "fixed" else len(config.phases) + len(config.continue_with)
-        return phases * steps_of(config.train, USUAL_SAMPLES.get(config.task.name, 512)) / rate
+        return phases * steps_of(config.train, config.task.usual_samples) / rate
 
 
 @dataclass

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from experiments.config.schema import Config
     from experiments.tasks.base import Task
 
-TASKS = described(__name__, __path__, TaskSettings)
+TASKS = described(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
 """Name → settings class."""
 COMPONENTS = {part.legal_name(): part for task in TASKS.values() for part in task.components}
 """Name → settings class of every ordered component that fits a task."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
 import pytest
-import yaml
 
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.identity import flatten, scientific
-from experiments.paths import CONF
 from experiments.report import settings
 from experiments.report.licences import NOT_STATED, licences
-from experiments.report.settings import CHOSEN, PAPER, origin_of, origins, settings_tables
+from experiments.report.settings import CHOSEN, PAPER, marks, origin_of, settings_tables
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
-from experiments.tasks import GATES_OF_TASK
 
 SELECTIONS = [s for study in STUDIES.values() for s in study.make()]
 SELECTIONS += [row.runs for table in MACROS for row in table.rows if row.runs is not None]
@@ -38,9 +35,9 @@ def test_every_scientific_key_of_every_study_has_an_origin() -> None:
     assert not missing, "\n".join(sorted(missing))
 
 
-def test_a_key_without_an_entry_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "origins", lambda: {"any": {"gate.K": "paper: x"}})
-    with pytest.raises(KeyError, match=r"'train\.lr' has no entry"):
+def test_a_key_without_a_mark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "marks", lambda path: {})
+    with pytest.raises(KeyError, match=r"'train\.lr' has no origin"):
         origin_of("train.lr", compose())
 
 
@@ -53,38 +50,19 @@ def test_the_most_specific_entry_counts() -> None:
     assert origin_of("schedule.alpha_shape.start", compose()) == origin_of("schedule.alpha_shape.kind", compose())
 
 
-def test_no_entry_is_without_a_key() -> None:
-    """An entry of a key that no configuration has, or a scope that is none, is a misspelling."""
-    methods = {path.stem for path in (CONF / "method").glob("*.yaml")}
-    pairs = {f"{task}-{gate}" for task, gates in GATES_OF_TASK.items() for gate in gates}
-    assert set(origins()) <= methods | pairs | {"any"}
-    known = set()
-    for selection in {(s.choices): s for s in SELECTIONS}.values():
-        for key in flatten(scientific(selection.config(selection.seeds[0]))):
-            known |= {key, key.rpartition(".")[0]}
-    unknown = {key for entries in origins().values() for key in entries} - known
-    assert not unknown
-
-
-def _marked() -> list[tuple[str, str, str]]:
-    """(scope, key, mark) of every line of a setting or method file whose comment says where it is from."""
-    found = []
-    for path in [*(CONF / "setting").glob("*.yaml"), *(CONF / "method").glob("*.yaml")]:
-        block = ""
-        for line in path.read_text().splitlines():
-            head = re.match(r"(\w+):\s*(?:#.*)?$", line)
-            if head:
-                block = head[1]
-            mark = re.match(r"  (\w+):.*?#\s*(paper|not from the paper)\b", line)
-            if mark:
-                found.append((path.stem, f"{block}.{mark[1]}", mark[2]))
-    return found
-
-
-@pytest.mark.parametrize(("scope", "key", "mark"), _marked())
-def test_the_marks_of_the_yaml_files_agree(scope: str, key: str, mark: str) -> None:
-    entry = origins().get(scope, {}).get(key) or origins()["any"][key]
-    assert entry.startswith(PAPER if mark == "paper" else CHOSEN)
+def test_marks_are_read_from_comments(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "# paper\ngate:   # not from the paper: how; where\n  K: 3   # paper: table; 2\n  width: 4\n  # paper\n  r: 1\n"
+        "  t0: 2   # the paper states 0\ntrain:\n  lr: 1\nphases: [grown]   # not from the paper; see the log\n"
+    )
+    assert {key: (mark.origin, mark.source) for key, mark in marks(file).items()} == {
+        "gate.K": (PAPER, "table; 2"),
+        "gate.width": (CHOSEN, "how; where"),
+        "gate.r": (PAPER, ""),
+        "gate.t0": (CHOSEN, "how; where"),
+        "phases": (CHOSEN, ""),
+    }
 
 
 def test_tables_come_from_the_composed_configuration() -> None:
@@ -115,4 +93,3 @@ def test_licences_are_those_of_the_data() -> None:
     assert {"MNIST", "CIFAR-10", "Cora", "TinyStories", "synthetic data"} <= set(by_name)
     assert by_name["Cora"].terms == NOT_STATED
     assert all(entry.url is None or entry.url.startswith("https://") for entry in by_name.values())
-    assert yaml.safe_load(settings.ORIGINS.read_text()) == origins()

@@ -8,7 +8,6 @@ from record_samples import untimed
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.numerics import NUMERICS_OF_TASK
 from experiments.runs import runs
 from experiments.runs.phases import fixed_configuration, learner_of, prunes_back
 from experiments.runs.runs import execute, results_root
@@ -16,6 +15,7 @@ from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, make_task
+from experiments.tasks.regression1d import Regression1D
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 
@@ -74,7 +74,7 @@ def test_a_run_is_trained_once(tmp_path, monkeypatch):
 def test_a_stale_record_is_named(tmp_path, monkeypatch):
     config = smoke(tmp_path)
     execute([config])
-    monkeypatch.setitem(NUMERICS_OF_TASK, "regression1d", 99)
+    monkeypatch.setattr(Regression1D, "numerics", 99)
     (again,) = execute([config])
     assert again.status == "present"
     assert "STALE" in again.message
