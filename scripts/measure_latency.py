@@ -55,7 +55,8 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
             yield phase, "deployed", count, learner_of(Stack((config,)), task, count).deploy()
             continue
         (t,) = found["t"]
-        learner = learner_of(Stack((config,)), task, None, t)
+        start = config.model_copy(update={"gate": config.gate.model_copy(update={"t0": t})})
+        learner = learner_of(Stack((start,)), task)
         learner.set_progress(1.0)
         learner.before_step(None)
         if learner.count().tolist() != count:

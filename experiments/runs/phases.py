@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ from torch import Tensor
 
 from experiments.blocks import ConfigError
 from experiments.config.schema import Config, is_integer, steps_of
+from experiments.methods.base import OrderedGroup
 from experiments.methods.fixed import Fixed
-from experiments.runs.capacities import capacity_of, ratio_of
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.stack import Stack
 from experiments.tasks.base import Task
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity, Mode
-from ngn.methods.fixed import FixedCount
 from ngn.train import checkpoint
 from ngn.train import host as process
 from ngn.train.batches import Batches
@@ -44,20 +43,19 @@ class Trained:
     engine: str
 
 
-def learner_of(
-    stack: Stack, task: Task, count: int | list[int] | None = None, t0: float | None = None
-) -> CapacityLearner:
-    """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group)."""
-    first = stack.first
-    if count is not None:
-        counts = [count] if isinstance(count, int) else count
+def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> CapacityLearner:
+    """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group).
 
-        def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
-            return FixedCount(counts[group], r=ratio_of(stack, group), replicas=replicas)
+    Args:
+        high: whether boundaries start at their high end.
+    """
+    first, samples = stack.first, task.samples(stack.first.train)
+    method = first.method if count is None else Fixed(name="fixed", count=count)
 
-        return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
-    make = capacity_of(stack, task.samples(first.train), t0)
-    return CapacityLearner(task.model(first, first.gate.K, stack.seeds, make))
+    def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+        return method.make(OrderedGroup(stack, group, K, samples, high))
+
+    return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
 
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
@@ -120,8 +118,8 @@ def train_phase(
         ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
     """
     first = stack.first
-    t0 = high_start(first) if phase == "from_high" else None
-    learner = learner_of(stack, task, count, t0).to(device)
+    high = phase == "from_high"
+    learner = learner_of(stack, task, count, high).to(device)
     if start is not None:
         kept = checkpoint.latest(start)
         if kept is None:
@@ -148,7 +146,7 @@ def train_phase(
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result["status"] == "complete":
-                result["cost"] = _cost(stack, r, learner, task, count, t0, device)
+                result["cost"] = _cost(stack, r, learner, task, count, high, device)
     if norms:
         with torch.no_grad():
             x, _ = batches.at(0)
@@ -225,7 +223,7 @@ def _cost(
     learner: CapacityLearner,
     task: Task,
     count: int | list[int] | None,
-    t0: float | None,
+    high: bool,
     device: torch.device,
 ) -> Any:
     """What a forward pass of run ``r`` costs, truncated and, where its size is learned, before that."""
@@ -233,7 +231,7 @@ def _cost(
     stacked = learner.replicas is not None
     models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
     if count is None:
-        single = learner_of(stack.take([r]), task, None, t0).to(device) if stacked else learner
+        single = learner_of(stack.take([r]), task, None, high).to(device) if stacked else learner
         models["candidate"] = take_replica(single, learner, r) if stacked else learner.model
     return forward_cost(models, x, samples, device)
 
@@ -245,21 +243,14 @@ def peak_memory(device: torch.device) -> float:
     return process.peak_mib()
 
 
-def high_start(config: Config) -> float:
-    """The boundary that ``from_high`` starts at: t = K - 1, every candidate retained."""
-    if config.gate.K is None:
-        raise ValueError("without a preset K there is no high end to start from")
-    return max(float(config.gate.K - 1), config.gate.t0)
-
-
-def prunes_back(grown: dict[str, Any], high: dict[str, Any], start: float) -> dict[str, Any]:
+def prunes_back(grown: dict[str, Any], high: dict[str, Any], starts: Sequence[float]) -> dict[str, Any]:
     """The paper's verdict on a run started at high capacity.
 
     yes: every rounded count is within one block of the grown one. partial: not so, but every boundary t ended more than
     one block below its start. no: the rest.
     """
     returned = all(abs(a - b) <= 1 for a, b in zip(grown["count"], high["count"], strict=True))
-    moved = all(t < start - 1 for t in high["t"])
+    moved = all(t < start - 1 for t, start in zip(high["t"], starts, strict=True))
     return {"outcome": "yes" if returned else "partial" if moved else "no", "returned": returned, "moved": moved}
 
 

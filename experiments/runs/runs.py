@@ -26,7 +26,7 @@ from experiments.data.source import DataInfo
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.paths import RESULTS, SCRATCH
 from experiments.runs.memory import replicas_that_fit
-from experiments.runs.phases import CURVE_TYPES, Trained, fixed_configuration, high_start, prunes_back, train_phase
+from experiments.runs.phases import CURVE_TYPES, Trained, fixed_configuration, prunes_back, train_phase
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, note_stack, tidy
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack, stacks_of
 from experiments.store.claims import Claims
@@ -212,10 +212,10 @@ def train_pack(stack: Stack) -> list[Outcome]:
                 end = scratch / "end" if name == "grown" and first.continue_with else None
                 phases[name] = _phase(stack, task, name, device, scratch / name, end=end)
         if "from_high" in phases:
-            start = high_start(first)
+            starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
                 if grown["status"] == high["status"] == "complete":
-                    high["prunes_back"] = prunes_back(grown, high, start)
+                    high["prunes_back"] = prunes_back(grown, high, starts)
         for factor in first.continue_with:
             key, branches = branch_phase(factor), [branch_of(config, factor) for config in stack.runs]
             phases[key] = _phase(Stack(tuple(branches)), task, key, device, scratch / key, start=scratch / "end")

@@ -28,18 +28,8 @@ SCALARS = (
     "schedule.beta_end",
     "train.lr",
     "train.lr_boundary",
-    "method.price",
-    "method.temperature",
-    "method.open_probability",
-    "method.quantile",
-    "method.width",
-    "method.prior_sd",
 )
-"""What may differ between the replicas of a stack."""
-
-STACKED = {"regression1d": ("mlp",), "mnist": ("mlp",), "cora": ("gcn",)}
-"""Where stacking seeds is faster on a CPU; convolutions gain nothing from it (docs/benchmarks.md)."""
-
+"""What may differ between the replicas of a stack, beside the ``scalars`` of the method."""
 
 WHOLE = ("ngn", "fixed")
 """Methods with which the kernels do a training as a whole."""
@@ -59,7 +49,7 @@ class Stack:
     """Runs that are trained as one model with a replica axis; of a single run, a model without that axis.
 
     Attributes:
-        runs: their configurations, at least one, equal but for the seed and :data:`SCALARS`.
+        runs: their configurations, at least one, equal but for the seed and scalars (:data:`SCALARS`).
     """
 
     runs: tuple[Config, ...]
@@ -132,7 +122,7 @@ def kernel_of(config: Config) -> str | None:
 
 def largest_in_torch(config: Config) -> int:
     """How many replicas suit the torch engine; 1 where stacks are no faster."""
-    return LARGEST if config.gate.component in STACKED.get(config.task.name, ()) else 1
+    return LARGEST if config.gate.stacks else 1
 
 
 def largest_stack(config: Config) -> int:
@@ -147,7 +137,8 @@ def largest_stack(config: Config) -> int:
 
 def stack_key(config: Config) -> str:
     """Equal for runs that can be one stack."""
-    return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in SCALARS}, sort_keys=True)
+    scalars = {*SCALARS, *(f"method.{name}" for name in config.method.scalars)}
+    return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in scalars}, sort_keys=True)
 
 
 def stacks_of(configs: Sequence[Config], largest: int | None = None) -> list[Stack]:

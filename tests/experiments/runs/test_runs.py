@@ -189,7 +189,7 @@ def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
 )
 def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
     """Rounded counts decide yes, the continuous boundary decides partial; started at t = 7."""
-    got = prunes_back({"count": grown}, {"count": high, "t": t}, start=7.0)
+    got = prunes_back({"count": grown}, {"count": high, "t": t}, [7.0] * len(t))
     assert got["outcome"] == outcome
 
 
