@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 from experiments.config.compose import compose
 from experiments.config.schema import Config, Seed
-from experiments.runs.phases import learner_of, peak_memory, plan_of
+from experiments.runs.measure import peak_memory
+from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.train.cuda_graph import CapturedTrainer

@@ -29,10 +29,10 @@ FEW = 10
 
 def command(runs: int, folder: Path) -> dict[str, float]:
     """Seconds of a whole command that trains one step of ``runs`` seeds, and of the phases in it."""
-    import experiments.runs.runs
     from experiments.cli import app
+    from experiments.runs import phases
 
-    inside, phase = 0.0, experiments.runs.runs.train_phase
+    inside, phase = 0.0, phases.fit_phase
 
     def clocked(*args: Any, **settings: Any) -> Any:
         nonlocal inside
@@ -42,7 +42,7 @@ def command(runs: int, folder: Path) -> dict[str, float]:
         finally:
             inside += time.perf_counter() - began
 
-    experiments.runs.runs.train_phase = clocked
+    phases.fit_phase = clocked
     line = ["task=regression1d", "gate=mlp", "phases=[grown]", "train.steps=1", f"seed=0..{runs - 1}", "progress=never"]
     folders = [f"results={folder}/results", f"hydra.sweep.dir={folder}/multirun"]
     sys.argv = ["run.py"]

@@ -45,13 +45,13 @@ def main(argv: list[str] | None = None) -> int:
     import build_figures
     import build_paper_data
 
-    from experiments.runs.runs import execute
+    from experiments.runs.launch import launch
     from experiments.sweeps.terminal import show
 
     shutil.rmtree(results, ignore_errors=True)
     print(f"Training {len(seeds)} seeds of the 1D regression, {arguments.steps:,} steps each ...", flush=True)
     began = time.monotonic()
-    outcomes = execute(configs)
+    outcomes = launch(configs)
     seconds = time.monotonic() - began
     total = len(seeds) * arguments.steps
     print(f"{total:,} training steps in {seconds:.0f} s: {total / seconds:,.0f} a second\n")

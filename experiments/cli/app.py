@@ -70,16 +70,16 @@ def _execute(config: Config) -> Iterable[Any]:
         if isinstance(done, Exception):
             raise done
         return [done]
-    from experiments.runs.runs import execute
+    from experiments.runs.launch import launch
 
-    return execute([config])
+    return launch([config])
 
 
 def train_ahead(first: int, count: int) -> None:
     """Train ``count`` jobs from number ``first`` as stacks; each job then picks up its own outcome."""
-    from experiments.runs.runs import execute_packs
+    from experiments.runs.launch import share
 
-    _session.ready.update(execute_packs(_session.configs[first : first + count]))
+    _session.ready.update(share(_session.configs[first : first + count]))
 
 
 def train_elsewhere(first: int, count: int, train: Callable[[list[Config]], dict[str, Any]]) -> None:

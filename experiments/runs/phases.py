@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from experiments.blocks import ConfigError
-from experiments.config.schema import Config, is_integer, steps_of
+from experiments.config.schema import Config, steps_of
 from experiments.methods.base import OrderedGroup
 from experiments.methods.fixed import Fixed
-from experiments.runs.cost import forward_cost, take_replica
+from experiments.runs.measure import cost_of, curves_of, measure, norms_of
+from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.tasks.base import Task
 from ngn.learner import CapacityLearner
-from ngn.methods.base import Capacity, Mode
-from ngn.train import checkpoint
-from ngn.train import host as process
+from ngn.methods.base import Capacity
+from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CapturedTrainer, unsupported_captured
-from ngn.train.trainer import Course, Trainer, TrainPlan
-
-Fit = Callable[[Trainer], Course]
-
-
-CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
-"""Types of stored curves that are not float32."""
-
-
-@dataclasses.dataclass
-class Trained:
-    """One phase of a stack: what is recorded of each run, and its curves."""
-
-    results: list[dict[str, Any]]
-    curves: list[dict[str, np.ndarray]]
-    resumed: int
-    engine: str
+from ngn.train.trainer import Trainer, TrainPlan
 
 
 def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> CapacityLearner:
@@ -95,21 +74,19 @@ def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Ta
 def train_phase(
     stack: Stack,
     task: Task,
-    phase: str,
+    name: str,
     device: torch.device,
-    folder: Path | None,
-    title: str,
+    folder: Path,
     count: int | list[int] | None = None,
-    norms: bool = False,
     end: Path | None = None,
     start: Path | None = None,
-) -> Trained:
-    """Train one phase of a stack and measure it.
+) -> Phase:
+    """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
 
     Args:
-        phase: "grown", "fixed", "from_high", or a continuation.
+        name: "grown", "fixed", "from_high", or a continuation.
+        folder: where its checkpoints are, and the phase itself once it has finished.
         count: size of the fixed model, a list for several groups; None for a learned one.
-        norms: also measure the norm of every f_k over the training inputs.
         end: folder in which the trained parameters are kept for continuations; None for none.
         start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
             the order of the data begin anew.
@@ -117,8 +94,28 @@ def train_phase(
     Raises:
         ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
     """
-    first = stack.first
-    high = phase == "from_high"
+    finished = folder / "finished.json"
+    phase = Phase.load(finished)
+    if phase is None:
+        with interrupt.deferred():
+            phase = fit_phase(stack, task, name, device, folder, count, end, start)
+            phase.save(finished)
+    return phase
+
+
+def fit_phase(
+    stack: Stack,
+    task: Task,
+    name: str,
+    device: torch.device,
+    folder: Path,
+    count: int | list[int] | None = None,
+    end: Path | None = None,
+    start: Path | None = None,
+) -> Phase:
+    """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
+    first, fixed = stack.first, count is not None
+    high = name == "from_high"
     learner = learner_of(stack, task, count, high).to(device)
     if start is not None:
         kept = checkpoint.latest(start)
@@ -137,121 +134,25 @@ def train_phase(
         plan,
         folder=folder,
         checkpoint_seconds=first.checkpoint_seconds,
-        title=title,
+        title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {name}",
         progress=first.progress,
     ).fit()
     if end is not None:
         checkpoint.save(end, plan.steps, learner.state(), {})
-    results = _measure(learner, task, plan, course, count is not None, device)
+
+    def alone(r: int) -> CapacityLearner:
+        return learner_of(stack.take([r]), task, high=high).to(device)
+
+    results = measure(learner, task, plan, course, fixed, device)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
-            if result["status"] == "complete":
-                result["cost"] = _cost(stack, r, learner, task, count, high, device)
-    if norms:
-        with torch.no_grad():
-            x, _ = batches.at(0)
-            f = learner.axes[0].bank.components(x).double()
-        each = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(len(stack), -1).tolist()
-        for result, row in zip(results, each, strict=True):
-            if all(np.isfinite(row)):
-                result["norms"] = [float(f"{value:.6g}") for value in row]
-    curves = [
-        {
-            "step": course.curves["step"].astype(CURVE_TYPES["step"]),
-            "loss": course.curves["loss"][:, r].astype(np.float32),
-            "task": course.curves["task"][:, r].astype(np.float32),
-            **({} if count is not None else {"t": course.curves["t"][:, r].astype(np.float32)}),
-        }
-        for r in range(len(stack))
-    ]
-    return Trained(results, curves, course.resumed, trainer.engine)
-
-
-def _measure(
-    learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
-) -> list[dict[str, Any]]:
-    modes: dict[str, Mode] = (
-        {"truncated": "hard"} if fixed else {"truncated": "hard", "soft": "soft", "gates_kept": "kept"}
-    )
-    scores = {}
-    for name, mode in modes.items():
-        with torch.no_grad(), learner.mode(mode):
-            scores[name] = task.evaluate(learner.model)
-    runs = learner.replicas or 1
-    learned, boundary = learner.learned_decay(), learner.has_boundary
-    ratios = None if learned is None else learned.reshape(runs, -1).tolist()
-    t, counts = learner.size().reshape(runs, -1).tolist(), learner.count().reshape(runs, -1).tolist()
-    candidate = sum(p.numel() for p in learner.model.parameters()) // runs
-    results = []
-    for r in range(runs):
-        at = int(course.diverged_at[r])
-        measured = {
-            mode: {name: float(value.reshape(runs)[r]) for name, value in by_name.items()}
-            for mode, by_name in scores.items()
-        }
-        numbers = [v for s in measured.values() for v in s.values()] + t[r]
-        result: dict[str, Any] = {"status": "complete", "count": counts[r]}
-        if at >= 0 or not all(np.isfinite(numbers)):
-            # What a diverged model would score is not a result; only that it diverged, and when.
-            result |= {"status": "diverged", "diverged_at": at if at >= 0 else plan.steps, "count": []}
-            deployed = 0
-        else:
-            if not fixed:
-                result |= {"t": t[r]}
-                if boundary:
-                    result["integer"] = [is_integer(value) for value in t[r]]
-                if ratios is not None:
-                    result["r"] = ratios[r]
-            result |= measured
-            small = learner.deploy(None if learner.replicas is None else r)
-            deployed = sum(p.numel() for p in small.parameters())
-            result |= task.describe(small)
-        result |= {
-            "parameters": {"candidate": candidate, "deployed": deployed},
-            "steps": plan.steps,
-            "seconds": round(course.seconds, 3),
-            "run_steps_per_second": round(plan.steps * runs / max(course.seconds, 1e-9), 1),
-            "peak_memory_mib": round(peak_memory(device), 1),
-        }
-        results.append(result)
-    return results
-
-
-def _cost(
-    stack: Stack,
-    r: int,
-    learner: CapacityLearner,
-    task: Task,
-    count: int | list[int] | None,
-    high: bool,
-    device: torch.device,
-) -> Any:
-    """What a forward pass of run ``r`` costs, truncated and, where its size is learned, before that."""
-    x, samples = task.timed_batch()
-    stacked = learner.replicas is not None
-    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
-    if count is None:
-        single = learner_of(stack.take([r]), task, None, high).to(device) if stacked else learner
-        models["candidate"] = take_replica(single, learner, r) if stacked else learner.model
-    return forward_cost(models, x, samples, device)
-
-
-def peak_memory(device: torch.device) -> float:
-    """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    return process.peak_mib()
-
-
-def prunes_back(grown: dict[str, Any], high: dict[str, Any], starts: Sequence[float]) -> dict[str, Any]:
-    """The paper's verdict on a run started at high capacity.
-
-    yes: every rounded count is within one block of the grown one. partial: not so, but every boundary t ended more than
-    one block below its start. no: the rest.
-    """
-    returned = all(abs(a - b) <= 1 for a, b in zip(grown["count"], high["count"], strict=True))
-    moved = all(t < start - 1 for t, start in zip(high["t"], starts, strict=True))
-    return {"outcome": "yes" if returned else "partial" if moved else "no", "returned": returned, "moved": moved}
+            if result.complete:
+                result.cost = cost_of(r, learner, task, None if fixed else alone, device)
+    if task.component_norms and name == "grown":
+        for result, norms in zip(results, norms_of(learner, batches), strict=True):
+            result.norms = norms
+    curves = [curves_of(course, r, fixed) for r in range(len(stack))]
+    return Phase(results, curves, course.resumed, trainer.engine)
 
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,6 +23,8 @@ from experiments.store.records import Store, publish
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
+NOTE = "pack.json"
+"""In a folder of checkpoints: which runs they are of."""
 POLL = 0.5
 """Seconds between two looks at runs that another process trains."""
 Done = TypeVar("Done")
@@ -45,64 +47,74 @@ class Work:
         place = {name: at for at, name in enumerate(self.order)}
         return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda config: place.get(run_id(config), 0))))
 
+    def divided(self, names: Sequence[str]) -> tuple[Work, Work]:
+        """The missing runs of these names, and the others; undivided where it is all of them."""
+        if len(names) == len(self.missing):
+            return self, Work(())
+        inside = tuple(config for config in self.missing if run_id(config) in names)
+        return Work(inside), Work(tuple(config for config in self.missing if run_id(config) not in names))
+
+    def without(self, names: Container[str]) -> Work:
+        """What is left when the runs of these names have their records."""
+        left = tuple(config for config in self.missing if run_id(config) not in names)
+        ready = tuple(config for config in self.missing if run_id(config) in names)
+        # of a stack that was interrupted, also those that just got their record belong to the checkpoint
+        return Work(left, (*self.beside, *ready) if self.order else (), self.order)
+
 
 def note_stack(folder: Path, stack: Stack, results: Path) -> None:
     """Write down which runs a folder of checkpoints belongs to, before anything else is written there."""
-    if len(stack) > 1 and not (folder / "pack.json").exists():
-        told = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in stack.runs}}
-        publish(folder / "pack.json", json.dumps(told).encode(), replace=True)
+    if len(stack) > 1 and not (folder / NOTE).exists():
+        note = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in stack.runs}}
+        publish(folder / NOTE, json.dumps(note).encode(), replace=True)
 
 
-def tidy(present: Iterable[str], results: Path, checkpoints: Path, folder_of: Callable[[str], Path]) -> None:
+def tidy(present: Iterable[str], results: Path, checkpoints: Path, folder_of: Callable[[str, Path], Path]) -> None:
     """Remove what runs with records had needed, where a kill came between the record and the cleaning up.
 
     Args:
         present: runs that have their record.
-        folder_of: where a run that is trained alone keeps its checkpoints.
+        folder_of: (run id, ``results``) → where a run that is trained alone keeps its checkpoints.
     """
     claims = Claims(results)
     names = set(present)
     for name in names:
         claims.clear(name)
-        if folder_of(name).exists() and claims.owner(name) is None:
-            checkpoint.remove(folder_of(name))
-    for note in checkpoints.glob("*/pack.json"):
-        told = _told(note)
-        if told is None or told["results"] != str(results.resolve()) or not set(told["runs"]) <= names:
-            continue
-        if not any(claims.owner(name) for name in told["runs"]):
-            checkpoint.remove(note.parent)
+        folder = folder_of(name, results)
+        if folder.exists() and claims.owner(name) is None:
+            checkpoint.remove(folder)
+    for folder, runs in _noted(checkpoints, results):
+        if set(runs) <= names and not any(claims.owner(name) for name in runs):
+            checkpoint.remove(folder)
 
 
-def _told(note: Path) -> dict[str, Any] | None:
-    """What :func:`note_stack` wrote, or None if another process has finished the stack meanwhile."""
-    try:
-        return dict(json.loads(note.read_text()))
-    except FileNotFoundError:
-        return None
+def _noted(checkpoints: Path, results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folders of stacks whose records go to ``results``, and their runs: run id → scientific configuration."""
+    for path in sorted(checkpoints.glob(f"*/{NOTE}")):
+        try:
+            note = json.loads(path.read_text())
+        except FileNotFoundError:
+            continue  # another process has finished the stack meanwhile
+        if note["results"] == str(results.resolve()):
+            yield path.parent, note["runs"]
 
 
 def arrange(configs: Sequence[Config], results: Path, checkpoints: Path) -> list[Work]:
     """Stacks as an interruption left them, where all their other runs have records; new stacks of the rest."""
-    by_id = {run_id(config): config for config in configs}
+    left = {run_id(config): config for config in configs}
+    store = Store(results)
     work: list[Work] = []
-    for note in sorted(checkpoints.glob("*/pack.json")):
-        told = _told(note)
-        if told is None:
+    for _, runs in _noted(checkpoints, results):
+        missing = [left[name] for name in runs if name in left]
+        others = [name for name in runs if name not in left]
+        if not missing or missing[0].force or not all(store.path(name).exists() for name in others):
             continue
-        mine = [by_id[name] for name in told["runs"] if name in by_id]
-        others = [name for name in told["runs"] if name not in by_id]
-        if not mine or told["results"] != str(results.resolve()):
-            continue
-        store = Store(results)
-        if mine[0].force or not all(store.path(name).exists() for name in others):
-            continue
-        how = mine[0].model_dump(mode="json")
-        beside = tuple(Config.model_validate({**how, **told["runs"][name]}) for name in others)
-        work.append(Work(tuple(mine), beside, tuple(told["runs"])))
-        for config in mine:
-            del by_id[run_id(config)]
-    return work + [Work(stack.runs) for stack in stacks_of(list(by_id.values()))]
+        execution = missing[0].model_dump(mode="json")
+        beside = tuple(Config.model_validate({**execution, **runs[name]}) for name in others)
+        work.append(Work(tuple(missing), beside, tuple(runs)))
+        for config in missing:
+            del left[run_id(config)]
+    return work + [Work(stack.runs) for stack in stacks_of(list(left.values()))]
 
 
 @dataclass
@@ -112,17 +124,17 @@ class Sharing(Generic[Done]):
     Attributes:
         claims: of the folder that the records go to.
         present: the outcome of a run that has its record by now, or None.
-        train: trains one piece of work; outcomes of the runs that were missing.
+        train: trains one piece of work; run id → outcome of each run that was missing.
         patience: seconds to wait for runs that others train while nothing else is left to do; None waits for good.
     """
 
     claims: Claims
     present: Callable[[Config], Done | None]
-    train: Callable[[Work], list[Done]]
+    train: Callable[[Work], dict[str, Done]]
     patience: float | None = None
 
-    def run(self, work: Sequence[Work]) -> Iterator[Done]:
-        """The outcome of every run, as they come.
+    def run(self, work: Sequence[Work]) -> Iterator[tuple[str, Done]]:
+        """(run id, outcome) of every run, as they come.
 
         Raises:
             HeldElsewhere: when patience is over; every run that was free has been trained.
@@ -131,24 +143,21 @@ class Sharing(Generic[Done]):
         while waiting:
             moved = False
             for _ in range(len(waiting)):
-                piece = waiting.popleft()
-                found, piece = self._look(piece)
-                yield from found
-                mine = self.claims.take([run_id(config) for config in piece.missing]) if piece.missing else []
+                ready, piece = self._look(waiting.popleft())
+                yield from ready.items()
+                claimed = self.claims.take([run_id(config) for config in piece.missing]) if piece.missing else []
                 try:
-                    if mine and (len(mine) == len(piece.missing) or not intact):
-                        own = Work(tuple(c for c in piece.missing if run_id(c) in mine))
-                        own = piece if len(own.missing) == len(piece.missing) else own
-                        piece = Work(tuple(c for c in piece.missing if run_id(c) not in mine))
+                    if claimed and (len(claimed) == len(piece.missing) or not intact):
+                        ours, piece = piece.divided(claimed)
                         moved = True
                         # a record may have been written between the look and the claim
-                        found, own = self._look(own)
-                        yield from found
-                        if own.missing:
-                            yield from self.train(own)
+                        late, ours = self._look(ours)
+                        yield from late.items()
+                        if ours.missing:
+                            yield from self.train(ours).items()
                 finally:
-                    self.claims.release(mine)
-                moved = moved or bool(found)
+                    self.claims.release(claimed)
+                moved = moved or bool(ready)
                 if piece.missing:
                     waiting.append(piece)
             if moved:
@@ -158,14 +167,10 @@ class Sharing(Generic[Done]):
             else:
                 self._wait(waiting, time.monotonic() - quiet)
 
-    def _look(self, piece: Work) -> tuple[list[Done], Work]:
-        found = {run_id(config): done for config in piece.missing if (done := self.present(config)) is not None}
-        if not found:
-            return [], piece
-        left = tuple(config for config in piece.missing if run_id(config) not in found)
-        ready = tuple(config for config in piece.missing if run_id(config) in found)
-        # of a stack that was interrupted, also those that just got their record belong to the checkpoint
-        return list(found.values()), Work(left, (*piece.beside, *ready) if piece.order else (), piece.order)
+    def _look(self, piece: Work) -> tuple[dict[str, Done], Work]:
+        """The runs of a piece that have their record by now, and what is left of it."""
+        ready = {run_id(config): done for config in piece.missing if (done := self.present(config)) is not None}
+        return ready, piece.without(ready) if ready else piece
 
     def _wait(self, waiting: Sequence[Work], waited: float) -> None:
         names = [run_id(config) for piece in waiting for config in piece.missing]

@@ -48,13 +48,13 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     Args:
         patience: seconds to wait for runs that others train.
     """
-    from experiments.runs.runs import execute
+    from experiments.runs.launch import launch
     from experiments.runs.sharing import HeldElsewhere
 
     ((_, configs),) = plans.configurations(plan, [number])
     names = [run_id(config) for config in configs]
     try:
-        done = {outcome.run_id: outcome.status for outcome in execute(configs, patience)}
+        done = {outcome.run_id: outcome.status for outcome in launch(configs, patience)}
     except HeldElsewhere as held:
         print(held, file=sys.stderr, flush=True)
         return dict.fromkeys(names, "held")

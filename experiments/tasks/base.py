@@ -29,10 +29,12 @@ class Task(ABC):
     Attributes:
         info: name, digest and provenance of the data, for the record.
         timed_samples: samples of the forward pass whose cost a record holds; None where that says nothing.
+        component_norms: whether a grown phase's record holds the norm of every f_k over the training inputs.
     """
 
     info: DataInfo
     timed_samples: int | None = None
+    component_norms = False
 
     @abstractmethod
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:

@@ -39,7 +39,7 @@ class PackSlurmLauncher(PackLauncher):
 
     def _on_slurm(self, configs: list[Config]) -> dict[str, Any]:
         from experiments.config.identity import run_id
-        from experiments.runs.runs import Outcome, summary
+        from experiments.runs.outcome import Outcome, summary
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm

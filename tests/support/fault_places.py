@@ -15,7 +15,7 @@ import faulty
 from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 
 from experiments.config.identity import run_id
-from experiments.runs import runs
+from experiments.runs import launch
 from experiments.store.claims import Claims
 from ngn.train.checkpoint import StorageError
 
@@ -143,7 +143,7 @@ def dead_owners(folder: Path) -> Count:
                 claim.write_bytes(b"\0" * 40)
 
         def heir(place: Path = place, wanted: list = wanted) -> None:
-            runs.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
+            launch.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
             train(place, wanted)
 
         status = child(heir)

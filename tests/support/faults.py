@@ -27,7 +27,7 @@ from fault_places import (  # noqa: E402
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
-from experiments.runs import phases, runs  # noqa: E402
+from experiments.runs import phases  # noqa: E402
 from experiments.runs.stack import Stack  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
@@ -189,7 +189,7 @@ def out_of_memory(folder: Path) -> Count:
         place.mkdir()
 
         def crowded(fits: int = fits, error: type = error, place: Path = place, sizes: Path = sizes) -> None:
-            real = runs.train_phase
+            real = phases.fit_phase
 
             def train_phase(stack: Stack, *rest: object, **named: object) -> object:
                 if len(stack) > fits:
@@ -197,7 +197,7 @@ def out_of_memory(folder: Path) -> Count:
                 sizes.open("a").write(f"{len(stack)} ")
                 return real(stack, *rest, **named)  # type: ignore[arg-type]
 
-            runs.train_phase = train_phase  # type: ignore[assignment]
+            phases.fit_phase = train_phase  # type: ignore[assignment]
             train(place, configs(place, "1d", 8))
 
         status = child(crowded, place / "log")

@@ -22,11 +22,11 @@ from record_samples import untimed
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.runs import runs
+from experiments.runs import launch, outcome, places
 from experiments.store.records import Store
 from ngn.train import interrupt
 
-Outcomes = list[runs.Outcome]
+Outcomes = list[outcome.Outcome]
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, every phase": (
@@ -88,9 +88,9 @@ def wait(pid: int) -> int:
 
 def train(folder: Path, wanted: Sequence[Config]) -> Outcomes:
     """What ``run.py`` does with checked configurations, with everything below one folder."""
-    runs.SCRATCH = folder / "scratch"
+    places.SCRATCH = folder / "scratch"
     with interrupt.handled():
-        return runs.execute(wanted)
+        return launch.launch(wanted)
 
 
 class Hook:

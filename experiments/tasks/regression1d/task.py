@@ -40,6 +40,7 @@ class RegressionTask(SupervisedTask):
     """Mean squared error on the training points, as the paper reports it."""
 
     loss = Supervised(mean_squared_error)
+    component_norms = True
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Regression1D)

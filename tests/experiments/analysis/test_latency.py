@@ -13,7 +13,7 @@ from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.paths import ROOT
-from experiments.runs import cost, runs
+from experiments.runs import cost, launch, places
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 
@@ -27,7 +27,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     own = {"gate.t0": 1.0, "gate.K": 6}
     cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
     none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))
@@ -40,7 +40,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def trained(tmp_path: Path, selection: Selection) -> Store:
     keys = {"results": str(tmp_path / "results"), "progress": "never"}
     for seed in selection.seeds:
-        runs.execute([selection.with_overrides(keys).config(seed)])
+        launch.launch([selection.with_overrides(keys).config(seed)])
     return Store(tmp_path / "results")
 
 

@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from experiments.cli import app
-from experiments.runs import runs
+from experiments.runs import places, training
 from experiments.runs import stack as stacks
 from hydra_plugins.ngn_pack.launcher import ComposedOnce
 
@@ -19,15 +19,15 @@ SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 def command(monkeypatch, tmp_path):
     monkeypatch.setenv("NGN_ROOT", "")
     monkeypatch.setattr(app, "ROOT", tmp_path)
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     trained = []
-    real = runs.train_pack
+    real = training.train_at_once
 
-    def train_pack(stack):
+    def train_at_once(stack, *rest):
         trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in stack.runs])
-        return real(stack)
+        return real(stack, *rest)
 
-    monkeypatch.setattr(runs, "train_pack", train_pack)
+    monkeypatch.setattr(training, "train_at_once", train_at_once)
 
     def run(*line):
         trained.clear()
@@ -77,14 +77,14 @@ def test_present_runs_are_not_trained_again(command):
 
 
 def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
-    real = runs.train_pack
+    real = training.train_at_once
 
-    def fails(stack):
+    def fails(stack, *rest):
         if stack.first.gate.width == 6:
             raise RuntimeError("out of luck")
-        return real(stack)
+        return real(stack, *rest)
 
-    monkeypatch.setattr(runs, "train_pack", fails)
+    monkeypatch.setattr(training, "train_at_once", fails)
     status, _ = command("seed=0..1", "gate.width=4,6,8")
     assert status == 1
     shown = capsys.readouterr()

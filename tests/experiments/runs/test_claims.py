@@ -8,7 +8,7 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import runs, sharing
+from experiments.runs import launch, outcome, phases, places, sharing, training
 from experiments.store.claims import Claims
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import plan as plans
@@ -17,7 +17,7 @@ from experiments.sweeps import worker
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path, seeds, **changes):
@@ -93,7 +93,7 @@ def test_a_dead_owners_claim_is_cleared_and_a_living_ones_is_not(tmp_path):
 def test_a_place_that_cannot_be_written_is_said_before_anything_starts(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(RecordError, match="name another folder with results=DIR"):
-        runs.execute(smoke(tmp_path, [0]))
+        launch.launch(smoke(tmp_path, [0]))
 
 
 def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
     with Claims(tmp_path / "results") as other:
         other.take([run_id(configs[1])])
         with pytest.raises(sharing.HeldElsewhere, match=f"process {os.getpid()}"):
-            runs.execute(configs, patience=0.05)
+            launch.launch(configs, patience=0.05)
         done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
         assert done == [True, False, True], "the free part of the stack is trained"
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
@@ -114,21 +114,23 @@ def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
 
 def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkeypatch):
     """Killed after its second record: with the rest and others in one command, the stack is the one it was."""
-    real, stacks = runs._write, []
+    real, stacks = outcome.write, []
 
     def dies(stack, r, *rest):
         if r == 2:
             raise KeyboardInterrupt
         return real(stack, r, *rest)
 
-    monkeypatch.setattr(runs, "_write", dies)
+    monkeypatch.setattr(outcome, "write", dies)
     with pytest.raises(KeyboardInterrupt):
-        runs.execute(smoke(tmp_path, range(4)))
-    monkeypatch.setattr(runs, "_write", real)
-    train = runs.train_pack
-    monkeypatch.setattr(runs, "train_pack", lambda stack: stacks.append(stack.seeds) or train(stack))
-    monkeypatch.setattr(runs, "train_phase", None)  # nothing is trained again of the four
-    outcomes = runs.execute(smoke(tmp_path, [3, 2]))
+        launch.launch(smoke(tmp_path, range(4)))
+    monkeypatch.setattr(outcome, "write", real)
+    at_once = training.train_at_once
+    monkeypatch.setattr(
+        training, "train_at_once", lambda stack, *rest: stacks.append(stack.seeds) or at_once(stack, *rest)
+    )
+    monkeypatch.setattr(phases, "fit_phase", None)  # nothing is trained again of the four
+    outcomes = launch.launch(smoke(tmp_path, [3, 2]))
     assert stacks == [[0, 1, 2, 3]]
     assert [o.status for o in outcomes] == ["complete", "complete"]
     assert not list((tmp_path / "scratch" / "checkpoints").glob("*"))
@@ -137,13 +139,13 @@ def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkey
 def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch, capsys):
     configs = smoke(tmp_path, range(2))
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
-    real = runs.train_phase
-    monkeypatch.setattr(runs, "train_phase", lambda *_, **__: 1 / 0)
+    real = phases.fit_phase
+    monkeypatch.setattr(phases, "fit_phase", lambda *_, **__: 1 / 0)
     told = worker.run_task(path, 0)
     assert set(told.values()) == {"ZeroDivisionError: division by zero"}
     noted = [json.loads(p.read_text()) for p in (path.parent / "failures").glob("*.json")]
     assert {n["run_id"] for n in noted} == set(told)
-    monkeypatch.setattr(runs, "train_phase", real)
+    monkeypatch.setattr(phases, "fit_phase", real)
     assert set(worker.run_task(path, 0).values()) == {"complete"}
     assert not list((path.parent / "failures").glob("*.json"))
 
@@ -160,6 +162,6 @@ def test_two_multiruns_share_their_stacks(tmp_path, monkeypatch):
         other.close()
 
     monkeypatch.setattr(sharing.time, "sleep", wait)
-    done = runs.execute_packs(configs)
+    done = launch.share(configs)
     assert waits == [[False, False, True, True]]
     assert {outcome.status for outcome in done.values()} == {"complete"}

@@ -16,9 +16,9 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.paths import CONF
-from experiments.runs import runs
+from experiments.runs import phases, places
+from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of
-from experiments.runs.runs import execute
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
@@ -31,7 +31,7 @@ ENGINES = ["torch", "auto"]
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(folder: Path, seeds: int = 1, **changes: object) -> list[Config]:
@@ -45,7 +45,7 @@ def smoke(folder: Path, seeds: int = 1, **changes: object) -> list[Config]:
 def trained(configs: list[Config]) -> list[tuple[dict, dict]]:
     """(record, curves) of each run."""
     return [
-        (json.loads(o.path.read_text()), Store(o.path.parent.parent).curves(o.run_id) or {}) for o in execute(configs)
+        (json.loads(o.path.read_text()), Store(o.path.parent.parent).curves(o.run_id) or {}) for o in launch(configs)
     ]
 
 
@@ -109,7 +109,7 @@ def test_an_interrupted_branch_goes_on_where_it_was(
     expected = trained(smoke(tmp_path / "calm", 2, engine=engine, train__steps=steps))
     configs = smoke(tmp_path / "stopped", 2, engine=engine, train__steps=steps, checkpoint_seconds=1e-9)
     begun: list[str] = []
-    real_train, real_save = runs.train_phase, Trainer._save
+    real_train, real_save = phases.fit_phase, Trainer._save
 
     def train(stack, task, phase, *rest):
         begun.append(phase)
@@ -120,10 +120,10 @@ def test_an_interrupted_branch_goes_on_where_it_was(
         if begun == ["grown", *NAMES[:2]]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "train_phase", train)
+    monkeypatch.setattr(phases, "fit_phase", train)
     monkeypatch.setattr(Trainer, "_save", save)
     with pytest.raises(KeyboardInterrupt):
-        execute(configs)
+        launch(configs)
     got = trained(configs)
     assert begun == ["grown", *NAMES[:2], *NAMES[1:]]
     for (record, curves), (calm, calm_curves) in zip(got, expected, strict=True):

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.numerics import numerics
-from experiments.runs import runs
+from experiments.runs import launch, places
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK
 
@@ -33,7 +33,7 @@ def losses(task, gate, method, folder):
     if method == "decay":
         overrides["method.normalise"] = True
     config = compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, overrides)
-    (outcome,) = runs.execute([config])
+    (outcome,) = launch.launch([config])
     curves = Store(folder).curves(outcome.run_id)
     phase = "fixed" if method == "fixed" else "grown"
     t = curves[f"{phase}.t"][:, 0].tolist() if method != "fixed" else []
@@ -42,7 +42,7 @@ def losses(task, gate, method, folder):
 
 @pytest.mark.parametrize(("task", "gate", "method"), CASES)
 def test_losses_are_those_of_the_numerics_version(tmp_path, monkeypatch, task, gate, method):
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
     got = losses(task, gate, method, tmp_path)
     assert got["numerics"] == golden["numerics"], "the numerics version changed: update the golden file with it"
@@ -55,6 +55,6 @@ def test_losses_are_those_of_the_numerics_version(tmp_path, monkeypatch, task, g
 
 if __name__ == "__main__" and sys.argv[1:] == ["--update"]:
     with tempfile.TemporaryDirectory() as folder:
-        runs.SCRATCH = Path(folder) / "scratch"
+        places.SCRATCH = Path(folder) / "scratch"
         new = {"-".join(case): losses(*case, Path(folder)) for case in CASES}
     FILE.write_text(json.dumps(new, indent=1) + "\n")

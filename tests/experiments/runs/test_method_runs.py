@@ -8,7 +8,7 @@ from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import runs
+from experiments.runs import launch, places
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store
 
@@ -24,7 +24,7 @@ METHODS = {
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path, name, **overrides):
@@ -37,7 +37,7 @@ def smoke(tmp_path, name, **overrides):
 @pytest.mark.parametrize("name", METHODS)
 def test_from_configuration_to_record(tmp_path, name):
     configs = [smoke(tmp_path, name, seed__value=s, phases=["grown", "fixed"]) for s in range(2)]
-    outcomes = runs.execute(configs)
+    outcomes = launch.launch(configs)
     assert [o.status for o in outcomes] == ["complete"] * 2
     for config, outcome in zip(configs, outcomes, strict=True):
         record = json.loads(outcome.path.read_text())
@@ -58,11 +58,11 @@ def test_from_configuration_to_record(tmp_path, name):
 )
 def test_a_pack_may_differ_in_scalars(tmp_path, name, key, values):
     together = [smoke(tmp_path, name, **{key: value}) for value in values]
-    packed = [json.loads(o.path.read_text()) for o in runs.execute(together)]
+    packed = [json.loads(o.path.read_text()) for o in launch.launch(together)]
     assert packed[0]["execution"]["replicas"] == 2
     assert packed[0]["phases"]["grown"]["t"] != packed[1]["phases"]["grown"]["t"]
     for value, record in zip(values, packed, strict=True):
-        (alone,) = runs.execute([smoke(tmp_path / "alone", name, **{key: value})])
+        (alone,) = launch.launch([smoke(tmp_path / "alone", name, **{key: value})])
         single = json.loads(alone.path.read_text())
         assert single["phases"]["grown"]["t"] == pytest.approx(record["phases"]["grown"]["t"], rel=1e-4)
 
@@ -71,7 +71,7 @@ def test_every_gate_closed_is_an_empty_model(tmp_path):
     config = smoke(
         tmp_path, "l0", phases=["grown", "fixed"], method__price=100.0, train__lr_boundary=1.0, train__clip=None
     )
-    (outcome,) = runs.execute([config])
+    (outcome,) = launch.launch([config])
     phases = Store(tmp_path / "results").get(outcome.run_id)["phases"]
     assert phases["grown"]["count"] == phases["fixed"]["count"] == [0]
     assert phases["grown"]["parameters"]["deployed"] <= 1  # the summed last bias
@@ -101,7 +101,7 @@ def test_what_cannot_work_is_refused(method, overrides, named):
 
 
 def test_a_boundary_may_grow_without_a_preset(tmp_path):
-    (outcome,) = runs.execute([smoke(tmp_path, "ste", gate__K=None)])
+    (outcome,) = launch.launch([smoke(tmp_path, "ste", gate__K=None)])
     assert outcome.status == "complete"
 
 

@@ -8,9 +8,11 @@ from record_samples import untimed
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import runs
-from experiments.runs.phases import fixed_configuration, learner_of, prunes_back
-from experiments.runs.runs import execute, results_root
+from experiments.runs import phases, places, training
+from experiments.runs.launch import launch
+from experiments.runs.phases import fixed_configuration, learner_of
+from experiments.runs.places import results_root
+from experiments.runs.result import prunes_back
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import Store
@@ -22,7 +24,7 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
@@ -39,7 +41,7 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
     small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
     steps = 3 if gate == "conv" else 12
     configs = [smoke(tmp_path, task, gate, seed__value=s, train__steps=steps, **small) for s in range(2)]
-    outcomes = execute(configs)
+    outcomes = launch(configs)
     assert [o.status for o in outcomes] == ["complete"] * 2
     for config, outcome in zip(configs, outcomes, strict=True):
         record = json.loads(outcome.path.read_text())
@@ -63,9 +65,9 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
 
 def test_a_run_is_trained_once(tmp_path, monkeypatch):
     config = smoke(tmp_path)
-    (first,) = execute([config])
-    monkeypatch.setattr(runs, "train_pack", lambda pack: pytest.fail("trained again"))
-    (second,) = execute([config])
+    (first,) = launch([config])
+    monkeypatch.setattr(training, "train_at_once", lambda pack: pytest.fail("trained again"))
+    (second,) = launch([config])
     assert second.status == "present"
     assert str(first.path) in second.message
     assert "force=true" in second.message
@@ -73,18 +75,18 @@ def test_a_run_is_trained_once(tmp_path, monkeypatch):
 
 def test_a_stale_record_is_named(tmp_path, monkeypatch):
     config = smoke(tmp_path)
-    execute([config])
+    launch([config])
     monkeypatch.setattr(Regression1D, "numerics", 99)
-    (again,) = execute([config])
+    (again,) = launch([config])
     assert again.status == "present"
     assert "STALE" in again.message
     assert "99" in again.message
 
 
 def test_force_replaces_the_record(tmp_path):
-    (first,) = execute([smoke(tmp_path)])
+    (first,) = launch([smoke(tmp_path)])
     before = first.path.stat().st_ino
-    (again,) = execute([smoke(tmp_path, force=True)])
+    (again,) = launch([smoke(tmp_path, force=True)])
     assert again.status == "complete"
     assert first.path.stat().st_ino != before
 
@@ -92,15 +94,15 @@ def test_force_replaces_the_record(tmp_path):
 def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
     """A method=fixed record of the size and seed is used; a run without one trains it, to the same numbers."""
     grown = smoke(tmp_path, "cora", phases=["grown", "fixed"])
-    (outcome,) = execute([grown])
+    (outcome,) = launch([grown])
     trained = json.loads(outcome.path.read_text())["phases"]["fixed"]
     assert "taken_from" not in trained
     alone = fixed_configuration(grown, trained["count"][0])
-    (fixed,) = execute([alone])
+    (fixed,) = launch([alone])
     record = json.loads(fixed.path.read_text())
     assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
     outcome.path.unlink()
-    (again,) = execute([grown])
+    (again,) = launch([grown])
     taken = json.loads(again.path.read_text())["phases"]["fixed"]
     assert taken["taken_from"] == fixed.run_id
     assert taken["truncated"] == trained["truncated"]
@@ -108,7 +110,7 @@ def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
 
 def test_divergence_is_a_status_and_never_a_number(tmp_path):
     configs = [smoke(tmp_path, seed__value=0), smoke(tmp_path, seed__value=1, train__lr=1e30)]
-    calm, wild = execute(configs)
+    calm, wild = launch(configs)
     record = json.loads(wild.path.read_text())
     assert (calm.status, wild.status, record["status"]) == ("complete", "diverged", "diverged")
     phase = record["phases"]["grown"]
@@ -120,21 +122,21 @@ def test_divergence_is_a_status_and_never_a_number(tmp_path):
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     """Killed in its last phase; the finished phases are not trained again, and the record is the same."""
     config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
-    expected = json.loads(execute([config])[0].path.read_text())
+    expected = json.loads(launch([config])[0].path.read_text())
     Store(tmp_path / "results").path(run_id(config)).unlink()
-    real, phases = runs.train_phase, []
+    real, begun = phases.fit_phase, []
 
-    def dies(pack, task, phase, *rest):
-        phases.append(phase)
-        if phase == "from_high" and phases.count("from_high") == 1:
+    def dies(stack, task, phase, *rest):
+        begun.append(phase)
+        if phase == "from_high" and begun.count("from_high") == 1:
             raise KeyboardInterrupt
-        return real(pack, task, phase, *rest)
+        return real(stack, task, phase, *rest)
 
-    monkeypatch.setattr(runs, "train_phase", dies)
+    monkeypatch.setattr(phases, "fit_phase", dies)
     with pytest.raises(KeyboardInterrupt):
-        execute([config])
-    (outcome,) = execute([config])
-    assert phases == ["grown", "fixed", "from_high", "from_high"]
+        launch([config])
+    (outcome,) = launch([config])
+    assert begun == ["grown", "fixed", "from_high", "from_high"]
     got = json.loads(outcome.path.read_text())
     assert untimed(got["phases"]) == untimed(expected["phases"])
 
@@ -143,10 +145,10 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
     for code, profile, place in (
         (clean, "full", provenance.ROOT / "results"),
-        (dirty, "full", runs.SCRATCH / "results"),
-        (clean, "smoke", runs.SCRATCH / "results"),
+        (dirty, "full", places.SCRATCH / "results"),
+        (clean, "smoke", places.SCRATCH / "results"),
     ):
-        monkeypatch.setattr(runs, "code", lambda code=code: code)
+        monkeypatch.setattr(places, "code", lambda code=code: code)
         assert results_root(compose({"profile": profile})) == place
     assert str(results_root(compose({}, {"results": "elsewhere"}))) == "elsewhere"
 
@@ -165,10 +167,10 @@ def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
         smoke(tmp_path, task, seed__value=s, schedule__lambda0=price, train__steps=60, phases=["grown"])
         for s, price in ((0, 1e-4), (1, 1e-2), (2, 1e-4))
     ]
-    together = [json.loads(o.path.read_text())["phases"]["grown"] for o in execute(configs)]
+    together = [json.loads(o.path.read_text())["phases"]["grown"] for o in launch(configs)]
     for config, stacked in zip(configs, together, strict=True):
         elsewhere = config.model_copy(update={"results": str(tmp_path / "plain")})
-        (outcome,) = execute([elsewhere])
+        (outcome,) = launch([elsewhere])
         alone = json.loads(outcome.path.read_text())["phases"]["grown"]
         assert stacked["t"] == pytest.approx(alone["t"], abs=1e-4)
         assert stacked["count"] == alone["count"]
@@ -189,7 +191,7 @@ def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
 )
 def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
     """Rounded counts decide yes, the continuous boundary decides partial; started at t = 7."""
-    got = prunes_back({"count": grown}, {"count": high, "t": t}, [7.0] * len(t))
+    got = prunes_back(grown, high, t, [7.0] * len(t))
     assert got["outcome"] == outcome
 
 
@@ -199,7 +201,7 @@ def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
     learner = learner_of(Stack((config,)), task, count=3)
     assert learner.controller_parameters() == []
     assert learner.count().tolist() == [3]
-    (outcome,) = execute([config])
+    (outcome,) = launch([config])
     assert "fixed3" in outcome.run_id
 
 
@@ -207,5 +209,5 @@ def test_the_boundarys_rate_may_follow_a_course(tmp_path):
     """The kernel keeps that rate constant, so such a run goes to the torch engine and says so."""
     flat, falling = smoke(tmp_path), smoke(tmp_path, train__lr_boundary_shape={"kind": "power"})
     assert run_id(flat) != run_id(falling)
-    (outcome,) = execute([falling])
+    (outcome,) = launch([falling])
     assert json.loads(outcome.path.read_text())["execution"]["engine"] == "torch"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.runs import runs
+from experiments.runs import places, training
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -75,9 +75,9 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
     with pytest.raises(RuntimeError, match="on the way"), denormals_flushed():
         raise RuntimeError("on the way")
     assert not is_zero()
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     config = compose({"task": "regression1d", "gate": "mlp", "profile": "smoke"}, {"results": str(tmp_path)})
-    runs.train_in_memory(Stack((config,)))
+    training.train_stack(Stack((config,)))
     assert not is_zero()
 
 

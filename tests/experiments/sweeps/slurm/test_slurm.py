@@ -143,7 +143,7 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
 
 def checkpoints(plan, task):
     """Where a task keeps its checkpoints."""
-    from experiments.runs.runs import checkpoints_of
+    from experiments.runs.places import checkpoints_of
     from experiments.runs.stack import Stack
 
     ((_, configs),) = plans.configurations(plan.path, [task])

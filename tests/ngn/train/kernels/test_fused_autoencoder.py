@@ -17,7 +17,7 @@ from torch import Tensor
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.schema import Config
-from experiments.runs import runs
+from experiments.runs import places, training
 from experiments.runs.phases import learner_of, trainer_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -169,12 +169,12 @@ def test_what_fits_is_taken() -> None:
 @needs_kernel
 def test_runs_by_either_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From configuration to record."""
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     found = {}
     for engine in ("auto", "torch"):
         settings = {"train.steps": 40, "engine": engine, "results": str(tmp_path / engine), "progress": "never"}
         config = compose({"task": "manifold", "gate": "latent"}, settings | {"train.batch": 128})
-        found[engine] = json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())
+        found[engine] = json.loads(training.train_stack(Stack((config,)))[0].path.read_text())
     fast, plain = found["auto"], found["torch"]
     assert fast["execution"]["engine"] == "fused-autoencoder"
     for mode in ("soft", "truncated"):

@@ -15,7 +15,7 @@ from fused_cases import Stop, assert_close, assert_same, state
 from torch import Tensor
 
 from experiments.config.compose import compose
-from experiments.runs import runs
+from experiments.runs import places, training
 from experiments.runs.stack import Stack
 from experiments.tasks.base import Classification
 from experiments.tasks.images.task import ImageTask
@@ -211,12 +211,12 @@ def test_what_fits_is_taken() -> None:
 @pytest.mark.parametrize("task", ["mnist", "cifar10"])
 def test_runs_by_either_engine(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From configuration to record, all three phases."""
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     found = {}
     for engine in ("auto", "torch"):
         settings = {"engine": engine, "results": str(tmp_path / engine), "progress": "never"}
         config = compose({"task": task, "gate": "conv", "profile": "smoke"}, settings)
-        found[engine] = json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())
+        found[engine] = json.loads(training.train_stack(Stack((config,)))[0].path.read_text())
     fast, plain = found["auto"], found["torch"]
     assert fast["execution"]["engine"] == "fused-branches"
     assert plain["execution"]["engine"] == "torch"

@@ -14,7 +14,7 @@ import torch
 from fused_cases import Stop, assert_close, assert_same, plan, replica, state
 
 from experiments.config.compose import compose
-from experiments.runs import runs
+from experiments.runs import places, training
 from experiments.runs.stack import LARGEST, Stack, largest_stack, stacks_of
 from experiments.tasks.twist.task import TwistTask
 from ngn.components.base import OrderedSum
@@ -248,7 +248,7 @@ def test_what_fits_is_taken() -> None:
 @pytest.mark.parametrize("gate_name", ["layers", "chain"])
 def test_runs_by_either_engine(gate_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From configuration to record: seeds are one stack of the kernel, and agree with the torch engine."""
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     choice = {"task": "twist", "gate": gate_name, "schedule": "dec_lambda_inc_r" if gate_name == "layers" else "paper"}
 
     def pack(engine: str) -> list[Any]:
@@ -264,8 +264,8 @@ def test_runs_by_either_engine(gate_name: str, tmp_path: Path, monkeypatch: pyte
     fused, plain = pack("fused"), pack("torch")
     assert largest_stack(fused[0]) == LARGEST
     (stack,) = stacks_of(fused)
-    found = [json.loads(outcome.path.read_text())["phases"] for outcome in runs.train_in_memory(stack)]
-    others = [json.loads(runs.train_in_memory(Stack((config,)))[0].path.read_text())["phases"] for config in plain]
+    found = [json.loads(outcome.path.read_text())["phases"] for outcome in training.train_stack(stack)]
+    others = [json.loads(training.train_stack(Stack((config,)))[0].path.read_text())["phases"] for config in plain]
     for run, other in zip(found, others, strict=True):
         assert run["grown"]["count"] == other["grown"]["count"]
         np.testing.assert_allclose(run["grown"]["t"], other["grown"]["t"], rtol=0, atol=1e-5)

@@ -27,7 +27,7 @@ from fused_cases import (
 from torch import Tensor
 
 from experiments.config.compose import compose
-from experiments.runs import runs
+from experiments.runs import launch, places
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, LARGEST_STEP, largest_stack
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
@@ -327,11 +327,11 @@ def test_records_name_the_engine(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runs, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     small = {"results": str(tmp_path), "progress": "never", "train.steps": 3, "gate.K": 20, "phases": ["grown"]}
     config = compose({"task": "regression1d", "method": method, "profile": "smoke"}, small | overrides)
     assert largest_stack(config) == largest
-    (outcome,) = runs.execute([config])
+    (outcome,) = launch.launch([config])
     assert json.loads(outcome.path.read_text())["execution"]["engine"] == engine
 
 

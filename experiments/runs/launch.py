@@ -1,0 +1,84 @@
+"""From configurations to records: what has none yet is trained, each run by one of the processes that were given it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.runs import places, training
+from experiments.runs.outcome import Outcome, present
+from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, tidy
+from experiments.store.claims import Claims
+from experiments.store.records import RecordError
+
+
+def launch(configs: Sequence[Config], patience: float | None = None) -> list[Outcome]:
+    """Train what has no record yet, stacked where that is faster; one record and one outcome per run, in order.
+
+    Raises:
+        DataError, RecordError, ConfigError: with a message for the reader; of several errors the first.
+        experiments.runs.sharing.HeldElsewhere: see :func:`share`.
+    """
+    done = share(configs, patience)
+    outcomes = []
+    for config in configs:
+        result = done[run_id(config)]
+        if isinstance(result, Exception):
+            raise result
+        outcomes.append(result)
+    return outcomes
+
+
+def share(configs: Sequence[Config], patience: float | None = None) -> dict[str, Outcome | Exception]:
+    """What became of every run, by run id; a stack that fails leaves the others.
+
+    Of several processes that are given the same run, one trains it. The others do what is left, and then wait for it,
+    for good or for ``patience`` seconds.
+
+    Raises:
+        experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
+    """
+    done: dict[str, Outcome | Exception] = {}
+    roots: dict[Path, list[Config]] = defaultdict(list)
+    for config in configs:
+        roots[places.results_root(config)].append(config)
+    for root, wanted in roots.items():
+        try:
+            found = {run_id(config): result for config in wanted if (result := _present(config)) is not None}
+            done |= found
+            if places.checkpoints().exists():
+                ready = [name for name, result in found.items() if isinstance(result, Outcome)]
+                tidy(ready, root, places.checkpoints(), places.checkpoints_named)
+            missing = [config for config in wanted if run_id(config) not in done]
+            if not missing:
+                continue
+            with Claims(root) as claims:
+                for name, result in Sharing(claims, _present, _train, patience).run(
+                    arrange(missing, root, places.checkpoints())
+                ):
+                    done[name] = result
+        except HeldElsewhere:
+            raise
+        except Exception as error:  # of the folder rather than of a stack; reported with each of its runs
+            done |= {name: error for config in wanted if (name := run_id(config)) not in done}
+    return done
+
+
+def _present(config: Config) -> Outcome | Exception | None:
+    try:
+        return present(config)
+    except RecordError as damaged:
+        return damaged
+
+
+def _train(work: Work) -> dict[str, Outcome | Exception]:
+    """Train claimed runs; what became of those that had no record."""
+    names = [run_id(config) for config in work.missing]
+    try:
+        outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}
+    except Exception as error:  # reported with its runs by the caller
+        return dict.fromkeys(names, error)
+    return {name: outcomes[name] for name in names}

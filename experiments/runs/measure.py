@@ -1,0 +1,108 @@
+"""What a trained phase is measured by: scores before and after truncation, sizes, parameters and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.config.schema import is_integer
+from experiments.runs.cost import forward_cost, take_replica
+from experiments.runs.result import CURVE_TYPES, SCORES, Result
+from experiments.tasks.base import Task
+from ngn.learner import CapacityLearner
+from ngn.methods.base import Mode
+from ngn.train import host
+from ngn.train.batches import Batches
+from ngn.train.trainer import Course, TrainPlan
+
+MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
+"""The mode of the learner that each score is taken in."""
+
+
+def measure(
+    learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
+) -> list[Result]:
+    """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone."""
+    scores = {}
+    for name in SCORES[:1] if fixed else SCORES:
+        with torch.no_grad(), learner.mode(MODES[name]):
+            scores[name] = task.evaluate(learner.model)
+    replicas = learner.replicas or 1
+    decay = learner.learned_decay()
+    ratios = None if decay is None else decay.reshape(replicas, -1).tolist()
+    t, counts = learner.size().reshape(replicas, -1).tolist(), learner.count().reshape(replicas, -1).tolist()
+    candidate = sum(p.numel() for p in learner.model.parameters()) // replicas
+    results = []
+    for r in range(replicas):
+        result = Result(
+            status="complete",
+            count=counts[r],
+            scores={
+                mode: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
+                for mode, by_name in scores.items()
+            },
+            parameters={"candidate": candidate, "deployed": 0},
+            steps=plan.steps,
+            seconds=round(course.seconds, 3),
+            run_steps_per_second=round(plan.steps * replicas / max(course.seconds, 1e-9), 1),
+            peak_memory_mib=round(peak_memory(device), 1),
+        )
+        at = int(course.diverged_at[r])
+        if at >= 0 or not all(np.isfinite([*(v for s in result.scores.values() for v in s.values()), *t[r]])):
+            # What a diverged model would score is not a result; only that it diverged, and when.
+            result.status, result.count, result.scores = "diverged", [], {}
+            result.diverged_at = at if at >= 0 else plan.steps
+        else:
+            if not fixed:
+                result.t = t[r]
+                result.integer = [is_integer(size) for size in t[r]] if learner.has_boundary else None
+                result.r = None if ratios is None else ratios[r]
+            deployed = learner.deploy(None if learner.replicas is None else r)
+            result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
+            result.description = task.describe(deployed)
+        results.append(result)
+    return results
+
+
+def cost_of(
+    r: int, learner: CapacityLearner, task: Task, alone: Callable[[int], CapacityLearner] | None, device: torch.device
+) -> dict[str, Any]:
+    """What a forward pass of replica ``r`` costs, truncated and, where its size is learned, before that.
+
+    Args:
+        alone: makes the untrained learner of one replica without the axis; None for a model of fixed size.
+    """
+    x, samples = task.timed_batch()
+    stacked = learner.replicas is not None
+    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
+    if alone is not None:
+        models["candidate"] = take_replica(alone(r), learner, r) if stacked else learner.model
+    return forward_cost(models, x, samples, device)
+
+
+@torch.no_grad()
+def norms_of(learner: CapacityLearner, batches: Batches) -> list[list[float] | None]:
+    """L2 norm of every f_k of the first axis over the training inputs, per replica; None where it is not finite."""
+    x, _ = batches.at(0)
+    f = learner.axes[0].bank.components(x).double()
+    norms: Tensor = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(learner.replicas or 1, -1)
+    return [[float(f"{value:.6g}") for value in row] if all(np.isfinite(row)) else None for row in norms.tolist()]
+
+
+def curves_of(course: Course, r: int, fixed: bool) -> dict[str, np.ndarray]:
+    """The curves of replica ``r``; a ``fixed`` model has no course of t."""
+    curves = {"step": course.curves["step"].astype(CURVE_TYPES["step"])}
+    for name in ("loss", "task") if fixed else ("loss", "task", "t"):
+        curves[name] = course.curves[name][:, r].astype(np.float32)
+    return curves
+
+
+def peak_memory(device: torch.device) -> float:
+    """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return host.peak_mib()

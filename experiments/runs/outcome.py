@@ -1,0 +1,110 @@
+"""What became of a run: its record, and the line that reports it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.config.identity import run_id, scientific
+from experiments.config.numerics import numerics
+from experiments.config.schema import Config
+from experiments.data.source import DataInfo
+from experiments.runs.places import results_root
+from experiments.runs.result import Phase
+from experiments.runs.stack import Stack
+from experiments.store.provenance import code_block, machine, packages
+from experiments.store.records import SCHEMA_VERSION, Store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: ``complete``, ``diverged``, or ``present`` when its record was there already."""
+
+    run_id: str
+    status: str
+    path: Path
+    message: str
+
+
+def present(config: Config) -> Outcome | None:
+    """The outcome of a run that has its record already, and is not to be run again.
+
+    Raises:
+        RecordError: if the record is damaged.
+    """
+    name = run_id(config)
+    store = Store(results_root(config))
+    record = None if config.force else store.get(name)
+    if record is None:
+        return None
+    path, now = store.path(name), numerics(config)
+    then = record["code"]["numerics"]
+    stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
+    return Outcome(name, "present", path, f"{name}: already in {path};{stale} force=true runs it again")
+
+
+def write(
+    stack: Stack,
+    r: int,
+    phases: Mapping[str, Phase],
+    info: DataInfo,
+    device: torch.device,
+    started: datetime.datetime,
+    seconds: float,
+) -> Outcome:
+    """Write the record of replica ``r`` of a stack whose phases are trained.
+
+    Args:
+        started, seconds: when the training of the stack began, and this run's share of its wall time.
+
+    Raises:
+        RecordError: if the record is not legal.
+    """
+    config, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
+    status = "complete" if all(result.complete for result in results.values()) else "diverged"
+    record = {
+        "schema": SCHEMA_VERSION,
+        "run_id": run_id(config),
+        "status": status,
+        "config": scientific(config),
+        "phases": {name: result.json() for name, result in results.items()},
+        "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
+        "execution": {
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
+            "replicas": len(stack),
+            "threads": torch.get_num_threads(),
+            "resumed": sum(phase.resumed for phase in phases.values()),
+        },
+        "hardware": machine(),
+        "packages": packages(),
+        "data": {"name": info.name, "sha256": info.sha256, "provenance": info.provenance},
+        "code": code_block(numerics(config)),
+    }
+    curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
+    store = Store(results_root(config))
+    path = store.path(run_id(config))
+    new = store.write(record, curves, replace=config.force)
+    note = "" if new else " (another process had written it first)"
+    return Outcome(run_id(config), status, path, f"{run_id(config)}: {summary(record)} -> {path}{note}")
+
+
+def summary(record: dict[str, Any]) -> str:
+    """One line on what a run found."""
+    parts = []
+    for name, phase in record["phases"].items():
+        if phase["status"] != "complete":
+            parts.append(f"{name} diverged" + (f" at step {phase['diverged_at']}" if "diverged_at" in phase else ""))
+            continue
+        score = next(iter(phase["truncated"]))
+        form = "{:.2f}" if score == "accuracy" else "{:.2e}"
+        size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
+        each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
+        back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
+        parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
+    return "; ".join(parts) + f" ({record['time']['seconds']:.1f} s)"

@@ -1,0 +1,35 @@
+"""Where a run's record and checkpoints go."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from experiments.config.schema import Config
+from experiments.paths import RESULTS, SCRATCH
+from experiments.runs.stack import Stack
+from experiments.store.provenance import code
+
+
+def results_root(config: Config) -> Path:
+    """Where the record of a run goes: as configured; else ``results/`` for a full run of a clean tree, else scratch."""
+    if config.results is not None:
+        return Path(config.results).expanduser()
+    real = config.profile == "full" and code().clean
+    return RESULTS if real else SCRATCH / "results"
+
+
+def checkpoints() -> Path:
+    """The folder that holds one folder per stack."""
+    return SCRATCH / "checkpoints"
+
+
+def checkpoints_named(name: str, root: Path) -> Path:
+    """Where the stack of this name keeps its checkpoints; records of another folder are another training."""
+    digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
+    return checkpoints() / f"{name}-{digest}"
+
+
+def checkpoints_of(stack: Stack) -> Path:
+    """Where a stack keeps its checkpoints."""
+    return checkpoints_named(stack.id, results_root(stack.first))

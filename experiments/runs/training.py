@@ -1,0 +1,171 @@
+"""A stack of runs, from configurations to records: its phases one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import gc
+import logging
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.blocks import ConfigError
+from experiments.config.identity import run_id
+from experiments.config.numerics import numerics
+from experiments.config.schema import Config, branch_of, branch_phase
+from experiments.methods.fixed import Fixed, fixed_size
+from experiments.runs import outcome
+from experiments.runs.memory import replicas_that_fit
+from experiments.runs.outcome import Outcome
+from experiments.runs.phases import fixed_configuration, train_phase
+from experiments.runs.places import checkpoints_of, results_root
+from experiments.runs.result import Phase, Result, prunes_back
+from experiments.runs.sharing import note_stack
+from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
+from experiments.store.provenance import code
+from experiments.store.records import Store
+from experiments.tasks import make_task
+from experiments.tasks.base import Task
+from ngn.train import checkpoint, host
+from ngn.train.kernels.kernel import compiled
+
+log = logging.getLogger(__name__)
+
+
+def device_of(config: Config) -> torch.device:
+    """The device of a run.
+
+    Raises:
+        ConfigError: if ``device=cuda`` is asked for where there is none.
+    """
+    present = torch.cuda.is_available()
+    if config.device == "cuda" and not present:
+        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
+    return torch.device("cuda" if present and config.device != "cpu" else "cpu")
+
+
+def largest_here(stack: Stack, task: Task, device: torch.device) -> int:
+    """How many replicas of a stack this machine trains at once; planning knows neither its memory nor its compiler."""
+    kernel = kernel_of(stack.first)
+    if len(stack) == 1 or (kernel is not None and compiled(kernel) is not None):
+        return len(stack)
+    suited = len(stack) if kernel is None else largest_in_torch(stack.first)
+    fit = replicas_that_fit(stack.first, task, device)
+    return suited if fit is None else min(suited, fit)
+
+
+def train_stack(stack: Stack) -> list[Outcome]:
+    """Train a stack, in parts where this machine cannot train it at once; the outcome of every run.
+
+    Raises:
+        DataError, ConfigError: with a message for the reader.
+        ngn.train.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
+        MemoryError, RuntimeError: if memory does not suffice for a single run.
+    """
+    code()  # what the tree is now, before training, is what produces the numbers
+    first = stack.first
+    if first.threads is not None:
+        torch.set_num_threads(first.threads)
+    device = device_of(first)
+    try:
+        with host.prepared():
+            task = make_task(first, device)
+            parts = stack.parts(largest_here(stack, task, device))
+            return [outcome for part in parts for outcome in _train_or_halve(part, task, device)]
+    except OSError as fault:
+        raise checkpoint.StorageError(
+            f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
+            "what was saved before is kept, and the same command goes on from there"
+        ) from fault
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether an error is for want of memory: Python's, CUDA's, or that of torch's allocator on a CPU."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+def _train_or_halve(stack: Stack, task: Task, device: torch.device) -> list[Outcome]:
+    """Train a stack at once, or in halves if memory does not suffice; a single run that is too large fails."""
+    try:
+        return train_at_once(stack, task, device)
+    except (MemoryError, RuntimeError) as error:
+        if len(stack) == 1 or not _out_of_memory(error):
+            raise
+        log.warning("no memory for a stack of %d runs (%s); training it in halves", len(stack), error)
+    gc.collect()  # the failed stack, before its halves
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    checkpoint.remove(checkpoints_of(stack))
+    halves = stack.parts((len(stack) + 1) // 2)
+    return [outcome for half in halves for outcome in _train_or_halve(half, task, device)]
+
+
+def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcome]:
+    """Train the phases of a stack as one model and write its records."""
+    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+    first, scratch = stack.first, checkpoints_of(stack)
+    note_stack(scratch, stack, results_root(first))
+    phases: dict[str, Phase] = {}
+    if isinstance(first.method, Fixed):
+        phases["fixed"] = train_phase(stack, task, "fixed", device, scratch / "fixed", count=first.method.count)
+    else:
+        for name in first.phases:
+            if name == "fixed":
+                phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
+            else:
+                end = scratch / "end" if name == "grown" and first.continue_with else None
+                phases[name] = train_phase(stack, task, name, device, scratch / name, end=end)
+        if "from_high" in phases:
+            starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
+            for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
+                if grown.complete and high.complete and high.t is not None:
+                    high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
+        for factor in first.continue_with:
+            key = branch_phase(factor)
+            branches = Stack(tuple(branch_of(config, factor) for config in stack.runs))
+            phases[key] = train_phase(branches, task, key, device, scratch / key, start=scratch / "end")
+            for result, branch in zip(phases[key].results, branches.runs, strict=True):
+                result.lambda0 = branch.schedule.lambda0
+    seconds = (time.monotonic() - clock) / len(stack)
+    outcomes = [outcome.write(stack, r, phases, task.info, device, started, seconds) for r in range(len(stack))]
+    checkpoint.remove(scratch)
+    return outcomes
+
+
+def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scratch: Path) -> Phase:
+    """Retrain every run at its learned size: from a ``method=fixed`` record where there is one, else here."""
+    results: dict[int, Result] = {}
+    curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
+    by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    resumed, engines = 0, set()
+    for r, result in enumerate(grown.results):
+        if not result.complete:
+            results[r] = dataclasses.replace(result)
+            continue
+        alone = fixed_configuration(stack.runs[r], fixed_size(result.count))
+        record = Store(results_root(stack.runs[r])).get(run_id(alone))
+        if record is not None and _may_stand(record, alone):
+            results[r] = Result.of({**record["phases"]["fixed"], "taken_from": record["run_id"]})
+        else:
+            by_count[tuple(result.count)].append(r)
+    for counts, members in sorted(by_count.items()):
+        groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
+        for group in groups:
+            folder = scratch / f"fixed{'_'.join(map(str, counts))}-{group[0]}"
+            phase = train_phase(stack.take(group), task, "fixed", device, folder, count=fixed_size(counts))
+            resumed += phase.resumed
+            engines.add(phase.engine)
+            for r, result, curve in zip(group, phase.results, phase.curves, strict=True):
+                results[r], curves[r] = result, curve
+    return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
+
+
+def _may_stand(record: dict[str, Any], config: Config) -> bool:
+    """Whether a record may stand for a training here: of the same numerics, and no dirtier than this tree."""
+    made_by = record["code"]
+    return bool(made_by["numerics"] == numerics(config) and (made_by["clean"] or not code().clean))
