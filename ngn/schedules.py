@@ -71,6 +71,19 @@ def shape_at(shape: Shape, progress: float) -> float:
     return min(1.0, max(0.0, (progress - shape.start) / (shape.full - shape.start)))
 
 
+def warmed_up(shape: Shape, progress: float, warmup: float) -> float:
+    """``shape`` after a linear rise from 0 over the first part ``warmup`` of training, in [0, 1); 0 for none.
+
+    p < warmup: p / warmup shape(0); then shape((p - warmup) / (1 - warmup)).
+
+    >>> [warmed_up(POWER_DECAY, p, warmup=0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    if progress < warmup:
+        return progress / warmup * shape_at(shape, 0.0)
+    return shape_at(shape, (progress - warmup) / (1.0 - warmup))
+
+
 def between(start: T, end: T, shape: Shape, progress: float) -> T:
     """From ``start`` to ``end`` along ``shape`` (numbers or tensors)."""
     return start + (end - start) * shape_at(shape, progress)  # type: ignore[operator]

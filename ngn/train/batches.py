@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,3 +69,32 @@ class MiniBatches:
             self._epoch, self._order = epoch, order.to(self.split.targets.device)
         chosen = self._order[..., batch * self.size : (batch + 1) * self.size]
         return self.prepare(self.split.inputs[chosen]), self.split.targets[chosen]
+
+
+class IteratedBatches:
+    """The batches of an iterable such as a ``DataLoader``, pass after pass, in the order in which it gives them.
+
+    A training that is resumed goes through the batches that it had before, without using them.
+
+    Raises:
+        ValueError: from ``at``, if a pass gives no batch; a generator, for one, can be gone through but once.
+    """
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self.source = source
+        self._index = -1
+        self._batch: Any = None
+        self._pass: Iterator[Any] = iter(())
+
+    def at(self, index: int) -> Any:
+        if index < self._index:
+            self._index, self._pass = -1, iter(self.source)
+        while self._index < index:
+            self._batch = next(self._pass, self)
+            if self._batch is self:
+                self._pass = iter(self.source)
+                self._batch = next(self._pass, self)
+            if self._batch is self:
+                raise ValueError(f"after {self._index + 1} batches there is none, and none from the start")
+            self._index += 1
+        return self._batch

@@ -1,7 +1,9 @@
 """Checkpoints: written whole or not at all, checked when loaded, the one before kept.
 
-A checkpoint is a safetensors file and, written after it, a small JSON file with its SHA-256 and what is not a tensor.
-Without the JSON file a checkpoint does not exist; with a tensor file that does not match, the one before is taken.
+A checkpoint is a safetensors file and, written after it, a small JSON file with the digest of the tensors and what is
+not a tensor. Such a file is sealed: it holds the SHA-256 of all that it says, and the identity of the training that
+wrote it (which code, which engine). Without the JSON file a checkpoint does not exist; where a digest does not match,
+the one before is taken; what another identity has left does not count.
 """
 
 from __future__ import annotations
@@ -10,16 +12,24 @@ import hashlib
 import json
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ngn.files import FileError, publish
 
 log = logging.getLogger(__name__)
 KEPT = 2
+_SEAL = "seal"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
+"""What a damaged file makes reading raise."""
+
+Identity = Mapping[str, Any] | None
+"""What must be the same for a training to be gone on with, such as the commit, in JSON's types; None: no demand."""
 
 
 class CheckpointError(FileError):
@@ -30,36 +40,78 @@ class StorageError(FileError):
     """A file could not be written: the disk is full, the folder read-only, a quota used up."""
 
 
-def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+class OtherIdentityError(FileError):
+    """A file is of another training; the message says what differs."""
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, facts: Mapping[str, Any], identity: Identity) -> None:
+    """Write ``facts`` (in JSON's types, string keys) with their identity and a digest over both."""
+    whole = {**facts, "identity": dict(identity or {})}
+    publish(path, json.dumps({**whole, _SEAL: _digest(whole)}).encode(), replace=True)
+
+
+def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
+    """What :func:`write_sealed` has written.
+
+    Raises:
+        OtherIdentityError: if it was written under another identity.
+        OSError, ValueError, KeyError, TypeError, RecursionError: if it is missing or damaged.
+    """
+    facts = dict(json.loads(path.read_bytes()))
+    before, now = facts.get("identity", {}), dict(identity or {})
+    if identity is not None and before != now:
+        differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        said = "; ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing)
+        raise OtherIdentityError(f"{path} is of another training: {said}")
+    if facts.pop(_SEAL) != _digest(facts):
+        raise ValueError(f"the digest of {path.name} does not match")
+    return facts
+
+
+def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step`` and remove all but the newest two."""
     content = safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
     publish(folder / f"step-{step:010d}.safetensors", content, replace=True)
     described = {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "meta": meta}
-    publish(folder / f"step-{step:010d}.json", json.dumps(described).encode(), replace=True)
+    write_sealed(folder / f"step-{step:010d}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+        _discard(old)
 
 
-def latest(folder: Path) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
     """Step, tensors and meta of the newest sound checkpoint; None if there is none at all.
+
+    Checkpoints of another identity are removed, and a warning says what differs.
 
     Raises:
         CheckpointError: if there are checkpoints and every one is damaged.
     """
-    candidates = sorted(folder.glob("step-*.json"), reverse=True)
-    for described in candidates:
+    damaged = False
+    for described in sorted(folder.glob("step-*.json"), reverse=True):
         try:
-            facts = json.loads(described.read_text())
+            facts = read_sealed(described, identity)
             content = described.with_suffix(".safetensors").read_bytes()
             if hashlib.sha256(content).hexdigest() != facts["sha256"]:
                 raise ValueError("its digest does not match")
             return int(facts["step"]), safetensors.torch.load(content), dict(facts["meta"])
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+        except OtherIdentityError as other:
+            log.warning("%s; not taken up", other)
+            _discard(described)
+        except _DAMAGE as fault:
+            damaged = True
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
-    if candidates:
+    if damaged:
         raise CheckpointError(f"no checkpoint in {folder} is sound; remove the folder to start again")
     return None
+
+
+def _discard(described: Path) -> None:
+    described.unlink()
+    described.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:

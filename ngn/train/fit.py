@@ -7,35 +7,47 @@ from typing import Any
 
 from torch import Tensor
 
-from ngn.learner import CapacityLearner
-from ngn.train.batches import FullBatches, Split
+from ngn.learner import Learner
+from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised
-from ngn.train.progress import Mode
 from ngn.train.trainer import Course, Trainer, TrainPlan
 
 
 def fit(
-    learner: CapacityLearner,
+    learner: Learner,
     inputs: Any,
     targets: Tensor | None,
     loss: Callable[[Any, Any], Tensor],
     plan: TrainPlan,
-    progress: Mode = "auto",
+    **settings: Any,
 ) -> Course:
     """Train a learner; the trainer of every study.
 
     Args:
-        learner: a model with ordered groups.
-        inputs: the whole training input for full batches, or any object with ``at(index) -> batch``.
-        targets: the training targets, or None where ``inputs`` is such a stream.
-        loss: (output, target) → mean loss of each model, [*R]; for a stream (model, batch) → that.
-        plan: steps, learning rates, clipping.
-        progress: whether a progress bar is shown.
+        learner: a model with ordered components.
+        inputs: the whole training input for full batches; or the batches, as an iterable such as a ``DataLoader``,
+            which is gone through as often as the steps need, or an object with ``at(index) -> batch``.
+        targets: the training targets, or None where ``inputs`` are batches.
+        loss: mean loss of each model, [*R]: (output, target) → loss with targets, (model, batch) → loss with batches.
+        plan: steps, optimiser, learning rates, clipping.
+        settings: whatever else :class:`~ngn.train.trainer.Trainer` takes, such as ``on_evaluate``, ``folder``,
+            ``progress``.
 
     Returns:
-        The curves of objective, task loss and t.
+        The curves of objective, task loss and t. The learner is left in ``eval()`` mode.
+
+    >>> import torch, ngn
+    >>> bank, gate = ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)
+    >>> learner = ngn.CapacityLearner(ngn.ParallelModel(ngn.OrderedSum(bank, gate)))
+    >>> x = torch.linspace(-1, 1, 8).unsqueeze(-1)
+    >>> pairs = torch.utils.data.TensorDataset(x, x.sin())
+    >>> loader = torch.utils.data.DataLoader(pairs, batch_size=4, shuffle=True)
+    >>> loss = Supervised(torch.nn.functional.mse_loss)
+    >>> course = fit(learner, loader, None, loss, TrainPlan(steps=6, optimizer="adamw"), progress="never")
+    >>> course.curves["task"].shape
+    (6, 1)
     """
-    if targets is None:
-        return Trainer(learner, inputs, loss, plan, progress=progress).fit()
-    batches = FullBatches(Split(inputs, targets))
-    return Trainer(learner, batches, Supervised(loss), plan, progress=progress).fit()
+    if targets is not None:
+        return Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
+    batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
+    return Trainer(learner, batches, loss, plan, **settings).fit()

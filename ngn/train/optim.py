@@ -1,28 +1,38 @@
-"""Adam over a stack of independent models, and gradient clipping for each of them."""
+"""Adam and AdamW over a stack of independent models, and gradient clipping for each of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ngn.schedules import CONSTANT, Shape
+
 ClipScope = Literal["joint", "separate", "body"]
+Kind = Literal["adam", "adamw"]
+"""How weight decay acts: as an L2 term of the gradient, or apart from it (decoupled)."""
 
 
 class ReplicaAdam(torch.optim.Optimizer):
-    """Adam with one learning rate a replica: torch's arithmetic, entry r of the leading axis stepped at rate r.
+    """Adam with one learning rate per replica: torch's arithmetic, entry r of the leading axis stepped at rate r.
 
     Group options: ``rates`` (float64 [R]), multiplied at each step by the number ``lr``; betas, eps, weight_decay as in
-    :class:`torch.optim.Adam`. Every parameter's leading axis is the replica axis.
+    :class:`torch.optim.Adam`, or in :class:`torch.optim.AdamW` where ``decoupled``. Every parameter's leading axis is
+    the replica axis.
     """
 
     def __init__(
-        self, groups: list[dict[str, Any]], betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+        self,
+        groups: list[dict[str, Any]],
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        decoupled: bool = False,
     ) -> None:
         super().__init__(groups, {"lr": 1.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.decoupled = decoupled
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -32,7 +42,12 @@ class ReplicaAdam(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.grad is None:
                     continue
-                grad = p.grad if group["weight_decay"] == 0 else p.grad.add(p, alpha=group["weight_decay"])
+                grad, decay = p.grad, group["weight_decay"]
+                rates = group["lr"] * group["rates"].view(-1, *[1] * (p.dim() - 1))
+                if decay and self.decoupled:
+                    p.mul_((1.0 - rates * decay).to(p))
+                elif decay:
+                    grad = grad.add(p, alpha=decay)
                 state = self.state[p]
                 if not state:
                     state["step"] = torch.tensor(0.0)
@@ -43,8 +58,7 @@ class ReplicaAdam(torch.optim.Optimizer):
                 m.lerp_(grad, 1 - beta1)
                 v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
                 denominator = v.sqrt().div_(math.sqrt(1 - beta2**step)).add_(group["eps"])
-                rates = group["lr"] * group["rates"] / (1 - beta1**step)
-                p.sub_(m / denominator * rates.to(p).view(-1, *[1] * (p.dim() - 1)))
+                p.sub_(m / denominator * (rates / (1 - beta1**step)).to(p))
 
 
 def adam(
@@ -54,23 +68,59 @@ def adam(
     lr_boundary: Tensor,
     weight_decay: float,
     eps: float = 1e-8,
+    kind: Kind = "adam",
+    shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
 ) -> torch.optim.Optimizer:
     """Adam with a group for the body and one for what decides the size; the latter is never decayed.
 
-    torch's own fused Adam where all replicas share their rates (``lr`` and ``lr_boundary`` are [R]), else
-    :class:`ReplicaAdam`. Each group's ``rate`` is what its ``lr`` is, times a schedule, at each step.
+    torch's own fused Adam or AdamW where all replicas share their rates (``lr`` and ``lr_boundary`` are [R]), else
+    :class:`ReplicaAdam`. A group's ``lr`` is to be set to its ``rate``
+    times its ``shape`` at each step.
     """
     groups: list[dict[str, Any]] = []
     shared = all(bool((rates == rates[0]).all()) for rates in (lr, lr_boundary))
-    for params, rates, decay in ((body, lr, weight_decay), (controllers, lr_boundary, 0.0)):
+    courses = zip((body, controllers), (lr, lr_boundary), (weight_decay, 0.0), shapes, strict=True)
+    for params, rates, decay, shape in courses:
         if params:
-            base = float(rates[0]) if shared else 1.0
-            groups.append({"params": list(params), "rate": base, "lr": base, "weight_decay": decay, "rates": rates})
+            rate = float(rates[0]) if shared else 1.0
+            settings = {"rate": rate, "lr": rate, "rates": rates, "shape": shape, "weight_decay": decay}
+            groups.append({"params": list(params), **settings})
     if not groups:
         raise ValueError("the model has nothing to train")
     if shared:
-        return torch.optim.Adam(groups, eps=eps, fused=True)
-    return ReplicaAdam(groups, eps=eps)
+        return (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(groups, eps=eps, fused=True)
+    return ReplicaAdam(groups, eps=eps, decoupled=kind == "adamw")
+
+
+def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an Adam, for checkpoints."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return {
+        f"adam.{i}.{name}": value
+        for i, p in enumerate(parameters)
+        for name, value in optimizer.state.get(p, {}).items()
+    }
+
+
+def put_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an Adam what :func:`moments` has told of one over the same parameters."""
+    for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        if f"adam.{i}.step" in tensors:
+            state = {name: tensors[f"adam.{i}.{name}"].to(p.device) for name in ("step", "exp_avg", "exp_avg_sq")}
+            if "fused" not in optimizer.defaults:
+                state["step"] = state["step"].cpu()
+            optimizer.state[p] = state
+
+
+def pad_moments(optimizer: torch.optim.Optimizer) -> None:
+    """Zero moments for components that have just been allocated: what Adam would hold had they always been there."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            for name, value in optimizer.state.get(p, {}).items():
+                if name != "step" and value.shape != p.shape:
+                    padded = torch.zeros_like(p)
+                    padded[tuple(slice(0, n) for n in value.shape)] = value
+                    optimizer.state[p][name] = padded
 
 
 def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:

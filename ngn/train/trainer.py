@@ -1,33 +1,35 @@
 """The one trainer. It knows no task and no method by name.
 
 A step: move the schedules, take the task's gradients over the micro-batches, add the learner's penalty, clip for each
-model, step Adam; between these the hooks of :class:`~ngn.learner.Learner`. Losses have the shape [*R]: the models of a
-stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from the device
-except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are worth
-computing; so on CUDA a step can be one recorded graph (``cuda_graph.py``).
+model, step the optimiser; between these the hooks of :class:`~ngn.learner.Learner`. Losses have the shape [*R]: the
+models of a stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from
+the device except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are
+worth computing; so on CUDA a step can be one recorded graph (``cuda_graph.py``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from ngn.learner import Learner
-from ngn.schedules import CONSTANT, Shape, shape_at
+from ngn.methods.base import Mode as GateMode
+from ngn.schedules import CONSTANT, Shape, warmed_up
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.losses import Loss
-from ngn.train.optim import ClipScope, adam, clip_gradients
+from ngn.train.optim import ClipScope, Kind, adam, clip_gradients, moments, pad_moments, put_moments
 from ngn.train.progress import Mode, Progress
 
+T = TypeVar("T")
 CURVE_POINTS = 300
 """Points of a curve that are kept, evenly spaced over the training."""
 
@@ -38,12 +40,17 @@ class TrainPlan:
 
     Attributes:
         steps: optimiser steps.
-        lr, lr_boundary: learning rates of the body and of what decides the size; one number, or one a replica.
+        lr, lr_boundary: learning rates of the body and of what decides the size; one number, or one per replica.
         lr_shape, lr_boundary_shape: courses of the two rates over training progress.
         clip, clip_scope: largest gradient norm of a model, and over what it is taken.
-        weight_decay: L2 on the body.
-        accumulate: micro-batches a step.
+        optimizer: "adam" (the decay is an L2 term) or "adamw" (it is decoupled).
+        weight_decay: on the body; what decides the size is never decayed.
+        warmup: first part of training, in [0, 1), in which both rates rise from 0; their courses follow it.
+        accumulate: micro-batches per step.
         autocast: "none" or "bf16" (the boundary stays in float64).
+
+    Raises:
+        ValueError: if the optimiser is not known, or the warm-up leaves nothing of the training.
     """
 
     steps: int
@@ -53,9 +60,17 @@ class TrainPlan:
     lr_boundary_shape: Shape = CONSTANT
     clip: float | None = None
     clip_scope: ClipScope = "joint"
+    optimizer: Kind = "adam"
     weight_decay: float = 0.0
+    warmup: float = 0.0
     accumulate: int = 1
     autocast: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in get_args(Kind):
+            raise ValueError(f"the optimiser is one of {', '.join(get_args(Kind))}, not {self.optimizer}")
+        if not 0.0 <= self.warmup < 1.0:
+            raise ValueError(f"a warm-up takes a part of training in [0, 1), not {self.warmup:g}")
 
 
 @dataclass
@@ -77,14 +92,21 @@ class Course:
 
 @dataclass
 class Trainer:
-    """Trains a learner on a stream of batches.
+    """Trains a learner on a stream of batches, in ``train()`` mode, and leaves it in ``eval()`` mode.
 
     Args:
         learner, batches, loss, plan: what is trained, on what, towards what, and how.
+        model: what the loss and evaluations call; None for the learner itself. For wrappers of it such as
+            ``DistributedDataParallel``, which are for a K that is set beforehand.
+        weight: what the loss has averaged over in a micro-batch, such as its tokens. The micro-batches of a step count
+            by it, so that their gradient is that of one large batch; None where they count alike.
         folder: where checkpoints go; None for none.
         checkpoint_seconds: wall time between them.
+        identity: what has to be the same, with the engine, for a checkpoint to be gone on with; None for no demand.
         title, progress: what the progress bar says, and whether it is shown.
         on_step: called with the number of finished steps; tests interrupt here.
+        on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,
+            every ``evaluate_every`` steps and at the end.
     """
 
     engine: ClassVar[str] = "torch"
@@ -94,11 +116,16 @@ class Trainer:
     batches: Batches
     loss: Loss
     plan: TrainPlan
+    model: nn.Module | None = None
+    weight: Callable[[Any], float] | None = None
     folder: Path | None = None
     checkpoint_seconds: float = 60.0
+    identity: checkpoint.Identity = None
     title: str = "training"
     progress: Mode = "auto"
     on_step: Callable[[int], None] | None = None
+    on_evaluate: Callable[[int, nn.Module], object] | None = None
+    evaluate_every: int | None = None
     _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
 
     def fit(self) -> Course:
@@ -108,24 +135,22 @@ class Trainer:
         count = learner.replicas or 1
         device = (body or controllers)[0].device
         lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
-        optimizer = adam(body, controllers, lr, lr_boundary, plan.weight_decay)
+        shapes = plan.lr_shape, plan.lr_boundary_shape
+        optimizer = adam(body, controllers, lr, lr_boundary, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
         began = saved = time.monotonic()
+        learner.train()
         with Progress(self.title, plan.steps, start, count, self.progress) as bar:
             for step in range(start, plan.steps):
                 fraction = step / plan.steps
                 learner.set_progress(fraction)
                 learner.before_step(step)
                 if learner.make_room():
-                    _pad_moments(optimizer)
+                    pad_moments(optimizer)
                 for group in optimizer.param_groups:
-                    group["lr"] = group["rate"]
-                if body:
-                    optimizer.param_groups[0]["lr"] *= shape_at(plan.lr_shape, fraction)
-                if controllers:
-                    optimizer.param_groups[-1]["lr"] *= shape_at(plan.lr_boundary_shape, fraction)
+                    group["lr"] = group["rate"] * warmed_up(group["shape"], fraction, plan.warmup)
                 objective, task, t = self._step(step, optimizer, body, controllers, step in kept)
                 bad = torch.where((bad < 0) & ~torch.isfinite(objective), step, bad)
                 if t is not None:
@@ -136,6 +161,8 @@ class Trainer:
                     bar.show(step + 1, self._state())
                 if self.on_step is not None:
                     self.on_step(step + 1)
+                if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
+                    self._report(step + 1)
                 now, stopping = time.monotonic(), interrupt.asked()
                 if (stopping or now - saved >= self.checkpoint_seconds) and step + 1 < plan.steps:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
@@ -145,8 +172,41 @@ class Trainer:
                 bar.show(plan.steps, self._state())
         learner.set_progress(1.0)
         learner.before_step(None)
-        learner.finish(self.batches)
-        return Course(self._curves(), bad.cpu().numpy(), before + time.monotonic() - began, resumed)
+        learner.eval()
+        with self._autocast():
+            learner.finish(self.batches)
+        seconds = before + time.monotonic() - began
+        self._report(plan.steps)
+        return Course(self._curves(), bad.cpu().numpy(), seconds, resumed)
+
+    def evaluate(self, measure: Callable[[nn.Module], T], mode: GateMode = "soft") -> T:
+        """What ``measure`` gives for the model in ``eval()`` mode, without gradients, under the training's autocast.
+
+        Args:
+            measure: takes the model, such as :meth:`~experiments.tasks.base.Task.evaluate`.
+            mode: what a forward pass is: "soft", "hard" (truncated) or "kept" (the prefix with its gates).
+        """
+        training = [module for module in self.learner.modules() if module.training]
+        self.learner.eval()
+        try:
+            with torch.no_grad(), self.learner.mode(mode), self._autocast():
+                return measure(self._called())
+        finally:
+            for module in training:
+                module.training = True
+
+    def _report(self, step: int) -> None:
+        if self.on_evaluate is not None:
+            report = self.on_evaluate
+            self.learner.before_step(None)
+            self.evaluate(lambda model: report(step, model))
+
+    def _called(self) -> nn.Module:
+        return self.learner if self.model is None else self.model
+
+    def _autocast(self) -> torch.autocast:
+        device = next(self.learner.parameters()).device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.plan.autocast == "bf16")
 
     def _step(
         self,
@@ -158,7 +218,7 @@ class Trainer:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Move the parameters. Objective and task loss [R] and, if it is to be ``kept``, the sizes [R, G] before it."""
         learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
-        task = self._backward(step, (body or controllers)[0].device)
+        task = self._backward(step)
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
@@ -170,21 +230,33 @@ class Trainer:
         optimizer.step()
         return objective, task.reshape(count), t
 
-    def _backward(self, step: int, device: torch.device) -> Tensor:
-        """Gradients of the mean task loss (and what the forward pass adds to it) over the micro-batches; that loss."""
+    def _backward(self, step: int) -> Tensor:
+        """Gradients of the mean task loss (and what the forward pass adds to it) over the micro-batches; that loss.
+
+        The mean is sum_i a_i L_i / sum_i a_i, a_i the weights of the micro-batches.
+        """
         parts = self.plan.accumulate
+        batches: Iterable[Any] = (self.batches.at(step * parts + part) for part in range(parts))
+        weights = [1.0] * parts
+        if self.weight is not None and parts > 1:
+            batches = list(batches)  # their sum is needed before the first backward pass
+            absolute = [float(self.weight(batch)) for batch in batches]
+            weights = [weight / max(absolute) for weight in absolute]  # equal ones are ones: nothing is rounded
+        whole = sum(weights)
         total: Tensor | None = None
-        for part in range(parts):
-            batch = self.batches.at(step * parts + part)
-            with torch.autocast(device.type, torch.bfloat16, enabled=self.plan.autocast == "bf16"):
-                loss = self.loss(self.learner.model, batch)
+        for batch, weight in zip(batches, weights, strict=True):
+            if weight == 0:
+                continue  # nothing to average over: its mean is no number
+            with self._autocast():
+                loss = self.loss(self._called(), batch)
                 activity = self.learner.activity_penalty()
                 loss = loss if activity is None else loss + activity
-            (loss.sum() / parts).backward()
-            total = loss.detach() if total is None else total + loss.detach()
+            (loss.sum() / (whole / weight)).backward()
+            part = loss.detach() if weight == 1 else loss.detach() * weight
+            total = part if total is None else total + part
         if total is None:
             raise ValueError("a step needs at least one micro-batch")
-        return total / parts
+        return total / whole
 
     def _state(self) -> str:
         return f"t {float(self.learner.size().double().mean()):.2f}"
@@ -199,45 +271,35 @@ class Trainer:
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
             return
-        tensors = self.learner.state()
-        for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
-            tensors |= {f"adam.{i}.{name}": value for name, value in optimizer.state.get(p, {}).items()}
+        tensors = self.learner.state() | moments(optimizer) | {"random": torch.get_rng_state()}
+        if bad.device.type == "cuda":
+            tensors["random_cuda"] = torch.cuda.get_rng_state(bad.device)
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
-        checkpoint.save(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
+        meta = {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps}
+        checkpoint.save(self.folder, step, tensors, meta, self._identity())
+
+    def _identity(self) -> checkpoint.Identity:
+        return None if self.identity is None else {**self.identity, "engine": self.engine}
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""
         self._points = []
-        found = None if self.folder is None else checkpoint.latest(self.folder)
-        if found is None:
+        newest = None if self.folder is None else checkpoint.latest(self.folder, self._identity())
+        if newest is None:
+            self.learner.eval()
             self.learner.prepare(self.batches)
             return 0, 0.0, 0
-        step, tensors, meta = found
+        step, tensors, meta = newest
         device = bad.device
         self.learner.restore(tensors)
-        for i, p in enumerate(q for group in optimizer.param_groups for q in group["params"]):
-            own = {name: tensors.get(f"adam.{i}.{name}") for name in ("step", "exp_avg", "exp_avg_sq")}
-            if own["step"] is not None:
-                optimizer.state[p] = {
-                    n: v.to(p.device if n != "step" or "fused" in optimizer.defaults else "cpu")
-                    for n, v in own.items()
-                    if v is not None
-                }
+        put_moments(optimizer, tensors)
+        torch.set_rng_state(tensors["random"])  # what a model draws, such as dropout's masks, goes on
+        if "random_cuda" in tensors and device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random_cuda"], device)
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
             self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1
-
-
-def _pad_moments(optimizer: torch.optim.Optimizer) -> None:
-    """Zero moments for components that have just been allocated: what Adam would hold had they always been there."""
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            for name, value in optimizer.state.get(p, {}).items():
-                if name != "step" and value.shape != p.shape:
-                    padded = torch.zeros_like(p)
-                    padded[tuple(slice(0, n) for n in value.shape)] = value
-                    optimizer.state[p][name] = padded

@@ -124,5 +124,5 @@ class AutoencoderTrainer(GradientsTrainer):
         """Find the library and what the kernel works on."""
         self._gradients = Gradients(self.learner.model)
 
-    def _backward(self, step: int, device: torch.device) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         return self._gradients(self.batches.at(step)[0])

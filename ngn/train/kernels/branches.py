@@ -130,7 +130,7 @@ class BranchesTrainer(GradientsTrainer):
         assert isinstance(bank, ConvBank)
         self._gradients = Gradients(bank)
 
-    def _backward(self, step: int, device: torch.device) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         c = self.learner.axes[0].capacity.coefficients("soft")
         x, labels = self.batches.at(step)
         loss, slope = self._gradients(x, labels, c)

@@ -45,6 +45,8 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
         return f"inputs and targets are not float32 [N, {width}]"
     if plan.lr_boundary_shape.kind != "constant":
         return "the kernel keeps the boundary's rate constant"
+    if plan.optimizer != "adam" or plan.warmup:
+        return "the kernel has Adam alone, without a warm-up"
     if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
         return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
     if depth and (reason := _capacities(learner)) is not None:

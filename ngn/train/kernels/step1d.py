@@ -109,7 +109,7 @@ class StepTrainer(GradientsTrainer):
         assert isinstance(group.bank, MLPBank)
         self._gradients = Gradients(group.bank, self.batches, group.capacity.rms_eps, group.capacity.flat_when_closed)
 
-    def _backward(self, step: int, device: torch.device) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         c = self.learner.axes[0].capacity.coefficients("soft")
         task, slope = self._gradients(c)
         if c.requires_grad:

@@ -24,9 +24,9 @@ from ngn.train.batches import Batches
 from ngn.train.kernels.fits import unsupported_whole
 from ngn.train.kernels.kernel import check
 from ngn.train.kernels.layout import Layout, layout_of
-from ngn.train.optim import adam
+from ngn.train.optim import adam, pad_moments
 from ngn.train.progress import Progress
-from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan, _pad_moments
+from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan
 
 CHUNK = 100
 """Steps a call at most: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
@@ -245,7 +245,7 @@ class FusedTrainer(Trainer):
         self.learner.set_progress(first / self.plan.steps)
         grown = self.learner.make_room()
         if grown:
-            _pad_moments(optimizer)
+            pad_moments(optimizer)
         return grown
 
     def _enough(self, first: int, t: Tensor) -> int:

@@ -1,5 +1,6 @@
 """Checkpoints: whole or absent, checked, the one before kept."""
 
+import hashlib
 import json
 
 import pytest
@@ -9,9 +10,9 @@ from experiments.store.records import publish
 from ngn.train import checkpoint
 
 
-def write(folder, *steps):
+def write(folder, *steps, identity=None):
     for step in steps:
-        checkpoint.save(folder, step, {"x": torch.full((3,), float(step))}, {"seconds": 1.0})
+        checkpoint.save(folder, step, {"x": torch.full((3,), float(step))}, {"seconds": 1.0}, identity)
 
 
 def test_newest_of_the_last_two_is_found(tmp_path):
@@ -81,4 +82,58 @@ def test_publish_is_once_or_replace(tmp_path):
 def test_descriptions_are_plain_json(tmp_path):
     write(tmp_path, 5)
     facts = json.loads((tmp_path / "step-0000000005.json").read_text())
-    assert set(facts) == {"step", "sha256", "meta"}
+    assert set(facts) == {"step", "sha256", "meta", "identity", "seal"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts | {"step": 3900},
+        lambda facts: facts | {"meta": {}},
+        lambda facts: facts | {"meta": {"seconds": 2.0}},
+        lambda facts: {key: value for key, value in facts.items() if key != "seal"},
+        lambda facts: None,
+        lambda facts: [],
+    ],
+)
+def test_a_changed_description_gives_way_to_the_one_before(tmp_path, change, caplog):
+    write(tmp_path, 100, 200)
+    described = tmp_path / "step-0000000200.json"
+    described.write_text(json.dumps(change(json.loads(described.read_text()))))
+    assert checkpoint.latest(tmp_path)[0] == 100
+    assert "cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '"' + "x" * 20, "\xff"])
+def test_no_description_makes_reading_fail(tmp_path, content):
+    write(tmp_path, 100, 200)
+    (tmp_path / "step-0000000200.json").write_text(content)
+    assert checkpoint.latest(tmp_path)[0] == 100
+
+
+def test_tensors_that_are_none_give_way_though_their_digest_matches(tmp_path):
+    write(tmp_path, 100, 200)
+    (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
+    facts = {"step": 200, "sha256": hashlib.sha256(b"junk").hexdigest(), "meta": {}}
+    checkpoint.write_sealed(tmp_path / "step-0000000200.json", facts, {})
+    assert checkpoint.latest(tmp_path)[0] == 100
+
+
+def test_what_another_identity_has_left_is_removed_and_said(tmp_path, caplog):
+    write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
+    assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
+    assert checkpoint.latest(tmp_path)[0] == 200, "who demands nothing takes everything"
+    assert checkpoint.latest(tmp_path, {"commit": "b", "engine": "torch"}) is None
+    assert "commit was a and is b" in caplog.text
+    assert "engine" not in caplog.text
+    assert not list(tmp_path.iterdir()), "else the next save would take later steps for newer ones"
+
+
+def test_a_sealed_file_holds_what_was_written(tmp_path):
+    path, identity = tmp_path / "finished.json", {"commit": "a"}
+    facts = {"results": [{"mse": 0.1, "t": [float("inf")]}], "curves": []}
+    checkpoint.write_sealed(path, facts, identity)
+    assert checkpoint.read_sealed(path, identity) == facts | {"identity": identity}
+    path.write_text(path.read_text().replace("0.1", "0.2"))
+    with pytest.raises(ValueError, match="does not match"):
+        checkpoint.read_sealed(path, identity)

@@ -70,15 +70,17 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
         assert torch.allclose(value, state(ours)[name], rtol=1e-4, atol=1e-6), name
 
 
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_replica_adam_is_torch_adam_with_a_rate_for_each_replica(decay):
+def test_replica_adam_is_torchs_with_a_rate_for_each_replica(decay, kind):
     torch.manual_seed(0)
     a = torch.randn(3, 4, 2)
     stacked = a.clone().requires_grad_()
     plain = [a[r].clone().requires_grad_() for r in range(3)]
     rates = torch.tensor([1e-3, 1e-2, 0.1], dtype=torch.float64)
-    one = ReplicaAdam([{"params": [stacked], "rates": rates, "weight_decay": decay}])
-    many = [torch.optim.Adam([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
+    one = adam([stacked], [], rates, rates, decay, kind=kind)
+    torchs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
+    many = [torchs([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
     for _ in range(20):
         gradient = torch.randn(3, 4, 2)
         stacked.grad = gradient.clone()
@@ -94,6 +96,7 @@ def test_shared_rates_take_torchs_own_adam():
     p = [torch.zeros(2, 3, requires_grad=True)]
     same, different = torch.tensor([1e-3, 1e-3]), torch.tensor([1e-3, 1e-2])
     assert type(adam(p, [], same, same, 0.0)) is torch.optim.Adam
+    assert type(adam(p, [], same, same, 0.0, kind="adamw")) is torch.optim.AdamW
     assert type(adam(p, [], different, same, 0.0)) is ReplicaAdam
 
 

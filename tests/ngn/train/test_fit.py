@@ -1,0 +1,303 @@
+"""What a training does for any model: modes, hooks, weights of micro-batches, warm-up, batches, evaluations."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.train.batches import FullBatches, IteratedBatches, Split
+from ngn.train.fit import fit
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import Trainer, TrainPlan
+
+X = torch.linspace(-2, 2, 32).unsqueeze(-1)
+Y = torch.sin(3 * X)
+DATA = FullBatches(Split(X, Y))
+MSE = Supervised(mean_squared_error)
+
+
+class Noisy(nn.Module):
+    """A user's model with dropout and batch normalisation around an ordered sum."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Sequential(nn.Linear(1, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.5))
+        self.group = OrderedSum(MLPBank([8, 4, 1], 4, 0), CountGate(4, t0=1.3, lambda0=1e-3))
+
+    def forward(self, x):
+        return self.group(self.first(x))
+
+
+class Recorder(CapacityLearner):
+    """Writes down which hooks were called, and in which mode."""
+
+    calls = ()
+
+    def _note(self, name, *facts):
+        gradients = all(p.grad is not None for p in self.body_parameters())
+        self.calls += ((name, self.training, gradients, *facts),)
+
+    def prepare(self, batches):
+        self._note("prepare", batches.at(0)[0].shape)
+
+    def set_progress(self, progress):
+        super().set_progress(progress)
+        self._note("set_progress", progress)
+
+    def before_step(self, step):
+        super().before_step(step)
+        self._note("before_step", step)
+
+    def make_room(self):
+        self._note("make_room")
+        return super().make_room()
+
+    def forward(self, *args):
+        self._note("forward")
+        return super().forward(*args)
+
+    def penalty(self):
+        self._note("penalty")
+        return super().penalty()
+
+    def after_backward(self, step):
+        self._note("after_backward", step)
+
+    def after_step(self, step):
+        super().after_step(step)
+        self._note("after_step", step)
+
+    def finish(self, batches):
+        self._note("finish")
+
+
+def noisy():
+    return CapacityLearner(Noisy())
+
+
+def trained(learner, steps=20, **settings):
+    trainer = Trainer(learner, DATA, MSE, TrainPlan(steps=steps, lr=1e-2, clip=0.1), progress="never", **settings)
+    trainer.fit()
+    return trainer
+
+
+def test_hooks_are_called_in_the_order_of_the_contract():
+    learner = Recorder(Noisy())
+    trained(learner, steps=1)
+    assert learner.calls == (
+        ("prepare", False, False, (32, 1)),
+        ("set_progress", True, False, 0.0),
+        ("before_step", True, False, 0),
+        ("make_room", True, False),
+        ("forward", True, False),
+        ("penalty", True, True),
+        ("after_backward", True, True, 0),
+        ("after_step", True, True, 0),
+        ("set_progress", True, False, 1.0),
+        ("before_step", True, False, None),
+        ("finish", False, False),
+    )
+
+
+def test_training_draws_and_everything_after_it_does_not():
+    learner = noisy()
+    running = learner.model.first[1].running_mean.clone()
+    trainer = trained(learner)
+    assert not torch.equal(running, learner.model.first[1].running_mean)
+    for mode in ("soft", "hard", "kept"):
+        assert torch.equal(*(trainer.evaluate(lambda model: model(X), mode) for _ in range(2)))
+    assert torch.equal(learner(X), learner(X))
+    assert torch.allclose(learner.deploy().eval()(X), learner.hard_forward(X), atol=1e-6)
+
+
+def test_an_evaluation_leaves_every_part_in_the_mode_it_was_in():
+    learner = noisy()
+    trainer = Trainer(learner, DATA, MSE, TrainPlan(steps=1), progress="never")
+    learner.train()
+    learner.model.first[1].eval()  # such as a user's frozen normalisation
+    before = [module.training for module in learner.modules()]
+    seen = trainer.evaluate(lambda model: [module.training for module in model.modules()])
+    assert not any(seen)
+    assert [module.training for module in learner.modules()] == before
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_evaluations_are_under_the_autocast_of_the_training(mode):
+    for autocast, dtype in (("none", torch.float32), ("bf16", torch.bfloat16)):
+        trainer = Trainer(noisy(), DATA, MSE, TrainPlan(steps=1, autocast=autocast), progress="never")
+        assert trainer.evaluate(lambda model: model.model.first[0](X).dtype, mode) == dtype
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_resumed_training_with_dropout_and_normalisation_is_bit_equal(tmp_path):
+    def stop(step):
+        if step == 12:
+            raise Stop
+
+    learners = [noisy() for _ in range(3)]
+    torch.manual_seed(1)
+    trained(learners[0])
+    torch.manual_seed(1)
+    with pytest.raises(Stop):
+        trained(learners[1], folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    torch.manual_seed(2)
+    trained(learners[2], folder=tmp_path)
+    for name, value in learners[0].state_dict().items():
+        assert torch.equal(value, learners[2].state_dict()[name]), name
+
+
+def test_a_checkpoint_of_other_code_is_not_gone_on_with(tmp_path, caplog):
+    def stop(step):
+        if step == 12:
+            raise Stop
+
+    for identity, resumed in (({"commit": "a"}, 1), ({"commit": "b"}, 0)):
+        with pytest.raises(Stop):
+            trained(noisy(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop, identity={"commit": "a"})
+        course = Trainer(
+            noisy(), DATA, MSE, TrainPlan(steps=20), folder=tmp_path, identity=identity, progress="never"
+        ).fit()
+        assert course.resumed == resumed
+    assert "commit was a and is b" in caplog.text
+
+
+class Tokens(nn.Module):
+    """Means over what a mask keeps, as of tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.group = OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))
+
+    def forward(self, x):
+        return self.group(x)
+
+
+def masked(model, batch):
+    x, y, mask = batch
+    return ((model(x) - y).square().squeeze(-1) * mask).sum(-1) / mask.sum()
+
+
+def kept(batch):
+    return float(batch[2].sum())
+
+
+@pytest.mark.parametrize("counts", [(1, 8, 3), (0, 5, 7), (4, 4, 4)])
+def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
+    x, y = X[:24].double(), Y[:24].double()
+    mask = torch.zeros(24, dtype=torch.float64)
+    for part, count in enumerate(counts):
+        mask[8 * part : 8 * part + count] = 1
+
+    class Parts:
+        def at(self, index):
+            part = slice(8 * (index % 3), 8 * (index % 3) + 8)
+            return x[part], y[part], mask[part]
+
+    class Whole:
+        def at(self, index):
+            return x, y, mask
+
+    gradients = []
+    for batches, accumulate in ((Parts(), 3), (Whole(), 1)):
+        learner = CapacityLearner(Tokens()).double()
+        plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
+        course = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
+        gradients.append([*learner.state().values(), torch.from_numpy(course.curves["task"])])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_equal_weights_change_no_bit():
+    class Halves:
+        def at(self, index):
+            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
+            return X[half], Y[half]
+
+    states = []
+    for weight in (None, lambda batch: 37.0):
+        learner = CapacityLearner(Tokens())
+        plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
+        course = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
+        states.append([*learner.state().values(), torch.from_numpy(course.curves["loss"])])
+    assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_a_warm_up_and_decay_are_those_of_torch(optimizer):
+    plan = TrainPlan(steps=20, lr=1e-2, lr_shape=COSINE, optimizer=optimizer, weight_decay=0.3, warmup=0.25)
+    ours, reference = CapacityLearner(Tokens()), CapacityLearner(Tokens())
+    Trainer(ours, DATA, MSE, plan, progress="never").fit()
+    body, tau = reference.body_parameters(), reference.controller_parameters()
+    groups = [{"params": body, "lr": 1e-2, "weight_decay": 0.3}, {"params": tau, "lr": 5e-2, "weight_decay": 0.0}]
+    stepping = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimizer](groups)
+    rise = torch.optim.lr_scheduler.LambdaLR(
+        stepping,
+        [
+            lambda step: step / 5 if step < 5 else 0.5 * (1 + torch.tensor(torch.pi * (step - 5) / 15).cos().item()),
+            lambda step: min(step / 5, 1.0),
+        ],
+    )
+    for step in range(20):
+        reference.set_progress(step / 20)
+        stepping.zero_grad()
+        (MSE(reference, (X, Y)) + reference.penalty()).backward()
+        stepping.step()
+        rise.step()
+    for name, value in reference.state().items():
+        torch.testing.assert_close(ours.state()[name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "sgd"}, {"warmup": 1.0}, {"warmup": -0.1}])
+def test_a_plan_that_cannot_be_kept_is_refused(settings):
+    with pytest.raises(ValueError, match=next(iter(settings)).replace("optimizer", "optimiser").replace("up", "-up")):
+        TrainPlan(steps=10, **settings)
+
+
+def test_batches_may_be_a_data_loader_a_list_or_whole_tensors():
+    pairs = torch.utils.data.TensorDataset(X, Y)
+    loader = torch.utils.data.DataLoader(pairs, batch_size=32)
+    plan, states = TrainPlan(steps=7, lr=1e-2), []
+    for inputs, targets, loss in ((X, Y, mean_squared_error), (loader, None, MSE), ([(X, Y)], None, MSE)):
+        learner = CapacityLearner(Tokens())
+        fit(learner, inputs, targets, loss, plan, progress="never")
+        states.append(learner.state())
+    for name, value in states[0].items():
+        assert all(torch.equal(value, other[name]) for other in states[1:]), name
+
+
+def test_batches_of_an_iterable_are_addressed_by_index():
+    batches = IteratedBatches([10, 20, 30])
+    assert [batches.at(i) for i in (0, 0, 1, 5, 6, 2, 0)] == [10, 10, 20, 30, 10, 30, 10]
+    once = IteratedBatches(x for x in (1, 2))
+    assert [once.at(0), once.at(1)] == [1, 2]
+    with pytest.raises(ValueError, match="after 2 batches"):
+        once.at(2)
+
+
+def test_evaluations_on_the_way_do_not_change_the_training():
+    seen, steps = [], []
+
+    def report(step, model):
+        assert not torch.is_grad_enabled()
+        assert not any(module.training for module in model.modules())
+        seen.append((step, float(MSE(model, (X, Y)))))
+
+    silent, told = noisy(), noisy()
+    for learner, more in ((silent, {}), (told, {"on_evaluate": report, "evaluate_every": 8, "on_step": steps.append})):
+        torch.manual_seed(3)
+        fit(learner, X, Y, mean_squared_error, TrainPlan(steps=20, lr=1e-2), progress="never", **more)
+    assert [step for step, _ in seen] == [8, 16, 20]
+    assert steps == list(range(1, 21))
+    assert all(a != b for (_, a), (_, b) in itertools.pairwise(seen))
+    for name, value in silent.state().items():
+        assert torch.equal(value, told.state()[name]), name
