@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import bench_1d
 import bench_depth
-import bench_manifold
+import bench_kernels
 import bench_models
 import bench_overhead
 import bench_vision
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     bench_vision.main(arguments)
     bench_models.main(arguments)
     bench_depth.main(arguments)
-    bench_manifold.main(arguments)
+    bench_kernels.main(arguments)
     bench_overhead.main(arguments)
 
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from processes import Rate, measure, options
 
 from experiments.tasks.regression1d import Regression1D
-from experiments.tasks.regression1d.task import RegressionTask, inputs, target
+from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
@@ -41,11 +41,13 @@ from ngn.schedules import COSINE, shape_at
 from ngn.train import checkpoint
 from ngn.train import host as process
 from ngn.train.batches import FullBatches, Split
-from ngn.train.kernels import FusedTrainer, trainer_for
-from ngn.train.kernels.kernel import compiled
+from ngn.train.kernels import KernelTrainer
+from ngn.train.kernels.libraries import library
+from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.trainer import Trainer, TrainPlan
 
 K, H, SAMPLES = 32, 16, 512
+LOSS = Supervised(mean_squared_error)
 PREPARED = 10
 """Seeds whose training is prepared; larger stacks repeat them."""
 
@@ -109,9 +111,9 @@ def plan_of(course: Course) -> TrainPlan:
     return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
 
 
-def loss() -> Callable[[Tensor, Tensor], Tensor]:
-    """The task's loss, without its data."""
-    return object.__new__(RegressionTask).loss
+def fused() -> bool:
+    """Whether the kernel can be built here."""
+    return library("bank1d") is not None
 
 
 def prepare(folder: Path, course: Course) -> None:
@@ -123,11 +125,11 @@ def prepare(folder: Path, course: Course) -> None:
 
     learner, batches, plan = learner_of(list(range(PREPARED))), data(), plan_of(course)
     settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 0.0, "progress": "never", "on_step": halt}
-    kind = trainer_for(learner, batches, loss(), plan)
-    if kind is FusedTrainer:
+    kind = KernelTrainer if fused() else Trainer
+    if kind is KernelTrainer:
         settings["chunk"] = math.gcd(100, course.start)
     try:
-        kind(learner, batches, loss(), plan, **settings).fit()
+        kind(learner, batches, LOSS, plan, **settings).fit()
     except _Enough:
         return
     raise RuntimeError("the training ended before the timed stretch began")
@@ -213,10 +215,10 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Cours
 
     learner = learner_of([r % PREPARED for r in range(replicas)] if replicas > 1 else 0)
     settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 1e9, "progress": "never", "on_step": tick}
-    if kind is FusedTrainer:
+    if kind is KernelTrainer:
         settings["chunk"] = min(100, (course.stop - course.start) // 4)
     try:
-        kind(learner, data(), loss(), plan_of(course), **settings).fit()
+        kind(learner, data(), LOSS, plan_of(course), **settings).fit()
     except _Enough:
         (first, began), (last, now) = ticks[0], ticks[-1]
         return (last - first) * replicas / (now - began)
@@ -256,7 +258,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
                 found = loop_rate(course)
             elif kind in ("torch", "fused"):
                 with process.prepared():  # as every training that writes a record is
-                    trainer = Trainer if kind == "torch" else FusedTrainer
+                    trainer = Trainer if kind == "torch" else KernelTrainer
                     found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
             else:
                 found = throughput(kind, course.seconds / 2)
@@ -280,7 +282,7 @@ def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
     are no rows (d).
     """
     course = QUICK if quick else FULL
-    wanted = [v for v in VARIANTS if v.kind != "fused" or compiled() is not None]
+    wanted = [v for v in VARIANTS if v.kind != "fused" or fused()]
     limits = ["matmul", "tanh"]
     found: dict[Variant, list[dict[str, float]]] = {v: [] for v in wanted}
     machine: dict[tuple[str, int], list[float]] = {(name, p): [] for name in limits for p in (1, 2)}

@@ -22,8 +22,8 @@ from bench_models import Variants, fitted, show
 
 from experiments.config.compose import compose
 from experiments.tasks import make_task
-from ngn.train.kernels import FusedTrainer
-from ngn.train.kernels.kernel import compiled
+from ngn.train.kernels import KernelTrainer
+from ngn.train.kernels.libraries import library
 from ngn.train.trainer import Trainer
 
 STEPS = 20
@@ -91,8 +91,8 @@ def variants(gate: str, by_hand: Callable[[], Layers | Chain]) -> Variants:
             optimizer.step()
 
     found: Variants = {"modules by hand": (plainly, 1), "this suite, torch engine": (fitted(config, Trainer, STEPS), 1)}
-    if compiled("planar") is not None:
-        found["this suite, compiled kernel"] = (fitted(config, FusedTrainer, STEPS), 1)
+    if library("planar") is not None:
+        found["this suite, compiled kernel"] = (fitted(config, KernelTrainer, STEPS), 1)
     return found
 
 

@@ -24,7 +24,7 @@ from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.train.cuda_graph import CapturedTrainer
+from ngn.train.cuda_graph import CudaGraphTrainer
 from ngn.train.trainer import Trainer
 
 SWEEP_STEPS = 25_000
@@ -77,7 +77,7 @@ def stack(config: Config, replicas: int) -> Stack:
 def lines(device: torch.device) -> dict[str, list[Line]]:
     """The tables; the first line of each is the rival."""
     on_cuda = device.type == "cuda"
-    whole = CapturedTrainer if on_cuda else Trainer
+    whole = CudaGraphTrainer if on_cuda else Trainer
     one_d = compose({"task": "regression1d", "gate": "mlp"}, {})
     mnist = compose({"task": "mnist", "gate": "conv"}, {})
     sizes = (1, 10, 50, 500) if on_cuda else (1, 2)

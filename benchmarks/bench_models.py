@@ -23,13 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_1d import data, loss
+from bench_1d import LOSS, data, fused
 
 from experiments.config.schema import Config
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.images.task import ImageTask
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
@@ -37,22 +36,18 @@ from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train import host as process
-from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
-from ngn.train.kernels import FusedTrainer
-from ngn.train.kernels.kernel import compiled
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels import KernelTrainer
+from ngn.train.losses import Supervised, cross_entropy
 from ngn.train.trainer import Trainer, TrainPlan
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
 """Name → (what does a number of steps, how many models those train at once). The first one is the rival."""
 
 
-def trained(
-    bank: Bank, gated: bool, x: Any, y: Tensor, t0: float, kind: type[Trainer] = Trainer
-) -> Callable[[int], None]:
+def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[int], None]:
     """Runs one of the suite's own trainers for a number of steps, the boundary held at ``t0``."""
-    split = Split(x, y)
-    batches: Batches = FullBatches(split) if kind is Trainer else MiniBatches(split, len(y), 0, lambda inputs: inputs)
-    task = object.__new__(ImageTask)  # only its loss is used, which needs no data
+    batches = FullBatches(Split(x, y))
     capacity = CountGate(bank.K, t0=t0, replicas=bank.replicas) if gated else FixedCount(bank.K, replicas=bank.replicas)
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
     plan = TrainPlan(steps=10**9, lr=1e-6, lr_boundary=1e-12)
@@ -66,7 +61,7 @@ def trained(
                 raise Enough
 
         try:
-            kind(learner, batches, task.loss, plan, progress="never", on_step=stop).fit()
+            Trainer(learner, batches, Supervised(cross_entropy), plan, progress="never", on_step=stop).fit()
         except Enough:
             return
 
@@ -105,7 +100,7 @@ def blocks() -> Variants:
 
 def kernel_blocks() -> Variants:
     """The same in the compiled kernel, on the data and the loss of the 1D study; nothing where it cannot be built."""
-    if compiled() is None:
+    if not fused():
         return {}
 
     def bank() -> MLPBank:
@@ -156,7 +151,7 @@ def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[i
 
     def run(steps: int) -> None:
         plan = TrainPlan(steps=100 * steps, lr=1e-6, lr_boundary=1e-12, clip=0.003)
-        FusedTrainer(learner, data(), loss(), plan, progress="never").fit()
+        KernelTrainer(learner, data(), LOSS, plan, progress="never").fit()
 
     return run
 
@@ -186,7 +181,7 @@ GROUPS: dict[str, Callable[[], Variants]] = {
     "1D blocks, torch engine: what the gate costs in training": blocks,
     "1D blocks, compiled kernel: what the gate costs in 100 training steps": kernel_blocks,
     "ten fixed models of 5 to 8 blocks, torch engine: training": lambda: sizes(torch_stack),
-    "the same, compiled kernel, 100 training steps": lambda: sizes(kernel_stack) if compiled() is not None else {},
+    "the same, compiled kernel, 100 training steps": lambda: sizes(kernel_stack) if fused() else {},
     "1D blocks: 100 forward passes of 512 samples": deployed,
 }
 

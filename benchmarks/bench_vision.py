@@ -34,9 +34,6 @@ from processes import Rate, measure, options
 from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.train import host as process
-from ngn.train.kernels import BranchesTrainer
-from ngn.train.kernels.kernel import compiled
-from ngn.train.trainer import Trainer
 
 BATCH = 128
 Run = Callable[[int], None]
@@ -144,8 +141,7 @@ def convolution(study: Images, form: str) -> Run:
             x, model = x.contiguous(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return by_hand(model, x, y, "bf16" in options)
     bank = ConvBank(study.image, study.channels, 10, study.K, [0, 1] if "stacked" in options else 0)
-    kind = BranchesTrainer if what == "kernel" else Trainer
-    return trained(bank, "ungated" not in options, x, y, float(study.K), kind)
+    return trained(bank, "ungated" not in options, x, y, float(study.K))
 
 
 def graph(form: str) -> Run:
@@ -194,8 +190,6 @@ CONVOLUTION = (
     Variant("b", "torch engine, one seed", "torch"),
     Variant("b", "the same, ungated", "torch ungated"),
     Variant("c", "torch engine, 2 stacked seeds", "torch stacked", 2),
-    Variant("d", "compiled gradients, one seed", "kernel"),
-    Variant("d", "the same, ungated", "kernel ungated"),
 )
 GRAPH = (
     Variant("a", "list of GCNConv, one process a seed", "modules"),
@@ -252,7 +246,7 @@ def step_flops(study: str) -> float | None:
 
 def bench(study: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
     """A row a variant: medians of the rate and of its ratio to the first within a round, and the peak memory."""
-    variants = [v for v in STUDIES[study][1] if not v.form.startswith("kernel") or compiled("branches") is not None]
+    variants = STUDIES[study][1]
     found: dict[Variant, list[dict[str, float]]] = {v: [] for v in variants}
     matmul = []
     for _ in range(rounds):

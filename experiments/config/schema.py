@@ -100,8 +100,8 @@ class Config(Closed):
     profile: Literal["full", "smoke"] = "full"
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    engine: Literal["auto", "torch", "fused"] = "auto"
-    """``fused`` trains by a compiled kernel; ``auto`` does so where one fits and can be built."""
+    engine: Literal["auto", "torch", "fused", "cuda_graph"] = "auto"
+    """``fused`` is a compiled kernel, which ``auto`` takes where one fits; ``cuda_graph`` repeats a recorded step."""
     threads: Count | None = None
     """Threads of one process; null leaves the choice to torch."""
     results: str | None = None

@@ -18,7 +18,8 @@ from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
-from ngn.train.cuda_graph import CapturedTrainer, unsupported_captured
+from ngn.train.cuda_graph import CudaGraphTrainer, unsupported_by_cuda_graphs
+from ngn.train.kernels import KernelTrainer, unsupported
 from ngn.train.trainer import Trainer, TrainPlan
 
 
@@ -58,17 +59,20 @@ def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Ta
     """The trainer that the ``engine`` setting asks for.
 
     Raises:
-        ConfigError: if ``engine=fused`` is asked for and the kernel cannot do this training; the message says why.
+        ConfigError: if it asks for one that cannot do this training; the message says why.
     """
     if engine == "torch":
         return Trainer
-    from ngn.train.kernels import trainer_for, unsupported
-
-    if engine == "fused" and (reason := unsupported(learner, batches, task.loss, plan)):
-        raise ConfigError(f"engine=fused: {reason}; use engine=auto or engine=torch")
-    if next(learner.model.parameters()).is_cuda and unsupported_captured(learner, plan) is None:
-        return CapturedTrainer
-    return trainer_for(learner, batches, task.loss, plan)
+    choice, why_not = (
+        (CudaGraphTrainer, unsupported_by_cuda_graphs(learner, plan))
+        if engine == "cuda_graph"
+        else (KernelTrainer, unsupported(learner, batches, task.loss, plan))
+    )
+    if why_not is None:
+        return choice
+    if engine != "auto":
+        raise ConfigError(f"engine={engine}: {why_not}; use engine=auto or engine=torch")
+    return Trainer
 
 
 def train_phase(

@@ -32,16 +32,13 @@ SCALARS = (
 """What may differ between the replicas of a stack, beside the ``scalars`` of the method."""
 
 WHOLE = ("ngn", "fixed")
-"""Methods with which the kernels do a training as a whole."""
+"""Methods that the kernels know."""
 LARGEST = 10
 """Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also of models of depth
 in the kernel, which then take minutes."""
 LARGEST_FUSED = 500
 """For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar
 and one task."""
-LARGEST_STEP = 50
-"""Where torch does what the kernel leaves of a step, it passes over the whole stack a dozen times: 200 KB per
-replica."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +110,11 @@ class Stack:
 
 def kernel_of(config: Config) -> str | None:
     """The compiled kernel that trains this run where a compiler is there; None where torch does in any case."""
-    if config.engine == "torch" or config.gate.K is None or config.train.lr_boundary_shape.kind != "constant":
+    if config.engine not in ("auto", "fused") or config.gate.K is None or config.method.name not in WHOLE:
         return None
-    if config.task.name == "twist" and config.method.name in WHOLE:
-        return "planar"
-    return "bank1d" if config.task.name == "regression1d" else None
+    if config.train.lr_boundary_shape.kind != "constant":
+        return None
+    return {"twist": "planar", "regression1d": "bank1d"}.get(config.task.name)
 
 
 def largest_in_torch(config: Config) -> int:
@@ -130,9 +127,7 @@ def largest_stack(config: Config) -> int:
     kernel = kernel_of(config)
     if kernel is None:
         return largest_in_torch(config)
-    if kernel == "planar":
-        return LARGEST
-    return LARGEST_FUSED if config.method.name in WHOLE else LARGEST_STEP
+    return LARGEST_FUSED if kernel == "bank1d" else LARGEST
 
 
 def stack_key(config: Config) -> str:

@@ -32,7 +32,7 @@ from experiments.store.records import Store
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.train import checkpoint, host
-from ngn.train.kernels.kernel import compiled
+from ngn.train.kernels.libraries import library
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def device_of(config: Config) -> torch.device:
 def largest_here(stack: Stack, task: Task, device: torch.device) -> int:
     """How many replicas of a stack this machine trains at once; planning knows neither its memory nor its compiler."""
     kernel = kernel_of(stack.first)
-    if len(stack) == 1 or (kernel is not None and compiled(kernel) is not None):
+    if len(stack) == 1 or (kernel is not None and library(kernel) is not None):
         return len(stack)
     suited = len(stack) if kernel is None else largest_in_torch(stack.first)
     fit = replicas_that_fit(stack.first, task, device)

@@ -45,8 +45,6 @@ class HardConcrete(Capacity):
         ValueError: if K < 1 or the stretch does not contain [0, 1].
     """
 
-    flat_when_closed = True  # the clip has no slope there
-
     def __init__(
         self,
         K: int,

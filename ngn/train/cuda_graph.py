@@ -45,7 +45,7 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], Outputs]:
     return graph.replay, outputs
 
 
-def unsupported_captured(learner: CapacityLearner, plan: TrainPlan) -> str | None:
+def unsupported_by_cuda_graphs(learner: CapacityLearner, plan: TrainPlan) -> str | None:
     """Why a step of this training cannot be recorded, or None if it can."""
     if type(learner) is not CapacityLearner or any(type(group) is not OrderedSum for group in learner.axes):
         return "something is drawn in the forward pass"
@@ -57,7 +57,7 @@ def unsupported_captured(learner: CapacityLearner, plan: TrainPlan) -> str | Non
         each = torch.as_tensor(rate).flatten()
         if bool((each != each[0]).any()):
             return "replicas have learning rates of their own"
-    return None
+    return None if all(p.is_cuda for p in learner.parameters()) else "the model is not on a CUDA device"
 
 
 class _Held(Batches):
@@ -84,21 +84,19 @@ class _Held(Batches):
 
 
 @dataclass
-class CapturedTrainer(Trainer):
+class CudaGraphTrainer(Trainer):
     """:class:`Trainer` with the arithmetic of a step recorded once and repeated.
 
     Where recording fails, a warning says why, and operations are launched one by one.
 
     Args:
         recorder: how to record.
-        rate_type: of the learning rates on the device; what Adam's kernel for CUDA reads.
     """
 
-    engine = "torch-captured"
+    engine = "cuda_graph"
 
     learner: CapacityLearner
     recorder: Recorder = cuda_graph
-    rate_type: torch.dtype = torch.float32
     _repeat: Callable[[], None] | None = None
     _outputs: Outputs | None = None
     _failed: bool = False
@@ -120,7 +118,7 @@ class CapturedTrainer(Trainer):
         kept: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         def plainly(kept: bool) -> Outputs:
-            return super(CapturedTrainer, self)._step(step, optimizer, body, controllers, kept)
+            return super(CudaGraphTrainer, self)._step(step, optimizer, body, controllers, kept)
 
         def recorded() -> Outputs:
             outputs = plainly(True)
@@ -154,7 +152,9 @@ class CapturedTrainer(Trainer):
                 setattr(capacity, name, held)
         if not self._rates:
             device = optimizer.param_groups[0]["params"][0].device
-            self._rates = [torch.zeros((), dtype=self.rate_type, device=device) for _ in optimizer.param_groups]
+            self._rates = [
+                torch.zeros((), device=device) for _ in optimizer.param_groups
+            ]  # float32, as Adam reads them
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"], group["capturable"] = rate.fill_(group["lr"]), True
 

@@ -12,7 +12,6 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.paths import ROOT
-from ngn.train.kernels.kernel import compiled
 from ngn.train.trainer import Trainer
 
 
@@ -40,7 +39,7 @@ def test_operations(bench: ModuleType) -> None:
 def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
     course = bench.Course(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
-    for kind in ["loop", "torch", *(["fused"] if compiled() is not None else [])]:
+    for kind in ["loop", "torch", *(["fused"] if bench.fused() else [])]:
         found = bench.rate_of(kind, 1 if kind == "loop" else 3, 1, 1, tmp_path, course)
         assert found["rate"] > 0
         assert found["peak_mib"] >= found["imported_mib"] > 10
@@ -84,8 +83,7 @@ def test_every_form_of_a_convolution_and_a_graph_trains() -> None:
     vision = load("bench_vision")
     study = vision.Images(2, (2, 3), (1, 8, 8))
     for variant in vision.CONVOLUTION:
-        if not variant.form.startswith("kernel") or compiled("branches") is not None:
-            vision.convolution(study, variant.form)(1)
+        vision.convolution(study, variant.form)(1)
     for variant in vision.GRAPH:
         vision.graph(variant.form)(1)
     row = {"letter": "d", "name": "compiled", "rate": 40.0, "ratio": 7.0, "of_matmul": 0.5}

@@ -131,33 +131,26 @@ template <int H> struct Bank {
     }
   }
 
-  // Memory of one thread. For components k: coefficients c, parameters p where they have to be packed first, gradients
-  // g, and along = <dL/dy, f_k>. `values`: further floats, at f.
+  // Memory of one thread. For components k: coefficients c, gradients g, and along = <dL/dy, f_k>.
   struct Work {
     std::unique_ptr<float[]> block;
-    float *a1, *a2, *g, *wt, *p, *f;
+    float *a1, *a2, *g, *wt;
     std::vector<double> gate, along;
     std::vector<float> c;
-    explicit Work(int64_t K, int64_t values)
-        : block(new float[K * (2 * SAMPLES * H + 2 * P + H * H) + values + 16]), gate(K), along(K), c(K) {
+    explicit Work(int64_t K) : block(new float[K * (2 * SAMPLES * H + P + H * H) + 16]), gate(K), along(K), c(K) {
       const uintptr_t at = ((uintptr_t)block.get() + 63) & ~(uintptr_t)63;
       a1 = (float *)at;
       a2 = a1 + K * SAMPLES * H;
       g = a2 + K * SAMPLES * H;
-      p = g + K * P;
-      wt = p + K * P;
-      f = wt + K * H * H;
+      wt = g + K * P;
     }
   };
 
   // The sum of squared residuals of the k_used leading components p with the coefficients work.c. Adds the gradients of
-  // their mean to work.g, which holds zeros, and writes work.along. With `flat`, components whose coefficient is exactly
-  // zero are not computed, and their work.along is zero.
-  static double squares(const Data &data, const float *p, int64_t k_used, Work &work, bool flat = false) {
-    const auto idle = [&](int64_t k) { return flat && work.c[k] == 0.0f; };
+  // their mean to work.g, which holds zeros, and writes work.along.
+  static double squares(const Data &data, const float *p, int64_t k_used, Work &work) {
     float bias = 0;
     for (int64_t k = 0; k < k_used; ++k) {
-      if (idle(k)) continue;
       bias += p[k * P + B3] * work.c[k];
       for (int i = 0; i < H; ++i)
         for (int j = 0; j < H; ++j) work.wt[k * H * H + j * H + i] = p[k * P + W2 + i * H + j];
@@ -169,8 +162,7 @@ template <int H> struct Bank {
       alignas(64) float y[SAMPLES * L] = {};
       float dy[SAMPLES];
       for (int64_t k = 0; k < k_used; ++k)
-        if (!idle(k))
-          forward(p + k * P, work.c[k], x, count, work.a1 + k * SAMPLES * H, work.a2 + k * SAMPLES * H, y);
+        forward(p + k * P, work.c[k], x, count, work.a1 + k * SAMPLES * H, work.a2 + k * SAMPLES * H, y);
       for (int s = 0; s < count; ++s) {
         const bool real = s0 + s < data.samples;
         const float residual = real ? sum<L>(load<L>(y + s * L)) + bias - data.target[s0 + s] : 0.0f;
@@ -179,14 +171,11 @@ template <int H> struct Bank {
         dy_sum += dy[s];
       }
       for (int64_t k = 0; k < k_used; ++k)
-        if (!idle(k))
-          backward(p + k * P, work.wt + k * H * H, work.c[k], x, dy, count, work.a1 + k * SAMPLES * H,
-                   work.a2 + k * SAMPLES * H, work.g + k * P);
+        backward(p + k * P, work.wt + k * H * H, work.c[k], x, dy, count, work.a1 + k * SAMPLES * H,
+                 work.a2 + k * SAMPLES * H, work.g + k * P);
     }
     // <dy, f_k> = W3_k . (a2_k^T dy) + b3_k sum(dy): f_k itself is not needed. Then c_k completes the last layer.
     for (int64_t k = 0; k < k_used; ++k) {
-      work.along[k] = 0;
-      if (idle(k)) continue;
       float *const g = work.g + k * P;
       double along = double(p[k * P + B3]) * dy_sum;
       for (int j = 0; j < H; ++j) along += double(p[k * P + W3 + j]) * double(g[W3 + j]);

@@ -1,15 +1,15 @@
-"""Compiles a C++ file of this package into a shared library, once a machine, and loads it.
+"""Compiles a C++ file of this package into a shared library, once per machine, and loads it.
 
 The compiler is called directly: one file with a plain C interface (and the headers beside it) needs neither torch's
 headers nor a build system, and is there in seconds. The library's name carries a digest of sources, compiler, flags and
-processor, so a changed one is never mistaken for another; it appears in the cache by an atomic rename under a lock, so
-any number of processes may start at once.
+processor, so a changed one is never mistaken for another. A file beside it holds the digest of the library itself: a
+damaged one would end the process without a word, so it is compiled again. Both are written whole, under a lock, so any
+number of processes may start at once.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import logging
 import os
@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from ngn.files import publish
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ def _run(command: list[str]) -> str:
         raise BuildError(f"{command[0]} failed: {fault}") from fault
     with process:
         try:
-            told, errors = process.communicate(timeout=BUILD_SECONDS)
+            output, errors = process.communicate(timeout=BUILD_SECONDS)
         except BaseException as fault:
             # A driver's compiler would go on without it.
             os.killpg(process.pid, signal.SIGKILL)
@@ -87,7 +89,7 @@ def _run(command: list[str]) -> str:
             raise
     if process.returncode:
         raise BuildError(f"{command[0]} ended with code {process.returncode}: {errors.strip()[-1000:]}")
-    return told
+    return output
 
 
 def build(source: Path) -> Path:
@@ -101,19 +103,33 @@ def build(source: Path) -> Path:
     facts = "\0".join((*code, _run([command, "--version"]), repr((FLAGS, LINKING, TUNING)), processor()))
     folder = cache_folder()
     library = folder / f"{source.stem}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
-    if library.exists():
+    if _intact(library):
         return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(library.with_suffix(".lock"), timeout=BUILD_SECONDS):
-            if not library.exists():
+            if not _intact(library):
                 with tempfile.TemporaryDirectory(dir=folder) as scratch:
                     built = Path(scratch) / library.name
                     _compile(command, source, built)
-                    os.replace(built, library)
+                    content = built.read_bytes()
+                publish(library, content, replace=True)
+                publish(_digest_of(library), hashlib.sha256(content).hexdigest().encode(), replace=True)
     except (OSError, Timeout) as fault:
         raise BuildError(f"{library} could not be written: {fault}") from fault
     return library
+
+
+def _digest_of(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _intact(library: Path) -> bool:
+    """Whether a library is there as it was written."""
+    try:
+        return hashlib.sha256(library.read_bytes()).hexdigest() == _digest_of(library).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _compile(command: str, source: Path, built: Path) -> None:
@@ -127,9 +143,8 @@ def _compile(command: str, source: Path, built: Path) -> None:
             return
 
 
-@functools.cache
 def load(source: Path) -> ctypes.CDLL | None:
-    """The library of ``source``; None, with one warning in the log, if it cannot be built or loaded here."""
+    """The library of ``source``; None, with a warning in the log, if it cannot be built or loaded here."""
     try:
         return ctypes.CDLL(str(build(source)))
     except (BuildError, OSError) as fault:

@@ -1,5 +1,5 @@
 // Whole stretches of training for stacks of models made of ordered groups, with the coefficients c_k = w_k g_k(t) of one
-// boundary a group. What a model computes from them is its own affair (`Model`); the loss is its mean squared error over
+// boundary per group. What a model computes from them is its own affair (`Model`); the loss is its mean squared error over
 // one full batch.
 //
 // The equations of ngn/gate.py and ngn/train/optim.py. Only components with a gate of at least 1e-15 are computed. The
@@ -22,23 +22,34 @@
 
 #include "vectors.h"
 
-// One call's work; mirrored field by field in whole.py. R replicas, G groups, P floats a replica. Arrays are row-major.
-struct Job {
-  int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up
-  int64_t steps, first, threads, gated, clip_scope;               // clip_scope: 0 none, 1 joint, 2 separate, 3 body
-  double clip, delta, cutoff, weight_decay, beta1, beta2, eps;
-  const int64_t *candidates, *offset, *bare;  // [G]: K; where its floats begin (a multiple of 16, as P is); leading
-                                              // components without parameters
-  const float *x, *target;                    // [width of the data, padded]
-  const double *w;                            // [R, sum of K]
-  const double *lambda0, *alpha_max, *beta_start, *beta_end;  // [R, G]
-  const double *lr, *lr_boundary;                             // [R]
-  const double *shapes;                                       // [steps, 4]: of lambda, alpha, beta, body rate
-  float *p, *m, *v;                                           // [R, P]: parameters and Adam's moments
-  double *tau;                                                // [R, G, 3]: tau and its moments
-  int64_t *touched;                                           // [R, G]: leading components with moments
-  double *objective, *task, *t;  // [R, steps], the last [R, steps, G]: before each update
-};
+// A struct that carries its own declaration as text, comments removed: libraries.py makes the ctypes struct from that.
+#define NGN_DESCRIBED(NAME, ...) \
+  struct NAME { __VA_ARGS__ };   \
+  static const char NAME##_declaration[] = #__VA_ARGS__
+
+// One call's work. R replicas, G groups, P floats a replica. Arrays are row-major.
+NGN_DESCRIBED(
+    Job,
+    int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up
+    int64_t steps, first, threads, gated, clip_scope;               // clip_scope: 0 none, 1 joint, 2 separate, 3 body
+    double clip, delta, cutoff, weight_decay, beta1, beta2, eps;
+    const int64_t *candidates, *offset, *bare;  // [G]: K; where its floats begin (a multiple of 16, as P is); leading
+                                                // components without parameters
+    const float *x, *target;                    // [width of the data, padded]
+    const double *w;                            // [R, sum of K]
+    const double *lambda0, *alpha_max, *beta_start, *beta_end;  // [R, G]
+    const double *lr, *lr_boundary;                             // [R]
+    const double *shapes;                                       // [steps, 4]: of lambda, alpha, beta, body rate
+    float *p, *m, *v;                                           // [R, P]: parameters and Adam's moments
+    double *tau;                                                // [R, G, 3]: tau and its moments
+    int64_t *touched;                                           // [R, G]: leading components with moments
+    double *objective, *task, *t;  // [R, steps], the last [R, steps, G]: before each update
+);
+
+extern "C" {
+const char *ngn_job_declaration() { return Job_declaration; }
+int64_t ngn_job_size() { return sizeof(Job); }
+}
 
 namespace {
 

@@ -50,52 +50,6 @@ inline Vec<8>::V least(Vec<8>::V a, Vec<8>::V b) { return _mm256_min_ps(a, b); }
 inline Vec<8>::V most(Vec<8>::V a, Vec<8>::V b) { return _mm256_max_ps(a, b); }
 #endif
 
-// Eight floats to look up entries of, which stay in a register where there is an instruction for it.
-struct Eight {
-#if defined(__AVX512F__)
-  __m512 all;
-  explicit Eight(const float *from) : all(_mm512_castps256_ps512(_mm256_loadu_ps(from))) {}
-  // Entry at[i], below 8, in place i.
-  Vec<16>::V operator[](Vec<16>::I at) const { return _mm512_permutexvar_ps((__m512i)at, all); }
-#elif defined(__AVX2__)
-  __m256 all;
-  explicit Eight(const float *from) : all(_mm256_loadu_ps(from)) {}
-  Vec<8>::V operator[](Vec<8>::I at) const { return _mm256_permutevar8x32_ps(all, (__m256i)at); }
-#else
-  const float *all;
-  explicit Eight(const float *from) : all(from) {}
-  Vec<NATIVE>::V operator[](Vec<NATIVE>::I at) const {
-    Vec<NATIVE>::V found;
-    for (int i = 0; i < NATIVE; ++i) found[i] = all[at[i]];
-    return found;
-  }
-#endif
-};
-
-// Integers from -128 to 127, as bytes in memory.
-inline Vec<NATIVE>::I widen(const int8_t *from) {
-#if defined(__AVX512F__)
-  return (Vec<16>::I)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
-#elif defined(__AVX2__)
-  return (Vec<8>::I)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from));
-#else
-  Vec<NATIVE>::I v;
-  for (int i = 0; i < NATIVE; ++i) v[i] = from[i];
-  return v;
-#endif
-}
-inline void narrow(int8_t *to, Vec<NATIVE>::I v) {
-#if defined(__AVX512F__)
-  _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v));
-#elif defined(__AVX2__)
-  const __m256i all = (__m256i)v;
-  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-  _mm_storel_epi64((__m128i *)to, _mm_packs_epi16(words, words));
-#else
-  for (int i = 0; i < NATIVE; ++i) to[i] = int8_t(v[i]);
-#endif
-}
-
 // tanh x = 1 - 2 / (1 + 2^(x 2 log2 e)): the power from a polynomial on [-1/2, 1/2] and its exponent bits, the reciprocal
 // from exponent bits refined twice. Error below 2.5e-7 (tested). A rational form was 10 % faster at 4e-7, but late in a
 // training, when residuals are small, its gradients were ten times less accurate than torch's. NaN stays NaN.

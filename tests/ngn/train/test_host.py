@@ -14,12 +14,10 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.runs import places, training
-from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.train.host import denormals_flushed
-from ngn.train.kernels import trainer_for
-from ngn.train.trainer import Trainer
 
 TINY = torch.finfo(torch.float32).tiny
 NEARLY_ZERO = 1e-30
@@ -106,7 +104,7 @@ CASES = {
 
 
 @flushes
-@pytest.mark.parametrize("engine", [Trainer, None], ids=["torch", "fastest"])
+@pytest.mark.parametrize("engine", ["torch", "auto"])
 @pytest.mark.parametrize("name", CASES)
 def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
     """And no parameter by more than a number that no sum notices."""
@@ -120,7 +118,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
             with torch.no_grad():  # as the last maps of far components are: they have hardly left zero
                 learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
         batches, plan = task.batches(config.train, 0), plan_of(Stack((config,)), task.samples(config.train))
-        kind = engine or trainer_for(learner, batches, task.loss, plan)
+        kind = trainer_of(engine, learner, batches, task, plan)
         course = kind(learner, batches, task.loss, plan, progress="never").fit()
         return course.curves, learner
 

@@ -1,13 +1,12 @@
-"""The fast path: whole stretches of training inside one call of a compiled kernel (``training.h``).
+"""The trainer whose steps a compiled kernel does, some hundred in one call (``training.h``).
 
-:class:`FusedTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``: the same fields, curves,
+:class:`KernelTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``: the same fields, curves,
 checkpoints and final state. R is the number of replicas (1 for a single model), G of ordered groups, P of floats that a
 replica's parameters take.
 """
 
 from __future__ import annotations
 
-import ctypes
 import time
 from dataclasses import dataclass
 
@@ -21,9 +20,9 @@ from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train import interrupt
 from ngn.train.batches import Batches
-from ngn.train.kernels.fits import unsupported_whole
-from ngn.train.kernels.kernel import check
-from ngn.train.kernels.layout import Layout, layout_of
+from ngn.train.kernels.array_layout import Layout, layout_of
+from ngn.train.kernels.libraries import library
+from ngn.train.kernels.supported import unsupported
 from ngn.train.optim import adam, pad_moments
 from ngn.train.progress import Progress
 from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan
@@ -33,27 +32,6 @@ CHUNK = 100
 RUN_STEPS = 20_000
 """Run-steps of the 1D study a call at most: a second or two, however many replicas there are."""
 SCOPES = {"joint": 1, "separate": 2, "body": 3}
-
-_INTEGERS = (
-    "replicas", "groups", "parameters", "hidden", "samples", "padded", "steps", "first", "threads", "gated",
-    "clip_scope",
-)  # fmt: skip
-_REALS = ("clip", "delta", "cutoff", "weight_decay", "beta1", "beta2", "eps")
-_ARRAYS = (
-    "candidates", "offset", "bare",
-    "x", "target", "w", "lambda0", "alpha_max", "beta_start", "beta_end", "lr", "lr_boundary", "shapes",
-    "p", "m", "v", "tau", "touched", "objective", "task", "t",
-)  # fmt: skip
-
-
-class Job(ctypes.Structure):
-    """The kernel's argument, field by field as in ``training.h``."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in _INTEGERS),
-        *((name, ctypes.c_double) for name in _REALS),
-        *((name, ctypes.c_void_p) for name in _ARRAYS),
-    ]
 
 
 class _State:
@@ -120,36 +98,31 @@ class _Kernel:
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
         layout, R = state.layout, state.R
-        self.advance_all, self.plan, self.state = layout.kernel(), plan, state
+        self.plan, self.state = plan, state
         capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
+        inputs, targets = batches.at(0)
+        x, target = layout.sample_arrays(inputs, targets)
         nothing = torch.zeros(R, dtype=torch.float64)
-        samples = layout.samples(batches)
-        self.arrays = {
-            "x": samples.x,
-            "target": samples.target,
-            **{name: torch.tensor([getattr(group, own) for group in layout.groups])
-               for name, own in (("candidates", "K"), ("offset", "offset"), ("bare", "bare"))},
+        beta1, beta2 = state.optimizer.defaults["betas"]
+        self.values: dict[str, int | float | Tensor] = {
+            "replicas": R, "groups": len(capacities), "parameters": layout.parameters, "hidden": layout.hidden,
+            "samples": len(targets), "padded": x.shape[-1], "gated": int(gate is not None),
+            "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
+            "clip": plan.clip or 0.0, "delta": 0.5 if gate is None else gate.delta, "cutoff": GATE_CUTOFF,
+            "weight_decay": plan.weight_decay, "beta1": beta1, "beta2": beta2, "eps": state.optimizer.defaults["eps"],
+            "x": x, "target": target,
+            **{name: torch.tensor([getattr(group, attribute) for group in layout.groups])
+               for name, attribute in (("candidates", "K"), ("offset", "offset"), ("bare", "bare"))},
             "w": torch.cat([c.weights().reshape(R, c.K).double() for c in capacities], 1).contiguous(),
             **{name: torch.stack([(getattr(c, name) if gate else nothing).double().expand(R) for c in capacities], 1)
                for name in ("lambda0", "alpha_max", "beta_start", "beta_end")},
             **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
                for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
-            **dict(zip("pmv", state.body, strict=True)),
-            "tau": state.tau,
-            "touched": state.touched,
+            **dict(zip("pmv", state.body, strict=True)), "tau": state.tau, "touched": state.touched,
         }  # fmt: skip
-        self.numbers = {
-            "replicas": R, "groups": len(capacities), "parameters": layout.parameters, "hidden": layout.hidden,
-            "samples": samples.count, "padded": samples.x.shape[-1], "gated": int(gate is not None),
-            "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
-            "clip": plan.clip or 0.0, "delta": 0.5 if gate is None else gate.delta, "cutoff": GATE_CUTOFF,
-            "weight_decay": plan.weight_decay,
-        }  # fmt: skip
-        (self.numbers["beta1"], self.numbers["beta2"]) = state.optimizer.defaults["betas"]
-        self.numbers["eps"] = state.optimizer.defaults["eps"]
 
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
@@ -157,19 +130,21 @@ class _Kernel:
         fractions = [(first + n) / self.plan.steps for n in range(steps)]
         shapes = torch.tensor([[shape_at(shape, f) for shape in self.shapes] for f in fractions], dtype=torch.float64)
         R, G = self.state.touched.shape
-        found = {name: torch.empty(R, steps, dtype=torch.float64) for name in ("objective", "task")}
-        found["t"] = torch.empty(R, steps, G, dtype=torch.float64)
-        arrays = self.arrays | found | {"shapes": shapes}
-        job = Job(
-            **self.numbers, steps=steps, first=first, threads=torch.get_num_threads(),
-            **{name: arrays[name].data_ptr() for name in _ARRAYS},
-        )  # fmt: skip
-        check(self.advance_all(ctypes.byref(job)))
-        return found["objective"], found["task"], found["t"]
+        objective, task = torch.empty(2, R, steps, dtype=torch.float64)
+        t = torch.empty(R, steps, G, dtype=torch.float64)
+        changing: dict[str, int | float | Tensor] = {
+            "steps": steps, "first": first, "threads": torch.get_num_threads(), "shapes": shapes,
+            "objective": objective, "task": task, "t": t,
+        }  # fmt: skip
+        layout = self.state.layout
+        compiled = library(layout.library)
+        assert compiled is not None  # ``unsupported`` has asked
+        compiled.call(layout.function, self.values | changing)
+        return objective, task, t
 
 
 @dataclass
-class FusedTrainer(Trainer):
+class KernelTrainer(Trainer):
     """:class:`Trainer` by the kernel, with its fields and its contract.
 
     A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
@@ -177,7 +152,7 @@ class FusedTrainer(Trainer):
     written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
 
     Raises:
-        ValueError: from ``fit``, if no kernel can do this training (see ``unsupported_whole``).
+        ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
     """
 
     learner: CapacityLearner
@@ -188,7 +163,9 @@ class FusedTrainer(Trainer):
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
         learner, plan = self.learner, self.plan
-        reason = unsupported_whole(learner, self.batches, self.loss, plan)
+        reason = unsupported(learner, self.batches, self.loss, plan)
+        if reason is None and self.model is not None:
+            reason = "the model is wrapped in another"
         if reason is not None:
             raise ValueError(f"not a training for the kernel: {reason}")
         count = learner.replicas or 1
@@ -211,7 +188,8 @@ class FusedTrainer(Trainer):
                     state = _State(learner, layout_of(learner.model), optimizer)
                     kernel = _Kernel(learner, self.batches, plan, state)
                 saved_state = state.copy() if growing else None
-                objective, task, t = kernel.advance(first, min(chunk, plan.steps - first))
+                every = self.evaluate_every or plan.steps
+                objective, task, t = kernel.advance(first, min(chunk, plan.steps - first, every - first % every))
                 if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
                     # A component was missing from then on: only the steps before count.
                     state.restore(saved_state)
@@ -229,6 +207,10 @@ class FusedTrainer(Trainer):
                         bar.show(done, self._state())
                     if self.on_step is not None:
                         self.on_step(done)
+                if done % every == 0 and done < plan.steps:
+                    state.unpack(done)
+                    learner.set_progress((done - 1) / plan.steps)
+                    self._report(done)
                 now, stopping = time.monotonic(), interrupt.asked()
                 if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
                     state.unpack(done)
@@ -237,7 +219,11 @@ class FusedTrainer(Trainer):
                     interrupt.stop()
         learner.set_progress(1.0)
         learner.before_step(None)
-        return Course(self._curves(), bad.numpy(), before + time.monotonic() - began, resumed)
+        learner.eval()
+        learner.finish(self.batches)
+        seconds = before + time.monotonic() - began
+        self._report(plan.steps)
+        return Course(self._curves(), bad.numpy(), seconds, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
         """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""

@@ -1,4 +1,4 @@
-"""What the compiled kernels can do: the gradients of a step, or a training as a whole."""
+"""Which trainings a compiled kernel can do."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches
-from ngn.train.kernels.kernel import WIDTHS, compiled
+from ngn.train.kernels.array_layout import WIDTHS
+from ngn.train.kernels.libraries import library
 from ngn.train.losses import Loss, Supervised, mean_squared_error
 from ngn.train.trainer import TrainPlan
 
 
-def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
-    """Why no kernel can give this training's gradients, or None if one can.
-
-    A compiler is looked for last, and built with. How the size of a bank of 1D blocks is learned does not matter, as
-    long as the model is the sum of its components times ``Capacity.coefficients``, normalised or not. Models of depth
-    are trained whole or not at all.
-    """
+def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
+    """Why no kernel can do this training, or None if one can. A compiler is looked for last, and built with."""
     if type(learner) is not CapacityLearner:
         return f"the kernels do not know {type(learner).__name__}"
     depth = _of_depth(learner.model)
-    reason = _plane(learner) if depth else _blocks(learner)
+    reason = (_plane(learner) if depth else _blocks(learner)) or _capacities(learner)
     if reason is not None:
         return reason
     body = [p for group in learner.axes for p in group.bank.parameters()]
@@ -36,10 +32,10 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
         return "a parameter is frozen or not on the CPU"
     if any(p.dtype != torch.float32 for p in body):
         return "the body is not float32"
-    width, name = (2, "planar") if depth else (1, "bank1d")
     if type(batches) is not FullBatches or loss != Supervised(mean_squared_error):
         return "it is not full-batch training on the mean squared error"
     x, target = batches.at(0)
+    width = 2 if depth else 1
     if not all(isinstance(v, Tensor) and v.shape == (len(target), width) and v.dtype == torch.float32
                for v in (x, target)):  # fmt: skip
         return f"inputs and targets are not float32 [N, {width}]"
@@ -49,14 +45,7 @@ def unsupported_step(learner: CapacityLearner, batches: Batches, loss: Loss, pla
         return "the kernel has Adam alone, without a warm-up"
     if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
         return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
-    if depth and (reason := _capacities(learner)) is not None:
-        return reason
-    return None if compiled(name) is not None else "the kernel cannot be built here"
-
-
-def unsupported_whole(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
-    """Why no kernel can do all of a training, or None if one can."""
-    return unsupported_step(learner, batches, loss, plan) or _capacities(learner)
+    return None if library("planar" if depth else "bank1d") is not None else "the kernel cannot be built here"
 
 
 def _of_depth(model: torch.nn.Module) -> bool:

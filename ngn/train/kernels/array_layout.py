@@ -1,4 +1,4 @@
-"""How the parameters of a model of ordered groups lie in a kernel's arrays, and which kernel that is.
+"""How a model of ordered groups and its samples lie in the arrays of a kernel, and which kernel that is.
 
 A replica's parameters are one row of floats: group after group, component after component, the parts of a component one
 after another. A part that is narrower than what is compiled is padded with zeros, and so is a group to whole vectors.
@@ -18,13 +18,13 @@ from ngn.components.base import Bank
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.train.batches import Batches
-from ngn.train.kernels.kernel import TILE, Samples, compiled_width, library
 
+WIDTHS = (8, 16, 32, 64)
+"""Hidden widths that are compiled; others are padded with units that stay exactly zero."""
 VECTOR = 16
 """Floats of the widest vectors that there are."""
-PLANAR_TILE = 4 * VECTOR
-"""``planar.cpp`` takes samples in multiples of this."""
+TILES = {"bank1d": 8, "planar": 4 * VECTOR}
+"""Each library takes samples in multiples of this."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,26 @@ class Layout:
         groups: in the order of the model.
         parts, size: of a component, and the floats that it takes.
         parameters: floats of a row.
-        hidden: compiled width.
-        cost: a step's work, about, with that of the 1D study as one.
 
     Args:
-        entry: the library and its function that trains.
+        library, function: what trains it.
         banks: each group's, with the number of its components that have no parameters.
         parts: names and compiled shapes; ``spare`` floats follow them.
-        hidden, cost, tile: the last is what numbers of samples are rounded up to multiples of.
+        hidden: compiled width.
+        cost: a step's work, about, with that of the 1D study as one.
     """
 
     def __init__(
         self,
-        entry: tuple[str, str],
+        library: str,
+        function: str,
         banks: Sequence[tuple[Bank, int]],
         parts: Sequence[tuple[str, tuple[int, ...]]],
         hidden: int,
         cost: float,
-        tile: int,
         spare: int = 0,
     ) -> None:
-        self.entry, self.hidden, self.cost, self.tile = entry, hidden, cost, tile
+        self.library, self.function, self.hidden, self.cost = library, function, hidden, cost
         self.parts: list[Part] = []
         at = 0
         for name, shape in parts:
@@ -92,15 +91,11 @@ class Layout:
             self.groups.append(group)
             self.parameters += -(-group.learned * self.size // VECTOR) * VECTOR
 
-    def kernel(self) -> Callable[..., int]:
-        """The function that trains; see ``library`` for what it raises."""
-        name, function = self.entry
-        found: Callable[..., int] = getattr(library(name), function)
-        return found
-
-    def samples(self, batches: Batches) -> Samples:
-        """The one batch of a full-batch training, as the kernel takes it."""
-        return Samples.of(batches, self.tile)
+    def sample_arrays(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets [N, entries] as [entries, N rounded up], what is added being zero."""
+        room = (0, -len(target) % TILES[self.library])
+        padded_x, padded_target = (torch.nn.functional.pad(v.T, room).contiguous() for v in (x, target))
+        return padded_x, padded_target
 
     def views(self) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
         """Every parameter [*R, ...] of the banks, with what finds its place [R, ...] in rows [R, parameters]."""
@@ -123,23 +118,27 @@ class Layout:
         return place
 
 
+def compiled_width(h: int) -> int:
+    """H, the compiled width that a hidden width h is padded to."""
+    return next(width for width in WIDTHS if width >= h)
+
+
 def layout_of(model: torch.nn.Module) -> Layout:
-    """The layout of a model for which there is a kernel (``fits.py`` says which ones)."""
+    """The layout of a model for which there is a kernel (``supported.py`` says which ones)."""
     if isinstance(model, LayerStack):
         banks = []
         for layer in model.layers:
             bank = layer.bank
             assert isinstance(bank, TanhBank)
             banks.append((bank, int(bank.identity)))
-        parts = [("W", (2, 2)), ("b", (2,))]
-        return Layout(("planar", "ngn_layers_advance"), banks, parts, hidden=0, cost=4.0, tile=PLANAR_TILE)
+        return Layout("planar", "ngn_layers_advance", banks, [("W", (2, 2)), ("b", (2,))], hidden=0, cost=4.0)
     assert isinstance(model, ParallelModel)
     bank = model.group.bank
     if isinstance(bank, ChainBank):
         H = compiled_width(bank.width)
         parts = [("U", (2, H)), ("a", (H,)), ("V", (H, 2)), ("b", (2,))]
-        return Layout(("planar", "ngn_chain_advance"), [(bank, 0)], parts, H, cost=16.0, tile=PLANAR_TILE)
+        return Layout("planar", "ngn_chain_advance", [(bank, 0)], parts, H, cost=16.0)
     assert isinstance(bank, MLPBank)
     H = compiled_width(bank.sizes[1])
     parts = [("W1", (1, H)), ("b1", (H,)), ("W2", (H, H)), ("b2", (H,)), ("W3", (H, 1)), ("b3", (1,))]
-    return Layout(("bank1d", "ngn_bank1d_advance"), [(bank, 0)], parts, H, cost=1.0, tile=TILE, spare=15)
+    return Layout("bank1d", "ngn_bank1d_advance", [(bank, 0)], parts, H, cost=1.0, spare=15)

@@ -1,0 +1,173 @@
+"""What the compiled kernels gain over torch and over torch.compile: training steps at the sizes of the studies.
+
+    python benchmarks/bench_kernels.py [--quick]
+
+One thread. The engines of a training take turns in one process, with the boundaries held; the median of the rounds
+counts, and the ratio is taken within a round. ``torch.compile`` is given what it can do best: the forward pass with
+gates and loss as one graph, and its backward pass. Adam is torch's own kernel in either case.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bench_models import Variants, show
+
+import ngn.methods.ngn
+from experiments.config.compose import compose
+from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
+from experiments.tasks import make_task
+from ngn.components.base import OrderedSum
+from ngn.components.conv import ConvBank
+from ngn.components.latent import GatedBottleneck
+from ngn.components.parallel import ParallelModel
+from ngn.gate import active_components
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.kernels import KernelTrainer, unsupported
+from ngn.train.losses import Loss, Supervised, cross_entropy
+from ngn.train.trainer import Trainer, TrainPlan
+
+BOUNDARY = 3.0
+"""Where the boundaries are held; a sharpness of 4 leaves 13 components a gate that is not closed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training, and how many steps of it one call does."""
+
+    learner: CapacityLearner
+    batches: Batches
+    loss: Loss
+    plan: TrainPlan
+    steps: int = 20
+
+
+def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> Case:
+    """The training of a configuration."""
+    held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY} | settings
+    choices = {"task": task, "gate": gate, "method": method}
+    stack = Stack(tuple(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
+    made = make_task(stack.first, torch.device("cpu"))
+    train = stack.first.train
+    return Case(
+        learner_of(stack, made), made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train))
+    )
+
+
+def images(shape: tuple[int, int, int], channels: tuple[int, int], K: int) -> Case:
+    """A convolution study on images made here."""
+    source = torch.Generator().manual_seed(0)
+    split = Split(torch.randn(128, *shape, generator=source), torch.randint(10, (128,), generator=source))
+    learner = CapacityLearner(ParallelModel(OrderedSum(ConvBank(shape, channels, 10, K, 0), CountGate(K, t0=BOUNDARY))))
+    plan = TrainPlan(steps=1, lr=1e-6, lr_boundary=1e-12)
+    return Case(learner, MiniBatches(split, 128, 0, lambda x: x), Supervised(cross_entropy), plan, steps=3)
+
+
+COUNT: dict[int, int] = {}
+"""K → components that a step of the compiled training computes."""
+
+
+def _known(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
+    return COUNT[K]
+
+
+def _drawn(bottleneck: GatedBottleneck, like: Tensor, samples: int) -> Any:
+    return bottleneck.drawn
+
+
+def compiled(case: Case) -> type[Trainer]:
+    """The plain trainer with this model's step compiled by torch.
+
+    The number of active components is read from the boundary once: in a training each number is a graph of its own.
+    Noise is drawn before, since generators cannot be compiled.
+    """
+    learner = case.learner
+    noisy = [group for group in learner.axes if isinstance(group, GatedBottleneck)]
+    for group in noisy:
+        group.noise = types.MethodType(_drawn, group)  # type: ignore[method-assign]
+    for group in learner.axes:
+        if isinstance(gate := group.capacity, CountGate):
+            COUNT[gate.K] = active_components(gate.size(), gate.K, gate.beta, gate.delta)
+
+    def objective(batch: Any, noise: list[Tensor]) -> tuple[Tensor, Tensor]:
+        for group, drawn in zip(noisy, noise, strict=True):
+            group.drawn = drawn
+        loss = case.loss(learner.model, batch)
+        for group in learner.axes:
+            activity = group.activity_penalty()
+            loss = loss if activity is None else loss + activity
+        return loss.sum(), loss
+
+    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # the number of the step, where noise is addressed by it
+    whole = torch.compile(objective, fullgraph=True)
+
+    class Compiled(Trainer):
+        def _backward(self, step: int, device: torch.device) -> Tensor:
+            batch = self.batches.at(step)
+            noise = [GatedBottleneck.noise(group, batch[0], batch[0].shape[-2]) for group in noisy]
+            with mock.patch.object(ngn.methods.ngn, "active_components", _known):
+                total, loss = whole(batch, noise)
+            total.backward()
+            return loss.detach()
+
+    return Compiled
+
+
+def engines(make: Callable[[], Case]) -> Variants:
+    """Name → (run, models trained at once); the kernel's where there is one."""
+    plain, other, fast = make(), make(), make()
+    kinds: list[tuple[str, Case, type[Trainer]]] = [
+        ("torch", plain, Trainer),
+        ("torch.compile", other, compiled(other)),
+    ]
+    if unsupported(fast.learner, fast.batches, fast.loss, fast.plan) is None:
+        kinds.append(("kernel", fast, KernelTrainer))
+    return {name: (_steps(case, kind), case.learner.replicas or 1) for name, case, kind in kinds}
+
+
+def _steps(case: Case, kind: type[Trainer]) -> Callable[[int], None]:
+    def run(steps: int) -> None:
+        plan = replace(case.plan, steps=case.steps * steps)
+        kind(case.learner, case.batches, case.loss, plan, progress="never").fit()
+
+    return run
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "1D bank, ten seeds": lambda: study("regression1d", "mlp", replicas=10),
+    "1D bank, straight-through, ten seeds": lambda: study("regression1d", "mlp", method="ste", replicas=10),
+    "1D bank, hard concrete, ten seeds": lambda: study("regression1d", "mlp", method="l0", replicas=10),
+    "1D bank, normalised, ten seeds": lambda: study(
+        "regression1d", "mlp", {"method.normalise": True}, method="decay", replicas=10
+    ),
+    "depth, a boundary per layer": lambda: study("twist", "layers"),
+    "depth, one chain": lambda: study("twist", "chain"),
+    "manifold autoencoder": lambda: study("manifold", "latent"),
+    "MNIST convolution, K = 8, channels 8-16": lambda: images((1, 28, 28), (8, 16), 8),
+    "CIFAR-10 convolution, K = 16, channels 16-16": lambda: images((3, 32, 32), (16, 16), 16),
+}
+GROUPS = {name: (lambda make=make: engines(make)) for name, make in CASES.items()}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the tables."""
+    show("Training steps by kernels, torch and torch.compile, as ratios.", GROUPS, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Small trainings of everything that a compiled kernel trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ngn.components.base import OrderedSum
+from ngn.components.depth import ChainBank, LayerStack, TanhBank
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.learner import CapacityLearner
+from ngn.methods.base import Capacity
+from ngn.methods.fixed import FixedCount
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels.libraries import library
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import Course, Trainer, TrainPlan
+
+needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
+
+Seeds = int | Sequence[int]
+LOSS = Supervised(mean_squared_error)
+
+
+class Make(Protocol):
+    """Builds a learner."""
+
+    def __call__(self, seeds: Seeds, K: int | None = ..., **settings: Any) -> CapacityLearner: ...
+
+
+def length(seeds: Seeds) -> int | None:
+    return None if isinstance(seeds, int) else len(seeds)
+
+
+def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
+    """Maps that are not zero, so that every gradient counts; those of all replicas and components differ."""
+    source = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name in names:
+            p = learner.axes[0].bank.get_parameter(name)
+            p.copy_(torch.randn(p.shape, generator=source) * 0.3)
+    return learner
+
+
+def bank(seeds: Seeds, K: int | None = 12, width: int = 16, **settings: Any) -> CapacityLearner:
+    """A sum of 1D blocks, as it is drawn."""
+    gate = CountGate(K, replicas=length(seeds), **({"t0": 2.3} | settings))
+    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
+
+
+def fixed_bank(seeds: Seeds, K: int | None = 4, **settings: Any) -> CapacityLearner:
+    assert K is not None
+    size = FixedCount(K, r=0.7, replicas=length(seeds))
+    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 16, 16, 1], K, seeds), size)))
+
+
+def stack_of(seeds: Seeds, capacities: Sequence[Capacity]) -> CapacityLearner:
+    last = len(capacities) - 1
+    banks = [TanhBank(2, size.K, seeds, i, identity=i < last) for i, size in enumerate(capacities)]
+    return CapacityLearner(LayerStack([OrderedSum(bank, size) for bank, size in zip(banks, capacities, strict=True)]))
+
+
+def layers(seeds: Seeds, K: int | None = 6, **settings: Any) -> CapacityLearner:
+    """Four layers whose boundaries, prices and ratios differ."""
+    places = zip((0.3, 2.2, 1.4, 3.1), (1e-1, 1e-2, 1e-3, 1e-4), (0.5, 0.6, 0.7, 0.8), strict=True)
+    return stack_of(
+        seeds,
+        [
+            CountGate(K, replicas=length(seeds), **({"t0": t, "lambda0": price, "r": r} | settings))
+            for t, price, r in places
+        ],
+    )
+
+
+def fixed_layers(seeds: Seeds, K: int | None = None, **settings: Any) -> CapacityLearner:
+    return stack_of(seeds, [FixedCount(count, r=0.7, replicas=length(seeds)) for count in (1, 3, 1, 2)])
+
+
+def chain(seeds: Seeds, K: int | None = 7, width: int = 32, **settings: Any) -> CapacityLearner:
+    """One chain, as it is drawn."""
+    size = CountGate(K, replicas=length(seeds), **({"t0": 2.3, "r": 1.0} | settings))
+    return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
+
+
+def fixed_chain(seeds: Seeds, K: int | None = 3, **settings: Any) -> CapacityLearner:
+    assert K is not None
+    size = FixedCount(K, r=1.0, replicas=length(seeds))
+    return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, 32, K, seeds), size)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of model: how it is made, which of its maps are zero at the start, entries of a sample."""
+
+    make: Make
+    zero: tuple[str, ...]
+    entries: int
+
+    def learner(self, seeds: Seeds, stirred: bool = False, **settings: Any) -> CapacityLearner:
+        learner = self.make(seeds, **settings)
+        return stir(learner, *self.zero) if stirred else learner
+
+    def batches(self, samples: int = 150) -> FullBatches:
+        x = torch.randn(samples, self.entries, generator=torch.Generator().manual_seed(1))
+        y = (3 * x).sin() + x.flip(-1).square()
+        return FullBatches(Split(x, y))
+
+    def train(
+        self, kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
+    ) -> Course:
+        return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings).fit()
+
+
+BANK = Case(bank, ("W3", "b3"), 1)
+LEARNED = {"bank": BANK, "layers": Case(layers, (), 2), "chain": Case(chain, ("V", "b"), 2)}
+FIXED = {
+    "fixed bank": Case(fixed_bank, ("W3", "b3"), 1),
+    "fixed layers": Case(fixed_layers, (), 2),
+    "fixed chain": Case(fixed_chain, ("V", "b"), 2),
+}
+learned = pytest.mark.parametrize("case", LEARNED.values(), ids=LEARNED)
+every = pytest.mark.parametrize("case", (LEARNED | FIXED).values(), ids=LEARNED | FIXED)
+
+
+def plan(steps: int, lr: float | Tensor = 1e-3, clip: float | None = 0.003, **settings: Any) -> TrainPlan:
+    return TrainPlan(steps=steps, lr=lr, lr_shape=COSINE, clip=clip, **settings)
+
+
+def state(learner: CapacityLearner) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+
+
+def assert_close(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
+    for name, value in state(a).items():
+        torch.testing.assert_close(value, state(b)[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    """The same bits, NaN included."""
+    for name, value in a.items():
+        assert value.numpy().tobytes() == b[name].numpy().tobytes(), name
+
+
+def assert_same_curves(a: Course, b: Course) -> None:
+    for name, values in a.curves.items():
+        assert np.array_equal(values, b.curves[name], equal_nan=True), name
+
+
+def replica(values: dict[str, Tensor], r: int) -> dict[str, Tensor]:
+    return {name: value[r].clone() for name, value in values.items()}
+
+
+class Stop(Exception):
+    """The interruption."""
+
+
+def stop_after(step: int) -> Any:
+    """For ``on_step``: interrupts at the first call past ``step``, whose checkpoint has then been written."""
+
+    def stop(done: int) -> None:
+        if done > step:
+            raise Stop
+
+    return stop
