@@ -50,7 +50,14 @@ def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
 
 @cache
 def _files(group: str) -> dict[str, Path]:
-    """Choice → file, in the order of the names; those of plug-ins among the suite's own."""
+    """Choice → file, in the order of the names; those of plug-ins among the suite's own.
+
+    Raises:
+        ConfigError: if there is no such plug-in.
+    """
+    for folder in plugin_folders():
+        if not folder.is_dir():
+            raise ConfigError(f"NGN_PLUGINS: there is no folder {folder}")
     folders = [CONF, *(folder / "conf" for folder in plugin_folders())]
     files = [path for folder in folders for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}

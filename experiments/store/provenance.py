@@ -13,10 +13,11 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from experiments.blocks import plugin_folders
 from experiments.paths import ROOT
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
@@ -64,7 +65,15 @@ def _git(*arguments: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def code() -> Code:
-    """The code as it was when this process first asked, which is before it trained anything."""
+    """The code as it was when this process first asked, which is before it trained anything.
+
+    With plug-ins it is not clean: no commit of this repository says what they compute.
+    """
+    found = _code()
+    return replace(found, clean=found.clean and not plugin_folders())
+
+
+def _code() -> Code:
     top = _git("rev-parse", "--show-toplevel")
     if top is not None and Path(top.strip()).resolve() == ROOT:
         commit = _git("rev-parse", "HEAD")

@@ -1,0 +1,26 @@
+"""``method=urgent``: the count gate at a multiple of its price."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.blocks import Positive
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from ngn.methods.ngn import CountGate
+
+
+class Urgent(Method):
+    """The count gate, whose price is ``factor`` times lambda0."""
+
+    scalars: ClassVar[tuple[str, ...]] = ("factor",)
+
+    name: Literal["urgent"]
+    factor: Positive
+
+    def make(self, group: OrderedGroup) -> CountGate:
+        from ngn.methods.ngn import CountGate
+
+        price = group.lambda0 * group.stack.scalar("method.factor")
+        return CountGate(group.preset_K, **{**group.count_gate(), "lambda0": price})

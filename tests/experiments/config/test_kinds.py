@@ -1,0 +1,84 @@
+"""Settings of each kind of groups of a model: checked, resolved, and part of a run's identity only where they are set."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import pytest
+from pydantic import ValidationError
+
+from experiments.config import schema
+from experiments.config.compose import compose
+from experiments.config.identity import identity_keys
+from experiments.methods.base import OrderedGroup
+from experiments.methods.fixed import Fixed
+from experiments.runs.stack import Stack
+from experiments.tasks.settings import Component, GroupSettings
+
+
+class Blocks(Component):
+    """Three layers of attention heads and of slices."""
+
+    group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
+
+    component: Literal["blocks"]
+
+    @property
+    def groups(self) -> int:
+        return 6
+
+
+KINDS = {"heads": {"K": 8}, "slices": {"K": 16, "r": 0.75, "t0": 2.0, "delta": -0.5, "lambda0": 1e-2}}
+
+
+def configuration(gate: Component) -> schema.Config:
+    """A configuration of such components; which task they fit does not matter here."""
+    return compose({"task": "cora"}).model_copy(update={"gate": gate})
+
+
+def test_each_kind_has_what_it_sets_and_else_what_the_block_says() -> None:
+    gate = Blocks.model_validate({"component": "blocks", "K": None, "kinds": KINDS})
+    config = configuration(gate)
+    assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
+    assert [gate.high_start(group) for group in range(2)] == [7.0, 15.0]
+    heads, slices = (OrderedGroup(Stack((config,)), group, gate.K_of(group), 64) for group in (2, 3))
+    assert (heads.r, heads.t0, heads.lambda0) == (0.5, 1e-4, config.schedule.lambda0)
+    assert (slices.r, slices.t0, slices.lambda0) == (0.75, 2.0, 1e-2)
+    made = config.method.make(slices)
+    assert (made.K, float(made.lambda0), made.delta) == (16, 1e-2, -0.5)
+    assert float(made.size()) == pytest.approx(2.0)
+
+
+def test_they_are_part_of_the_identity_where_the_blocks_own_settings_are() -> None:
+    plain = configuration(Blocks.model_validate({"component": "blocks", "K": 8}))
+    assert not [key for key in identity_keys(plain) if "kinds" in key], "as before there were kinds"
+    config = configuration(Blocks.model_validate({"component": "blocks", "K": 8, "kinds": KINDS}))
+    assert identity_keys(config)["gate.kinds.slices.K"] == 16
+    fixed = config.model_copy(update={"method": Fixed(name="fixed", count=[1] * 6)})
+    assert [key for key in identity_keys(fixed) if "kinds" in key] == ["gate.kinds.heads.r", "gate.kinds.slices.r"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"K": 4, "kinds": {"head": {"K": 8}}}, "has no kind of groups 'head'; they are: heads, slices"),
+        ({"K": 4, "kinds": {"heads": {"t0": 5.0}}}, "t0 = 5 lies beyond the K = 4"),
+        ({"K": 4, "kinds": {"heads": {"k": 8}}}, "Extra inputs"),
+        ({"K": 4, "kinds": {"heads": {"delta": 0.3}}}, "must be 0.5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Blocks.model_validate({"component": "blocks", **settings})
+
+
+def test_a_fixed_model_has_at_most_the_candidates_of_each_kind() -> None:
+    config = configuration(Blocks.model_validate({"component": "blocks", "K": 4, "kinds": {"slices": {"K": 16}}}))
+    Fixed(name="fixed", count=[4, 9] * 3).check(config)
+    with pytest.raises(ValueError, match="more than the gate.K=4"):
+        Fixed(name="fixed", count=[9, 4] * 3).check(config)
+
+
+def test_groups_that_are_alike_have_no_kinds() -> None:
+    with pytest.raises(ValueError, match="all its groups are alike"):
+        compose({"task": "cora"}, {"gate.kinds": {"heads": GroupSettings(K=3).model_dump()}})

@@ -1,0 +1,47 @@
+"""Runs are composed, named and planned without torch, and without a compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from experiments.paths import ROOT
+
+SCRIPT = """
+import shutil, subprocess, sys
+for name in ("torch", "torchvision", "torch_geometric"):
+    sys.modules[name] = None  # importing it raises ImportError
+real = subprocess.Popen.__init__
+def started(self, command, *args, **kwargs):
+    program = command if isinstance(command, str) else str(command[0])
+    assert program.rpartition("/")[2] == "git", f"started {command}"
+    real(self, command, *args, **kwargs)
+subprocess.Popen.__init__ = started
+
+from experiments.analysis.selection import configurations
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.numerics import numerics
+from experiments.runs.stack import stacks_of
+from experiments.studies import STUDIES
+import experiments.sweeps.plan, experiments.sweeps.status
+
+runs = stacks = 0
+for study in STUDIES.values():
+    configs = [config for selection in study.make() for _, config, _ in configurations(selection)]
+    assert all(numerics(config)["task"] >= 1 for config in configs)
+    planned = stacks_of(configs)
+    assert sum(map(len, planned)) == len(configs)
+    runs, stacks = runs + len(configs), stacks + len(planned)
+twist = [compose({"task": "twist"}, {"seed.value": seed}) for seed in range(25)]
+assert len({run_id(config) for config in twist}) == 25
+assert [len(stack) for stack in stacks_of(twist)] == [10, 10, 5]
+print(runs, stacks)
+"""
+
+
+def test_every_study_is_planned_without_torch_and_without_a_compiler() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    runs, stacks = map(int, done.stdout.split())
+    assert 0 < stacks < runs

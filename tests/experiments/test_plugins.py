@@ -1,0 +1,64 @@
+"""A method is one file and one YAML, a task one file and its YAMLs: both are added from a folder outside the suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "plugin"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "mine"))
+
+
+def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NGN_PLUGINS": str(plugin)}
+    command = [sys.executable, str(ROOT / "run.py"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_task_and_a_method_from_outside_are_trained_and_recorded(plugin: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    small = ["profile=smoke", "train.steps=6", f"results={results}"]
+    done = ngn(plugin, "task=sine", "method=urgent", "method.factor=2,3", "seed=0..1", *small)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(path.read_text()) for path in sorted((results / "sine").glob("*.json"))]
+    assert len(records) == 4
+    for record in records:
+        assert record["run_id"].startswith("sine-two_sums-urgent-s")
+        assert record["code"]["numerics"] == {"task": 1, "method": 1, "fixed": 1}
+        assert not record["code"]["clean"], "no commit of the suite says what a plug-in computes"
+        grown, high = record["phases"]["grown"], record["phases"]["from_high"]
+        assert len(grown["count"]) == 2
+        assert grown["t"][0] < 0.3 < grown["t"][1], "each kind of groups has a start of its own"
+        assert high["t"] == pytest.approx([7.0, 3.0], abs=0.5), "K - 1 of each group"
+    assert len({record["phases"]["grown"]["t"][1] for record in records}) == 4
+    # and each goes with what the suite has
+    assert ngn(plugin, "task=cora", "method=urgent", "phases=[grown]", *small).returncode == 0
+
+
+def test_its_configuration_is_shown_and_checked(plugin: Path) -> None:
+    shown = ngn(plugin, "task=sine", "--cfg", "job")
+    assert "name: sine" in shown.stdout
+    refused = ngn(plugin, "task=sine", "gate.kinds.outer.K=2", "gate.kinds.outer.t0=3")
+    assert refused.returncode == 2
+    assert "the initial boundary t0 = 3 lies beyond the K = 2 candidates" in refused.stderr
+    fitting = ngn(plugin, "task=sine", "gate=mlp")
+    assert "gate=mlp does not fit task=sine; the gates that fit are: two_sums" in fitting.stderr
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    refused = ngn(tmp_path / "nowhere", "task=cora")
+    assert refused.returncode == 2
+    assert f"there is no folder {tmp_path / 'nowhere'}" in refused.stderr
