@@ -4,7 +4,8 @@ A run is identified by its scientific configuration: what is computed, never how
 The identifier is a readable prefix and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
 flattened scientific keys. Two rules keep it stable and let records be shared between studies:
 
-* a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`);
+* a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`), and so is what
+  a kind of groups does not set (``gate.kinds``);
 * a key that the method does not use is left out (``unused`` of its settings class), so that the fixed model that a
   grown run retrains is the same run whatever price the boundary paid.
 """
@@ -59,7 +60,9 @@ def identity_keys(config: Config) -> dict[str, Any]:
     return {
         key: value
         for key, value in sorted(flat.items())
-        if not any(_named_by(key, name) for name in unused) and not (key in ADDED_LATER and ADDED_LATER[key] == value)
+        if not any(_named_by(key, name) for name in unused)
+        and not (key in ADDED_LATER and ADDED_LATER[key] == value)
+        and not (key.startswith("gate.kinds.") and value is None)
     }
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config, Train
 from experiments.data.source import DataInfo
 from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
 from ngn.train.losses import Supervised, cross_entropy
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config, Train
 
 Seeds = int | Sequence[int]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
 from experiments.tasks.base import Classification, Seeds, replicas_of
@@ -17,6 +16,9 @@ from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.parallel import ParallelModel
 from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Split
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
 
 
 class CoraTask(Classification):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
 from experiments.tasks.base import Classification, Seeds, replicas_of
@@ -20,6 +20,9 @@ from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Split
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
 
 CLASSES = 10
 MNIST_STATISTICS = ([0.1307], [0.3081])

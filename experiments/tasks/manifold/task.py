@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config, Train
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from experiments.tasks.manifold import LatentComponent, Manifold
@@ -20,6 +19,9 @@ from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config, Train
 
 RANK_THRESHOLD = 1e-3
 """Singular values above this part of the largest count towards the numerical rank."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from experiments.tasks.regression1d import Regression1D
@@ -20,6 +20,9 @@ from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
 
 
 def target(x: Tensor) -> Tensor:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from experiments.config.schema import Config
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
@@ -18,6 +18,9 @@ from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
 
 STEPS = 3
 """Rotations that the teacher composes."""
