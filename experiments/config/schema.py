@@ -61,10 +61,10 @@ class Train(Closed):
     clip_scope: Literal["joint", "separate", "body"] = "joint"
     """One norm over body and boundary, one norm for each, or the body's alone."""
     weight_decay: NonNegative = 0.0
-    """L2 on all body parameters, added to their gradients (adam) or to their step (adamw); never on the boundary."""
+    """On all body parameters, never on the boundary: an L2 term (adam), or decoupled from the gradient (adamw)."""
     optimizer: Literal["adam", "adamw"] = "adam"
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The part of training over which the rates rise linearly from zero, before they follow their shapes."""
+    """First part of training, in which both rates rise linearly from zero; their shapes follow it."""
     accumulate: Count = 1
     autocast: Literal["none", "bf16"] = "none"
 

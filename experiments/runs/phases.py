@@ -50,6 +50,8 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
         clip=train.clip,
         clip_scope=train.clip_scope,
         weight_decay=train.weight_decay,
+        optimizer=train.optimizer,
+        warmup=train.warmup,
         accumulate=train.accumulate,
         autocast=train.autocast,
     )

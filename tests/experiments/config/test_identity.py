@@ -53,7 +53,15 @@ def test_how_a_run_is_carried_out_is_no_part_of_it(override):
 
 @pytest.mark.parametrize(
     "override",
-    [{"seed.value": 1}, {"gate.K": 31}, {"schedule.lambda0": 2e-4}, {"train.steps": 24999}, {"task.draw": 1}],
+    [
+        {"seed.value": 1},
+        {"gate.K": 31},
+        {"schedule.lambda0": 2e-4},
+        {"train.steps": 24999},
+        {"task.draw": 1},
+        {"train.optimizer": "adamw"},
+        {"train.warmup": 0.1},
+    ],
 )
 def test_what_a_run_computes_is(override):
     assert run_id(compose({}, override)) != run_id(compose())
