@@ -29,7 +29,7 @@ RANKS = (
 LIBRARY = {"torch", "numpy", "safetensors", "ngn", *sys.stdlib_module_names}
 HEAVY = {"torch", "torch_geometric", "torchvision"}
 WITH_TORCH = ("tasks", "runs")
-"""The parts in which models are made; what tasks say of themselves stands in files that import none (planning tests)."""
+"""The parts in which models are made; what tasks say of themselves needs none (tests/experiments/config)."""
 EXCEPTIONS = {
     "ngn/components/gcn.py": "torch_geometric",  # graphs alone need it, and import it when one is made
     "ngn/train/kernels/build.py": "filelock",  # torch depends on it
