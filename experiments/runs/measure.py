@@ -17,21 +17,18 @@ from ngn.learner import CapacityLearner
 from ngn.methods.base import Mode
 from ngn.train import host
 from ngn.train.batches import Batches
-from ngn.train.trainer import Course, TrainPlan
+from ngn.train.trainer import Course, Trainer
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
 """The mode of the learner that each score is taken in."""
 
 
 def measure(
-    learner: CapacityLearner, task: Task, plan: TrainPlan, course: Course, fixed: bool, device: torch.device
+    trainer: Trainer, learner: CapacityLearner, task: Task, course: Course, fixed: bool, device: torch.device
 ) -> list[Result]:
     """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone."""
-    scores = {}
-    for name in SCORES[:1] if fixed else SCORES:
-        with torch.no_grad(), learner.mode(MODES[name]):
-            scores[name] = task.evaluate(learner.model)
-    replicas = learner.replicas or 1
+    scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else SCORES)}
+    plan, replicas = trainer.plan, learner.replicas or 1
     decay = learner.learned_decay()
     ratios = None if decay is None else decay.reshape(replicas, -1).tolist()
     t, counts = learner.size().reshape(replicas, -1).tolist(), learner.count().reshape(replicas, -1).tolist()

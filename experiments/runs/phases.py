@@ -7,12 +7,14 @@ from pathlib import Path
 import torch
 
 from experiments.blocks import ConfigError
+from experiments.config.numerics import numerics
 from experiments.config.schema import Config, steps_of
 from experiments.methods.base import OrderedGroup
 from experiments.methods.fixed import Fixed
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
+from experiments.store.provenance import training_identity
 from experiments.tasks.base import Task
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -49,8 +51,8 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
         lr_boundary_shape=train.lr_boundary_shape,
         clip=train.clip,
         clip_scope=train.clip_scope,
-        weight_decay=train.weight_decay,
         optimizer=train.optimizer,
+        weight_decay=train.weight_decay,
         warmup=train.warmup,
         accumulate=train.accumulate,
         autocast=train.autocast,
@@ -100,12 +102,12 @@ def train_phase(
     Raises:
         ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
     """
-    finished = folder / "finished.json"
-    phase = Phase.load(finished)
+    finished, identity = folder / "finished.json", training_identity(numerics(stack.first))
+    phase = Phase.load(finished, identity)
     if phase is None:
         with interrupt.deferred():
             phase = fit_phase(stack, task, name, device, folder, count, end, start)
-            phase.save(finished)
+            phase.save(finished, identity)
     return phase
 
 
@@ -120,11 +122,11 @@ def fit_phase(
     start: Path | None = None,
 ) -> Phase:
     """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
-    first, fixed = stack.first, count is not None
+    first, fixed, identity = stack.first, count is not None, training_identity(numerics(stack.first))
     high = name == "from_high"
     learner = learner_of(stack, task, count, high).to(device)
     if start is not None:
-        kept = checkpoint.latest(start)
+        kept = checkpoint.latest(start, identity)
         if kept is None:
             raise checkpoint.CheckpointError(f"{start}: the end of the training to be continued is not there")
         learner.restore(kept[1])
@@ -132,24 +134,26 @@ def fit_phase(
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    trainer = trainer_of(first.engine, learner, batches, task, plan)
-    course = trainer(
+    trainer = trainer_of(first.engine, learner, batches, task, plan)(
         learner,
         batches,
         task.loss,
         plan,
+        weight=task.weight,
         folder=folder,
         checkpoint_seconds=first.checkpoint_seconds,
+        identity=identity,
         title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {name}",
         progress=first.progress,
-    ).fit()
+    )
+    course = trainer.fit()
     if end is not None:
-        checkpoint.save(end, plan.steps, learner.state(), {})
+        checkpoint.save(end, plan.steps, learner.state(), {}, identity)
 
     def alone(r: int) -> CapacityLearner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(learner, task, plan, course, fixed, device)
+    results = measure(trainer, learner, task, course, fixed, device)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:

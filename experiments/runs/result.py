@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ngn.files import publish
+from ngn.train import checkpoint
+
+log = logging.getLogger(__name__)
 
 CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
 """Types of stored curves that are not float32."""
@@ -93,7 +95,7 @@ class Phase:
     resumed: int
     engine: str
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, identity: checkpoint.Identity) -> None:
         """Keep a phase that has finished, for when a later one is interrupted."""
         content = {
             "results": [result.json() for result in self.results],
@@ -101,14 +103,18 @@ class Phase:
             "resumed": self.resumed,
             "engine": self.engine,
         }
-        publish(path, json.dumps(content).encode(), replace=True)
+        checkpoint.write_sealed(path, content, identity)
 
     @classmethod
-    def load(cls, path: Path) -> Phase | None:
-        """The phase that was kept, or None."""
-        if not path.exists():
+    def load(cls, path: Path, identity: checkpoint.Identity) -> Phase | None:
+        """The phase that was kept; None if there is none, and, with a warning, if it is damaged or of other code."""
+        try:
+            content = checkpoint.read_sealed(path, identity)
+        except FileNotFoundError:
             return None
-        content = json.loads(path.read_text())
+        except (checkpoint.OtherIdentityError, *checkpoint.DAMAGE) as fault:
+            log.warning("%s cannot be used (%s); its phase is trained again", path, fault)
+            return None
         curves = [
             {name: np.asarray(curve, dtype=CURVE_TYPES.get(name, np.float32)) for name, curve in stored.items()}
             for stored in content["curves"]

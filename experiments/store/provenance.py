@@ -126,6 +126,20 @@ def machine() -> dict[str, Any]:
     return {"cpu": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
+@functools.lru_cache(maxsize=1)
+def _sources() -> str:
+    return source_digest()
+
+
+def training_identity(numerics: dict[str, int]) -> dict[str, Any]:
+    """What must be the same for an interrupted training to be gone on with: sources, numerics and packages.
+
+    The sources are named by their content. So a commit of documents lets trainings go on, and an edit that was never
+    committed does not.
+    """
+    return {"sources": _sources(), "numerics": numerics, "packages": packages()}
+
+
 def code_block(numerics: dict[str, int]) -> dict[str, Any]:
     """The ``code`` block of a record."""
     return {**asdict(code()), "numerics": numerics}

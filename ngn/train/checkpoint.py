@@ -25,7 +25,7 @@ from ngn.files import FileError, publish
 log = logging.getLogger(__name__)
 KEPT = 2
 _SEAL = "seal"
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
 """What a damaged file makes reading raise."""
 
 Identity = Mapping[str, Any] | None
@@ -101,7 +101,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
         except OtherIdentityError as other:
             log.warning("%s; not taken up", other)
             _discard(described)
-        except _DAMAGE as fault:
+        except DAMAGE as fault:
             damaged = True
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
     if damaged:

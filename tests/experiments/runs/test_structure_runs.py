@@ -34,7 +34,7 @@ def trainer_of(configs, folder=None, on_step=None):
     batches = task.batches(train, stack.seeds)
     plan = plan_of(stack, task.samples(train))
     return task, Trainer(
-        learner, batches, task.loss, plan, folder, checkpoint_seconds=1e-9, progress="never", on_step=on_step
+        learner, batches, task.loss, plan, folder=folder, checkpoint_seconds=1e-9, progress="never", on_step=on_step
     )
 
 

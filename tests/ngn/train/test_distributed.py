@@ -1,0 +1,64 @@
+"""Two processes that share each batch against one process that has it all."""
+
+import datetime
+
+import pytest
+import torch
+from torch import distributed, multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import Trainer, TrainPlan
+
+X = torch.linspace(-2, 2, 32, dtype=torch.float64).unsqueeze(-1)
+Y = torch.sin(3 * X)
+PLAN = TrainPlan(steps=12, lr=1e-2, lr_boundary=0.1, clip=0.1, optimizer="adamw", weight_decay=0.1)
+
+
+class Share:
+    """Every ``parts``-th sample."""
+
+    def __init__(self, part, parts):
+        self.part, self.parts = part, parts
+
+    def at(self, index):
+        return X[self.part :: self.parts], Y[self.part :: self.parts]
+
+
+def trained(part, parts):
+    """The state after training; the parameters begin differently in each process, and those of the first count."""
+    gate = CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
+    learner = CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 6, 1], 4, part), gate))).double()
+    model = DistributedDataParallel(learner) if parts > 1 else learner
+    Trainer(learner, Share(part, parts), Supervised(mean_squared_error), PLAN, model=model, progress="never").fit()
+    return {name: value.detach().clone() for name, value in learner.state().items()}
+
+
+def process(rank, folder):
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=2,
+        timeout=datetime.timedelta(seconds=120),
+    )
+    torch.save(trained(rank, 2), folder / f"{rank}.pt")
+    distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_processes_agree_and_follow_the_joint_batch(tmp_path):
+    multiprocessing.spawn(process, (tmp_path,), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    alone = trained(0, 1)
+    assert set(first) == set(alone)
+    for name, value in alone.items():
+        assert torch.equal(first[name], second[name]), name
+        torch.testing.assert_close(first[name], value, rtol=1e-9, atol=1e-12, msg=name)
+    assert first["model.group.capacity.tau"] != CountGate(4, t0=1.3).tau
