@@ -21,12 +21,14 @@ class Method(Closed):
         numerics: version of what the method computes. Bump it whenever a change alters the numbers that it gives.
         unused: keys and blocks of the configuration that it does not use; they are no part of a run's identity.
         scalars: its own settings that may differ between the replicas of a stack; the others are the same in all.
+        in_kernels: whether the compiled kernels know it.
         grows: whether components may be allocated as the boundary advances (``gate.K=null``).
     """
 
     numerics: ClassVar[int] = 1
     unused: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
+    in_kernels: ClassVar[bool] = False
     grows: ClassVar[bool] = False
 
     name: str

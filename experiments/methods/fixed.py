@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Fixed(Method):
     """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count per group."""
 
+    in_kernels: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = (
         "schedule",
         "gate.K",

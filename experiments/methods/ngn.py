@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class NGN(Method):
     """The count is learned by the boundary of a sigmoid gate."""
 
+    in_kernels: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     name: Literal["ngn"]

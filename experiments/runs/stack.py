@@ -31,8 +31,6 @@ SCALARS = (
 )
 """What may differ between the replicas of a stack, beside the ``scalars`` of the method."""
 
-WHOLE = ("ngn", "fixed")
-"""Methods that the kernels know."""
 LARGEST = 10
 """Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also of models of depth
 in the kernel, which then take minutes."""
@@ -110,11 +108,12 @@ class Stack:
 
 def kernel_of(config: Config) -> str | None:
     """The compiled kernel that trains this run where a compiler is there; None where torch does in any case."""
-    if config.engine not in ("auto", "fused") or config.gate.K is None or config.method.name not in WHOLE:
+    train = config.train
+    if config.engine not in ("auto", "fused") or config.gate.K is None or not config.method.in_kernels:
         return None
-    if config.train.lr_boundary_shape.kind != "constant":
+    if train.lr_boundary_shape.kind != "constant" or train.optimizer != "adam" or train.warmup:
         return None
-    return {"twist": "planar", "regression1d": "bank1d"}.get(config.task.name)
+    return config.task.kernel
 
 
 def largest_in_torch(config: Config) -> int:

@@ -130,11 +130,13 @@ class TaskSettings(Closed):
     Attributes:
         numerics: version of what the task computes. Bump it whenever a change alters its numbers, however slightly.
         components: the ordered components that fit, the usual first. Each pair has a file in ``conf/setting``.
+        kernel: the compiled kernel that trains its models (:mod:`ngn.train.kernels`).
         usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
     """
 
     numerics: ClassVar[int] = 1
     components: ClassVar[tuple[type[Component], ...]]
+    kernel: ClassVar[str | None] = None
     usual_samples: ClassVar[int] = 512
 
     if TYPE_CHECKING:

@@ -19,6 +19,7 @@ class Regression1D(TaskSettings):
 
     numerics: ClassVar[int] = 2
     components = (MLPComponent,)
+    kernel: ClassVar[str | None] = "bank1d"
 
     name: Literal["regression1d"]
     points: Count = 512

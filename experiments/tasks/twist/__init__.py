@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -40,6 +40,7 @@ class Twist(TaskSettings):
     """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
 
     components = (LayersComponent, ChainComponent)
+    kernel: ClassVar[str | None] = "planar"
 
     name: Literal["twist"]
     points: Count = 4096
