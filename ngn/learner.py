@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.components.base import OrderedSum, deploy
+from ngn.checks import axes_of, check_equal
+from ngn.components.base import OrderedSum
 from ngn.methods.base import Mode
+from ngn.truncation import deploy
 
 
 class Learner(nn.Module, ABC):
@@ -143,13 +145,27 @@ class Learner(nn.Module, ABC):
         for name, value in moving.items():
             value.copy_(tensors[name])
 
-    @abstractmethod
-    def deploy(self, replica: int | None = None) -> nn.Module:
-        """The truncated model as an ordinary module: no gates, only what is retained. A stack needs the replica."""
+    def deploy(self, replica: int | None = None, example: Any = None, share_frozen: bool = False) -> nn.Module:
+        """The truncated model in eval mode: no gates, only what is retained.
+
+        Args:
+            replica: which model of a stack.
+            example: an input, on which the result has to give what :meth:`hard_forward` gives; a tuple for several
+                arguments, a dictionary for named ones.
+            share_frozen: frozen parameters that are not cut are shared with the model, not copied.
+
+        Raises:
+            ValueError: if the model cannot be copied faithfully, or the result differs on the example.
+        """
+        deployed = deploy(self.model, replica, share_frozen)
+        if example is not None:
+            with self.mode("hard"):
+                check_equal(self.model, deployed, example, replica)
+        return deployed
 
 
 class CapacityLearner(Learner):
-    """The learner of any model that contains :class:`OrderedSum` axes, with one capacity per axis.
+    """The learner of any model that contains :class:`~ngn.axis.OrderedAxis` modules, with one capacity per axis.
 
     Raises:
         ValueError: if the model has no axis, or axes of different replica counts.
@@ -157,13 +173,16 @@ class CapacityLearner(Learner):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.axes = [module for module in model.modules() if isinstance(module, OrderedSum)]
+        self.axes = axes_of(model)
         if not self.axes:
-            raise ValueError("the model has no OrderedSum: there is no size to learn")
+            raise ValueError("the model has no OrderedAxis with a capacity: there is no size to learn")
         replicas = {axis.capacity.replicas for axis in self.axes}
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
+        banks = [axis.bank for axis in self.axes if isinstance(axis, OrderedSum) and axis.bank.drawn]
+        if len({(str(bank.seeds), bank.name) for bank in banks}) < len(banks):
+            raise ValueError("two banks of one seed and name would start alike: give each bank a name of its own")
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
 
     @contextmanager
@@ -211,12 +230,14 @@ class CapacityLearner(Learner):
 
         The next ``before_step`` of a training drops them. Without normalised axes this changes nothing.
         """
-        for axis in self.axes:
+        sums = [axis for axis in self.axes if isinstance(axis, OrderedSum) and axis.capacity.rms_eps is not None]
+        for axis in sums:
             axis.calibrating, axis.rms = True, None
         try:
-            self(x)
+            if sums:
+                self(x)
         finally:
-            for axis in self.axes:
+            for axis in sums:
                 axis.calibrating = False
 
     def count(self) -> Tensor:
@@ -234,14 +255,10 @@ class CapacityLearner(Learner):
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
     def state(self) -> dict[str, Tensor]:
-        return super().state() | {"allocated": torch.tensor([axis.bank.K for axis in self.axes])}
+        return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         for axis, K in zip(self.axes, tensors["allocated"].tolist(), strict=True):
-            if K > axis.bank.K:
-                axis.capacity.grow(K)
-                axis.bank.grow(K)
+            if K > axis.K:
+                axis.grow(K)
         super().restore(tensors)
-
-    def deploy(self, replica: int | None = None) -> nn.Module:
-        return deploy(self.model, replica)

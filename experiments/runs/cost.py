@@ -66,9 +66,8 @@ def take_replica(single: CapacityLearner, stack: CapacityLearner, replica: int) 
         ``single``'s model, at the end of its schedules.
     """
     for own, other in zip(single.axes, stack.axes, strict=True):
-        if own.bank.K < other.bank.K:
-            own.capacity.grow(other.bank.K)
-            own.bank.grow(other.bank.K)
+        if own.K < other.K:
+            own.grow(other.K)
     mine: Sequence[Tensor] = list(single.model.parameters())
     for p, stacked in zip(mine, stack.model.parameters(), strict=True):
         p.copy_(stacked[replica])

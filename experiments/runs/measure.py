@@ -13,6 +13,7 @@ from experiments.config.schema import is_integer
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES, Result
 from experiments.tasks.base import Task
+from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Mode
 from ngn.train import host
@@ -85,7 +86,9 @@ def cost_of(
 def norms_of(learner: CapacityLearner, batches: Batches) -> list[list[float] | None]:
     """L2 norm of every f_k of the first axis over the training inputs, per replica; None where it is not finite."""
     x, _ = batches.at(0)
-    f = learner.axes[0].bank.components(x).double()
+    axis = learner.axes[0]
+    assert isinstance(axis, OrderedSum)
+    f = axis.bank.components(x).double()
     norms: Tensor = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(learner.replicas or 1, -1)
     return [[float(f"{value:.6g}") for value in row] if all(np.isfinite(row)) else None for row in norms.tolist()]
 

@@ -6,7 +6,6 @@ K; N is the number of samples.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import Cut, OrderedAxis, Stacked
 from ngn.methods.base import Capacity, Mode
 from ngn.streams import generator
 
@@ -21,21 +21,42 @@ Seeds = int | Sequence[int]
 """One seed for one model, or one for each replica of a stack."""
 
 
-class Bank(nn.Module, ABC):
+class Bank(Stacked, ABC):
     """K ordered components whose parameters are stacked as [*R, K, ...].
 
     Component k of a replica is drawn from its seed, the bank's name and k alone: neither K nor the other replicas
     change it. The last map of each component starts at zero, so that every f_k is zero at the start and yet receives
     gradients; a bank that starts otherwise says so. Leading components without parameters, such as an identity f_0, are
     left out of the stored axis.
+
+    Truncation cuts the leading dimension of every parameter; the bank stays what it is, with fewer components.
     """
+
+    last: tuple[str, ...] = ()
+    """Parameters of the last maps, into which truncation multiplies the coefficients; without any they are kept."""
+    merged: tuple[str, ...] = ()
+    """Those of them that are only ever summed over the components."""
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
         super().__init__()
-        self.K, self.seeds, self.name = K, seeds, name
+        self.K, self.seeds, self.name, self.drawn = K, seeds, name, True
         self.replicas = None if isinstance(seeds, int) else len(seeds)
         for key, value in self._drawn(0, K).items():
             self.register_parameter(key, nn.Parameter(value))
+
+    def take(self, **weights: Tensor) -> Bank:
+        """Components that exist already, for those that were drawn: every parameter by its name, [*R, K, ...].
+
+        Raises:
+            ValueError: if names or shapes are not the bank's.
+        """
+        shapes = {name: tuple(p.shape) for name, p in self.named_parameters()}
+        if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
+            raise ValueError(f"{type(self).__name__} needs {shapes}")
+        for name, value in weights.items():
+            self.register_parameter(name, nn.Parameter(value))
+        self.drawn = False
+        return self
 
     def _drawn(self, first: int, last: int) -> dict[str, Tensor]:
         """Components ``first`` to ``last`` - 1 as they start: [*R, last - first, ...]."""
@@ -61,27 +82,24 @@ class Bank(nn.Module, ABC):
         """The initial parameters of one component, the last map zero."""
 
     @abstractmethod
-    def forward(self, x: Any, coefficients: Tensor) -> Tensor:
-        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; returns [*R, N, out]."""
+    def forward(self, x: Any, coefficients: Tensor | None) -> Tensor:
+        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; None: all ones. Gives [*R, N, out]."""
 
     @abstractmethod
     def components(self, x: Any, count: int | None = None) -> Tensor:
         """Every f_k(x), unweighted, of the ``count`` leading components (None: all K): [*R, count, N, out]."""
 
-    @abstractmethod
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
-        """An ordinary module of the components ``kept`` (ascending indices), ``weights`` folded into their last maps.
+    def cuts(self) -> list[Cut]:
+        """The leading dimension of each parameter."""
+        return [Cut(self, n, 0, fold=n in self.last, merge=n in self.merged) for n, _ in self.named_parameters()]
 
-        Args:
-            kept: int64 [count]; for a prefix 0 ... count - 1.
-            weights: [count], what each kept component is multiplied by for good.
-            replica: which model of a stack; None for a single model.
-        """
+    def needed(self, kept: Tensor) -> Tensor:
+        """The components that have to stay where those of ``kept`` do, bool [*R, K]."""
+        return kept
 
-    def parameter(self, name: str, replica: int | None, kept: Tensor) -> Tensor:
-        """A copy of the parameter ``name`` of the components ``kept``: [len(kept), ...]."""
-        value: Tensor = getattr(self, name).detach()
-        return (value if replica is None else value[replica]).index_select(0, kept.to(value.device))
+    def truncated(self, kept: Tensor) -> None:
+        """Called on the deployed copy when its parameters have been cut: only ``kept``, bool [K], are left."""
+        self.K = int(kept.sum())
 
 
 def uniform(shape: Sequence[int], fan_in: int, source: torch.Generator) -> Tensor:
@@ -89,30 +107,51 @@ def uniform(shape: Sequence[int], fan_in: int, source: torch.Generator) -> Tenso
     return torch.empty(tuple(shape)).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=source)
 
 
-class OrderedSum(nn.Module):
+class OrderedSum(OrderedAxis):
     """y(x) = sum_k c_k f_k(x), with c_k from a capacity: one learned size over one bank.
+
+    Args:
+        bank: the components f_k.
+        capacity: None for the plain sum over all of them.
 
     Raises:
         ValueError: if the bank and the capacity disagree about K or the replica axis.
     """
 
-    def __init__(self, bank: Bank, capacity: Capacity) -> None:
-        super().__init__()
-        if (bank.K, bank.replicas) != (capacity.K, capacity.replicas):
+    def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
+        nn.Module.__init__(self)
+        if capacity is not None and (bank.K, bank.replicas) != (capacity.K, capacity.replicas):
             raise ValueError(
                 f"the bank has K={bank.K}, replicas={bank.replicas}; its capacity K={capacity.K}, "
                 f"replicas={capacity.replicas}"
             )
-        self.bank, self.capacity = bank, capacity
+        self.bank = bank
+        self.capacity = capacity  # type: ignore[assignment]
         self.mode: Mode = "soft"
         self.calibrating = False
         self.rms: Tensor | None = None
+        self._cuts = None
+        self.register_buffer("scale", None)
+
+    @property
+    def K(self) -> int:
+        return self.bank.K
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        return tuple(self.bank.cuts()) if self._cuts is None else self._cuts
+
+    def component_parameters(self) -> list[Tensor]:
+        return list(self.bank.parameters())
 
     def forward(self, x: Any) -> Tensor:
         """[*R, N, out]"""
+        if self.capacity is None:
+            y: Tensor = self.bank(x, self.scale)
+            return y
         c = self.capacity.coefficients(self.mode)
         if self.capacity.rms_eps is None:
-            y: Tensor = self.bank(x, c)
+            y = self.bank(x, c)
             return y
         return self._normalised(x, c, self.capacity.rms_eps)
 
@@ -132,63 +171,35 @@ class OrderedSum(nn.Module):
         rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
         return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
 
-    def penalty(self) -> Tensor:
-        """What the capacity adds to the task loss, [*R]."""
-        own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.bank.parameters())
-        return own if prior is None else own + prior
-
-    def activity_penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
-        return None
-
     def before_step(self, step: int | None) -> None:
-        """Called before the forward passes of a step; with None before the trained model is evaluated."""
         self.capacity.before_step(step)
         if step is not None:
             self.rms = None
 
     def make_room(self) -> bool:
-        """Allocate the components that the capacity wants; whether there were any."""
         K = self.capacity.wanted()
         if K == self.bank.K:
             return False
-        self.capacity.grow(K)
-        self.bank.grow(K)
+        self.grow(K)
         return True
 
-    def deploy(self, replica: int | None = None) -> nn.Module:
-        """The retained components as an ordinary module."""
-        if (replica is None) != (self.bank.replicas is None):
-            raise ValueError("name the replica to deploy of a stack, and none of a single model")
-        open_, weights = self.capacity.kept(), self.capacity.coefficients("hard").detach()
+    def grow(self, K: int) -> None:
+        self.capacity.grow(K)
+        self.bank.grow(K)
+
+    def retained(self) -> tuple[Tensor, Tensor]:
+        kept, c = super().retained()
         if self.capacity.rms_eps is not None:
             if self.rms is None:
                 raise RuntimeError("normalised components are deployed by the rms of a batch: call calibrate(x) first")
-            weights = weights / self.rms[..., : weights.shape[-1]].to(weights)
-        if replica is not None:
-            open_, weights = open_[replica], weights[replica]
-        kept = open_.nonzero().flatten()
-        return self.bank.truncated(kept, weights[kept], replica)
+            c = c / self.rms[..., : c.shape[-1]].to(c)
+        return self.bank.needed(kept), c
+
+    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
+        self._cuts, self.scale = (), scale
+        self.bank.truncated(kept)
 
 
 def _rms(f: Tensor, eps: float) -> Tensor:
     """sqrt(mean f_k^2 + eps) of [*R, k, N, out]: [*R, k]. eps under the root keeps its gradient finite at f_k = 0."""
     return (f.square().mean((-2, -1)) + eps).sqrt()
-
-
-def deploy(model: nn.Module, replica: int | None = None) -> nn.Module:
-    """A copy of ``model`` in which every part that knows how to deploy is replaced by its truncated, ordinary form.
-
-    The groups' parameters are not copied first, so this needs no more memory than its result. Parts without learned
-    size are copied as they are; those with a replica axis of their own have to offer ``deploy(replica)``.
-    """
-    own = getattr(model, "deploy", None)
-    if callable(own):
-        deployed = own(replica)
-        assert isinstance(deployed, nn.Module)
-        return deployed
-    shell = copy.copy(model)
-    shell._parameters = copy.deepcopy(model._parameters)
-    shell._buffers = copy.deepcopy(model._buffers)
-    shell._modules = {name: None if part is None else deploy(part, replica) for name, part in model._modules.items()}
-    return shell

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ngn.components.base import Bank, Seeds, uniform
 
@@ -47,6 +47,7 @@ class ConvBank(Bank):
         self.flat = self.channels[-1] * side[0] * side[1]
         super().__init__(K, seeds, name)
 
+    last = ("V", "v")
     V: Tensor
     v: Tensor
 
@@ -75,20 +76,25 @@ class ConvBank(Bank):
             x = F.relu(F.max_pool2d(F.conv2d(x, branch[2 * i], branch[2 * i + 1], padding=1), 2))
         return x.flatten(1)
 
-    def _sum(self, x: Tensor, coefficients: Tensor, replica: int | None) -> Tensor:
+    def _sum(self, x: Tensor, coefficients: Tensor | None, replica: int | None) -> Tensor:
         x = channels_last(x)
         y = x.new_zeros(x.shape[0], self.out)
+        if coefficients is None:
+            for branch in self._branches(self.K, replica):
+                y = y + F.linear(self._hidden(x, branch), *branch[-2:])
+            return y
         for branch, c in zip(self._branches(coefficients.shape[0], replica), coefficients.unbind(0), strict=True):
             V, v = branch[-2:]
             y = y + F.linear(self._hidden(x, branch), V * c, v * c)
         return y
 
-    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
-        c = coefficients.to(self.V.dtype)
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        c = None if coefficients is None else coefficients.to(self.V.dtype)
         if self.replicas is None:
             return self._sum(x, c, None)
         own = x.dim() == 5
-        return torch.stack([self._sum(x[s] if own else x, c[s], s) for s in range(self.replicas)])
+        each = range(self.replicas)
+        return torch.stack([self._sum(x[s] if own else x, None if c is None else c[s], s) for s in each])
 
     def components(self, x: Tensor, count: int | None = None) -> Tensor:
         k = self.K if count is None else count
@@ -100,35 +106,3 @@ class ConvBank(Bank):
         if self.replicas is None:
             return of(x, None)
         return torch.stack([of(x[s] if x.dim() == 5 else x, s) for s in range(self.replicas)])
-
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
-        branches = []
-        columns = {name: self.parameter(name, replica, kept) for name, _ in self.named_parameters()}
-        for k in range(len(kept)):
-            layers: list[nn.Module] = []
-            for i in range(1, len(self.channels) + 1):
-                W = columns[f"W{i}"][k]
-                conv = nn.Conv2d(W.shape[1], W.shape[0], 3, padding=1, dtype=W.dtype, device=W.device)
-                conv.load_state_dict({"weight": W, "bias": columns[f"b{i}"][k]})
-                layers += [conv, nn.MaxPool2d(2), nn.ReLU()]
-            V = columns["V"][k]
-            linear = nn.Linear(self.flat, self.out, dtype=V.dtype, device=V.device)
-            linear.load_state_dict({"weight": V * weights[k].to(V), "bias": columns["v"][k] * weights[k].to(V)})
-            branches.append(nn.Sequential(*layers, nn.Flatten(), linear))
-        return ParallelBranches(branches, self.out)
-
-
-class ParallelBranches(nn.Module):
-    """The sum of ordinary convolution branches over the same images; an empty sum is zero."""
-
-    def __init__(self, branches: Sequence[nn.Module], out: int) -> None:
-        super().__init__()
-        self.branches, self.out = nn.ModuleList(branches), out
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, C, H, W] → [N, out]"""
-        x = channels_last(x)
-        y = x.new_zeros(x.shape[0], self.out)
-        for branch in self.branches:
-            y = y + branch(x)
-        return y

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from ngn.components.base import Bank, OrderedSum, Seeds, deploy, uniform
+from ngn.axis import Cut
+from ngn.components.base import Bank, OrderedSum, Seeds, uniform
 
 
 class TanhBank(Bank):
@@ -35,7 +36,16 @@ class TanhBank(Bank):
         wide = torch.movedim(self.W.narrow(-3, 0, k), -3, -2).flatten(-2)
         return torch.tanh(x @ wide + self.b.narrow(-2, 0, k).flatten(-2).unsqueeze(-2))
 
-    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing but f_0(h) = h is there."""
+        return self.identity and self.K == 1
+
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        if coefficients is None:
+            if self.is_identity:
+                return x
+            coefficients = self.W.new_ones(self.K)
         c = coefficients.to(self.W.dtype)
         skip = c.shape[-1] > 0 and self.identity
         learned = c[..., 1:] if skip else c
@@ -51,30 +61,12 @@ class TanhBank(Bank):
         maps = torch.movedim(self._maps(x, k - skip).unflatten(-1, (k - skip, self.out)), -2, -3)
         return torch.cat([x.expand(*maps.shape[:-3], *x.shape[-2:]).unsqueeze(-3), maps], -3) if skip else maps
 
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
-        learned = kept >= int(self.identity)
-        own = kept[learned] - int(self.identity)
-        W, b = self.parameter("W", replica, own), self.parameter("b", replica, own)
-        skip = float(weights[~learned].sum())
-        if len(own) == 0 and skip == 1.0:
-            return nn.Identity()
-        return TanhSum(W, b, weights[learned].to(W), skip)
+    def cuts(self) -> list[Cut]:
+        return [Cut(self, name, 0, start=-int(self.identity)) for name in ("W", "b")]
 
-
-class TanhSum(nn.Module):
-    """h → s h + sum_k w_k tanh(h W_k + b_k), as it is deployed: W [k, d, d], b [k, d], constants w [k] and s."""
-
-    weights: Tensor
-
-    def __init__(self, W: Tensor, b: Tensor, weights: Tensor, skip: float) -> None:
-        super().__init__()
-        self.W, self.b, self.skip = nn.Parameter(W), nn.Parameter(b), skip
-        self.register_buffer("weights", weights)
-
-    def forward(self, h: Tensor) -> Tensor:
-        """[N, d] → [N, d]"""
-        maps = torch.tanh(h @ self.W + self.b.unsqueeze(-2))
-        return self.skip * h + (self.weights[:, None, None] * maps).sum(0)
+    def truncated(self, kept: Tensor) -> None:
+        super().truncated(kept)
+        self.identity = self.identity and bool(kept[0])
 
 
 class LayerStack(nn.Module):
@@ -90,10 +82,13 @@ class LayerStack(nn.Module):
             x = layer(x)
         return x
 
-    def deploy(self, replica: int | None = None) -> nn.Sequential:
-        """The layers that do something, as ordinary modules; a layer of which the identity is left is left out."""
-        deployed = (deploy(layer, replica) for layer in self.layers)
-        return nn.Sequential(*(layer for layer in deployed if not isinstance(layer, nn.Identity)))
+    @property
+    def depth(self) -> int:
+        """Layers that do something: of a deployed stack, all but those of which the identity is left."""
+        return sum(not (layer.capacity is None and layer.bank.is_identity and layer.scale is None) for layer in self)
+
+    def __iter__(self) -> Iterator[OrderedSum]:
+        return iter(self.layers)  # type: ignore[arg-type]
 
 
 class ChainBank(Bank):
@@ -127,18 +122,16 @@ class ChainBank(Bank):
         lead = self.U.shape[:-3]
         return torch.stack(us, -3) if us else x.new_zeros(*lead, 0, *x.shape[-2:])
 
-    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        if coefficients is None:
+            return self.components(x).sum(-3)
         k = coefficients.shape[-1]
         c = coefficients.to(self.U.dtype)
         return (self.components(x, k) * c[..., None, None]).sum(-3)
 
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> Chain:
+    def needed(self, kept: Tensor) -> Tensor:
         """What u_k is computed from stays, also where u_k itself is not kept."""
-        length = int(kept[-1]) + 1 if len(kept) else 0
-        prefix = torch.arange(length, device=kept.device)
-        w = torch.zeros(length, dtype=weights.dtype, device=weights.device).index_copy(0, kept, weights)
-        U, a, V, b = (self.parameter(name, replica, prefix) for name in ("U", "a", "V", "b"))
-        return Chain(U, a, V, b, w)
+        return kept.flip(-1).cumsum(-1).flip(-1) > 0
 
 
 def _chain(
@@ -150,24 +143,3 @@ def _chain(
         v = x + us[-1] if us else x
         us.append(torch.tanh(torch.tanh(v @ Uk + ak) @ Vk + bk))
     return us
-
-
-class Chain(nn.Module):
-    """x → sum_k w_k u_k over a chain of as many updates as were kept, as it is deployed; w [k] are constants."""
-
-    weights: Tensor
-
-    def __init__(self, U: Tensor, a: Tensor, V: Tensor, b: Tensor, weights: Tensor) -> None:
-        super().__init__()
-        self.U, self.a, self.V, self.b = (nn.Parameter(p) for p in (U, a, V, b))
-        self.register_buffer("weights", weights.to(U))
-
-    def __len__(self) -> int:
-        return len(self.U)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, out] → [N, out]"""
-        y = torch.zeros_like(x)
-        for w, u in zip(self.weights, _chain(x, self.U, self.a, self.V, self.b), strict=True):
-            y = y + w * u
-        return y

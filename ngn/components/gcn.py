@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ngn.components.base import Bank, Seeds, uniform
 
@@ -66,6 +66,8 @@ class GCNBank(Bank):
         self.features, self.width, self.out = features, width, out
         super().__init__(K, seeds, name)
 
+    last = ("W2", "b2")
+    merged = ("b2",)
     W1: Tensor
     b1: Tensor
     W2: Tensor
@@ -89,7 +91,9 @@ class GCNBank(Bank):
         z = (x.propagated @ wide).unflatten(-1, (*W.shape[:-2], self.width))
         return F.relu(torch.movedim(z, 0, -2) + b.unsqueeze(-2))
 
-    def forward(self, x: GraphInput, coefficients: Tensor) -> Tensor:
+    def forward(self, x: GraphInput, coefficients: Tensor | None) -> Tensor:
+        if coefficients is None:
+            return x.hop @ (self._hidden(x, self.K) @ self.W2).sum(-3) + self.b2.sum(-2).unsqueeze(-2)
         k = coefficients.shape[-1]
         c = coefficients.to(self.W2.dtype).unsqueeze(-1)
         W = self.W2.narrow(-3, 0, k) * c.unsqueeze(-1)
@@ -99,33 +103,3 @@ class GCNBank(Bank):
     def components(self, x: GraphInput, count: int | None = None) -> Tensor:
         k = self.K if count is None else count
         return x.hop @ (self._hidden(x, k) @ self.W2.narrow(-3, 0, k)) + self.b2.narrow(-2, 0, k).unsqueeze(-2)
-
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
-        return ParallelGCN(self, kept, weights, replica)
-
-
-class ParallelGCN(nn.Module):
-    """The sum of the kept branches as one ordinary two-layer graph convolution network of torch-geometric's layers.
-
-    Side by side their hidden layers are one of ``len(kept) * width`` units, and the sum over branches is the second
-    layer's own. It takes a whole graph, where a bank takes what :class:`GraphInput` has prepared of it.
-    """
-
-    def __init__(self, bank: GCNBank, kept: Tensor, weights: Tensor, replica: int | None) -> None:
-        from torch_geometric.nn import GCNConv
-
-        super().__init__()
-        part = {name: bank.parameter(name, replica, kept) for name in ("W1", "b1", "W2", "b2")}
-        w = weights.to(part["W2"])
-        hidden = len(kept) * bank.width
-        self.first = GCNConv(bank.features, hidden).to(w.device, w.dtype)
-        self.second = GCNConv(hidden, bank.out).to(w.device, w.dtype)
-        wide = part["W1"].transpose(1, 2).reshape(hidden, bank.features)
-        self.first.load_state_dict({"lin.weight": wide, "bias": part["b1"].flatten()})
-        out = (part["W2"] * w[:, None, None]).reshape(hidden, bank.out).T
-        self.second.load_state_dict({"lin.weight": out, "bias": (part["b2"] * w[:, None]).sum(0)})
-
-    def forward(self, x: GraphInput) -> Tensor:
-        """Outputs at the target nodes, [N, out]."""
-        y: Tensor = self.second(F.relu(self.first(x.features, x.edge_index)), x.edge_index)[x.targets]
-        return y

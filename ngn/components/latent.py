@@ -18,6 +18,7 @@ class RankOneBank(Bank):
         self.inputs, self.out = inputs, out
         super().__init__(K, seeds, name)
 
+    last = ("B",)
     A: Tensor
     B: Tensor
 
@@ -28,33 +29,19 @@ class RankOneBank(Bank):
         """A_k x of the ``count`` leading terms. x: [*R, N, inputs]; returns [*R, N, count]."""
         return x @ self.A.narrow(-2, 0, count).mT
 
-    def decode(self, z: Tensor, coefficients: Tensor) -> Tensor:
-        """sum_k c_k z_k B_k. z: [*R, N, k], coefficients: [*R, k]; returns [*R, N, out]."""
+    def decode(self, z: Tensor, coefficients: Tensor | None) -> Tensor:
+        """sum_k c_k z_k B_k. z: [*R, N, k], coefficients: [*R, k] or None for ones; returns [*R, N, out]."""
+        if coefficients is None:
+            return z @ self.B
         c = coefficients.to(self.B.dtype).unsqueeze(-1)
         return z @ (self.B.narrow(-2, 0, z.shape[-1]) * c)
 
-    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
-        return self.decode(self.latents(x, coefficients.shape[-1]), coefficients)
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        return self.decode(self.latents(x, self.K if coefficients is None else coefficients.shape[-1]), coefficients)
 
     def components(self, x: Tensor, count: int | None = None) -> Tensor:
         k = self.K if count is None else count
         return self.latents(x, k).mT.unsqueeze(-1) * self.B.narrow(-2, 0, k).unsqueeze(-2)
-
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> LowRank:
-        A, B = self.parameter("A", replica, kept), self.parameter("B", replica, kept)
-        return LowRank(A, B * weights.to(B).unsqueeze(-1))
-
-
-class LowRank(nn.Module):
-    """x → sum_k B_k (A_k x), as it is deployed: A [k, in], B [k, out], ordering weights folded into B."""
-
-    def __init__(self, A: Tensor, B: Tensor) -> None:
-        super().__init__()
-        self.A, self.B = nn.Parameter(A), nn.Parameter(B)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, in] → [N, out]"""
-        return (x @ self.A.T) @ self.B
 
     @torch.no_grad()
     def rank(self, threshold: float) -> int:
@@ -88,11 +75,11 @@ class GatedBottleneck(OrderedSum):
 
     def __init__(self, bank: RankOneBank, capacity: Capacity, kl: float = 1e-4) -> None:
         super().__init__(bank, capacity)
-        if getattr(capacity, "growing", False) or capacity.rms_eps is not None:
+        if capacity.growing or capacity.rms_eps is not None:
             raise ValueError("a gated posterior needs a preset K and components that are not normalised")
         self.kl = kl
         lead = () if bank.replicas is None else (bank.replicas,)
-        self.log_variance = nn.Parameter(torch.zeros(*lead, bank.K))
+        self.log_variance: nn.Parameter | None = nn.Parameter(torch.zeros(*lead, bank.K))
         self._step: int | None = None
         self._part = 0
         self._divergence: Tensor | None = None
@@ -103,6 +90,7 @@ class GatedBottleneck(OrderedSum):
 
     def variance(self) -> tuple[Tensor, Tensor]:
         """Gates g [*R, K] and excess variance d = g^2 (exp(l) - 1), [*R, K] in float64: the variance is 1 + d."""
+        assert self.log_variance is not None
         g = self.capacity.gates(self.mode)
         g = F.pad(g, (0, self.bank.K - g.shape[-1]))
         return g, g.square() * torch.expm1(self.log_variance.double())
@@ -115,12 +103,16 @@ class GatedBottleneck(OrderedSum):
 
     def forward(self, x: Tensor) -> Tensor:
         """[*R, N, out]; sampled within a training step."""
-        if self._step is None or self.mode != "soft" or self.bank.K == 0:
+        if self.capacity is None or self._step is None or self.mode != "soft" or self.bank.K == 0:
             return super().forward(x)
         mean, excess = self.posterior(x)
         self._divergence = divergence(mean, excess)
         deviation = (1.0 + excess).sqrt().to(mean.dtype).unsqueeze(-2)
         return self.bank.decode(mean + deviation * self.noise(mean, mean.shape[-2]), self.capacity.weights())
+
+    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
+        super().truncated(kept, scale)
+        self.log_variance = None
 
     def activity_penalty(self) -> Tensor | None:
         return None if self._divergence is None else self.kl * self._divergence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ngn.components.base import Bank, Seeds, uniform
 
@@ -20,6 +20,8 @@ class MLPBank(Bank):
         if len(sizes) < 2:
             raise ValueError(f"an MLP needs an input and an output size, not {list(sizes)}")
         self.sizes = tuple(sizes)
+        self.last = (f"W{len(sizes) - 1}", f"b{len(sizes) - 1}")
+        self.merged = self.last[1:]
         super().__init__(K, seeds, name)
 
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
@@ -49,10 +51,11 @@ class MLPBank(Bank):
             a = torch.tanh(z)
         return a
 
-    def forward(self, x: Tensor, coefficients: Tensor) -> Tensor:
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        W, b = (getattr(self, name) for name in self.last)
+        if coefficients is None:
+            return (self._hidden(x, self.K) @ W).sum(-3) + b.sum(-2).unsqueeze(-2)
         k = coefficients.shape[-1]
-        last = len(self.sizes) - 1
-        W, b = getattr(self, f"W{last}"), getattr(self, f"b{last}")
         c = coefficients.to(W.dtype).unsqueeze(-1)
         # The coefficient goes into the last map, which is small, rather than over the outputs of every sample.
         W = W.narrow(-3, 0, k) * c.unsqueeze(-1)
@@ -60,32 +63,7 @@ class MLPBank(Bank):
         return (self._hidden(x, k) @ W).sum(-3) + b.unsqueeze(-2)
 
     def components(self, x: Tensor, count: int | None = None) -> Tensor:
-        k, last = self.K if count is None else count, len(self.sizes) - 1
-        W, b = getattr(self, f"W{last}").narrow(-3, 0, k), getattr(self, f"b{last}").narrow(-2, 0, k)
+        k = self.K if count is None else count
+        W, b = (getattr(self, name) for name in self.last)
+        W, b = W.narrow(-3, 0, k), b.narrow(-2, 0, k)
         return self._hidden(x, k) @ W + b.unsqueeze(-2)
-
-    def truncated(self, kept: Tensor, weights: Tensor, replica: int | None) -> nn.Module:
-        return ParallelMLP(self, kept, weights, replica)
-
-
-class ParallelMLP(nn.Module):
-    """The sum of the kept tanh MLPs, as it is deployed: no gates, no candidates, weights folded into the last maps."""
-
-    def __init__(self, bank: MLPBank, kept: Tensor, weights: Tensor, replica: int | None) -> None:
-        super().__init__()
-        self.layers = len(bank.sizes) - 1
-        for i in range(1, self.layers + 1):
-            W, b = bank.parameter(f"W{i}", replica, kept), bank.parameter(f"b{i}", replica, kept)
-            if i == self.layers:
-                folded = weights.detach().to(W.dtype)
-                W, b = W * folded[:, None, None], (b * folded[:, None]).sum(0)
-            self.register_parameter(f"W{i}", nn.Parameter(W))
-            self.register_parameter(f"b{i}", nn.Parameter(b))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, in] → [N, out]"""
-        a = x.unsqueeze(-3)
-        for i in range(1, self.layers):
-            a = torch.tanh(a @ getattr(self, f"W{i}") + getattr(self, f"b{i}").unsqueeze(-2))
-        y: Tensor = (a @ getattr(self, f"W{self.layers}")).sum(-3) + getattr(self, f"b{self.layers}")
-        return y

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import Stacked
 from ngn.components.base import OrderedSum, Seeds, uniform
 from ngn.streams import generator
 
 
-class StackedLinear(nn.Module):
+class StackedLinear(Stacked):
     """A linear map with an optional replica axis: weight [*R, in, out], bias [*R, out].
 
     Torch's default initialisation, drawn from each seed and ``name``.
@@ -19,6 +20,7 @@ class StackedLinear(nn.Module):
 
     def __init__(self, inputs: int, out: int, seeds: Seeds, name: str = "head") -> None:
         super().__init__()
+        self.replicas = None if isinstance(seeds, int) else len(seeds)
         each = [seeds] if isinstance(seeds, int) else list(seeds)
         drawn = []
         for seed in each:
@@ -31,13 +33,6 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[*R, N, in] → [*R, N, out]"""
         return x @ self.weight + self.bias.unsqueeze(-2)
-
-    def deploy(self, replica: int | None = None) -> nn.Module:
-        """The same map as a plain ``nn.Linear``."""
-        weight, bias = (p.detach() if replica is None else p.detach()[replica] for p in (self.weight, self.bias))
-        linear = nn.Linear(weight.shape[0], weight.shape[1], dtype=weight.dtype, device=weight.device)
-        linear.load_state_dict({"weight": weight.T, "bias": bias})
-        return linear
 
 
 class ParallelModel(nn.Module):

@@ -49,7 +49,7 @@ def unsupported_by_cuda_graphs(learner: CapacityLearner, plan: TrainPlan) -> str
     """Why a step of this training cannot be recorded, or None if it can."""
     if type(learner) is not CapacityLearner or any(type(group) is not OrderedSum for group in learner.axes):
         return "something is drawn in the forward pass"
-    if any(getattr(group.capacity, "growing", False) for group in learner.axes):
+    if any(group.capacity.growing for group in learner.axes):
         return "components are allocated as the boundary advances"
     if plan.accumulate != 1:
         return "a step has several micro-batches"

@@ -4,45 +4,14 @@ import copy
 
 import pytest
 import torch
+from learners import LEARNERS, K
 from structures import STRUCTURES, awake, model_of
 
 from ngn.components.base import OrderedSum
 from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
-from ngn.methods.awnn import AdaptiveWidth
-from ngn.methods.decay import DecayGate
-from ngn.methods.fixed import FixedCount
-from ngn.methods.l0 import HardConcrete
+from ngn.methods.base import Capacity
 from ngn.methods.ngn import CountGate
-from ngn.methods.ste import StraightThrough
-
-K = 4
-
-
-def scattered(replicas):
-    """Hard-concrete gates of which the open ones are no prefix, one of them partly open."""
-    gate = HardConcrete(K, 3 if replicas is None else [3, 8])
-    with torch.no_grad():
-        gate.log_alpha.copy_(torch.tensor([-3.0, 0.3, -3.0, 3.0]))
-        if replicas is not None:
-            gate.log_alpha[1] = torch.tensor([1.0, -3.0, -3.0, -3.0])
-    return gate
-
-
-LEARNERS = {
-    "ngn": lambda replicas: CountGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
-    "ngn-shifted": lambda replicas: CountGate(
-        K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas
-    ),
-    "ngn-beyond": lambda replicas: CountGate(K, t0=K + 0.3, replicas=replicas),
-    "fixed": lambda replicas: FixedCount(K, replicas=replicas),
-    "ste": lambda replicas: StraightThrough(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
-    "l0": scattered,
-    "awnn": lambda replicas: AdaptiveWidth(K, 11, width=2.5 if replicas is None else [2.5, 0.7], replicas=replicas),
-    "decay": lambda replicas: DecayGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
-    "decay-normalised": lambda replicas: DecayGate(K, learn_r=False, normalise=True, t0=1.7, replicas=replicas),
-    "decay-free": lambda replicas: DecayGate(K, boundary=False, normalise=True, r=0.4, replicas=replicas),
-}
 
 
 @pytest.fixture(
@@ -92,7 +61,8 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
             small = learner.deploy(r)
             want = hard if r is None else hard[r]
             assert float((small(x) - want).abs().max()) <= tolerance * max(1.0, float(want.abs().max()))
-            assert not any(isinstance(m, OrderedSum) for m in small.modules())
+            assert not any(isinstance(m, Capacity) for m in small.modules())
+            assert not any(m.training for m in small.modules())
             bank = learner.axes[0].bank
             with_parameters = K - getattr(bank, "identity", False)  # an identity has none
             per = sum(p.numel() for p in bank.parameters()) // (replicas or 1) // with_parameters
@@ -168,7 +138,7 @@ def test_misuse_is_refused():
     bank = STRUCTURES[0].bank(3, 0)
     with pytest.raises(ValueError, match="K=3"):
         OrderedSum(bank, CountGate(4))
-    with pytest.raises(ValueError, match="no OrderedSum"):
+    with pytest.raises(ValueError, match="no OrderedAxis"):
         CapacityLearner(torch.nn.Linear(1, 1))
     with pytest.raises(ValueError, match="replica"):
         CapacityLearner(OrderedSum(bank, CountGate(3))).deploy(0)

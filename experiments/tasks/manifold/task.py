@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from experiments.tasks.manifold import LatentComponent, Manifold
-from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank
+from ngn.components.latent import GatedBottleneck, RankOneBank
 from ngn.components.parallel import StackedLinear
 from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
@@ -135,6 +135,4 @@ class ManifoldTask(SupervisedTask):
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """The numerical rank of the deployed bottleneck."""
         assert isinstance(deployed, Autoencoder)
-        bottleneck: nn.Module = deployed.bottleneck
-        assert isinstance(bottleneck, LowRank)
-        return {"rank": bottleneck.rank(RANK_THRESHOLD)}
+        return {"rank": deployed.bottleneck.bank.rank(RANK_THRESHOLD)}

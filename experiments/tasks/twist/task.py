@@ -12,7 +12,7 @@ from experiments.data.source import DataInfo
 from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
-from ngn.components.depth import Chain, ChainBank, LayerStack, TanhBank
+from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel
 from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
@@ -68,9 +68,7 @@ class TwistTask(SupervisedTask):
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """The layers, or the links of the chain, that are left."""
-        if isinstance(deployed, nn.Sequential):
-            return {"depth": len(deployed)}
+        if isinstance(deployed, LayerStack):
+            return {"depth": deployed.depth}
         assert isinstance(deployed, ParallelModel)
-        chain: nn.Module = deployed.group
-        assert isinstance(chain, Chain)
-        return {"depth": len(chain)}
+        return {"depth": deployed.group.K}

@@ -27,7 +27,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
     reason = (_plane(learner) if depth else _blocks(learner)) or _capacities(learner)
     if reason is not None:
         return reason
-    body = [p for group in learner.axes for p in group.bank.parameters()]
+    body = [p for axis in learner.axes if isinstance(axis, OrderedSum) for p in axis.bank.parameters()]
     if any(not p.requires_grad for p in body) or any(p.device.type != "cpu" for p in learner.model.parameters()):
         return "a parameter is frozen or not on the CPU"
     if any(p.dtype != torch.float32 for p in body):
@@ -73,7 +73,7 @@ def _plane(learner: CapacityLearner) -> str | None:
     """Why a model is none of depth on the plane that the kernel knows."""
     if any(type(group) is not OrderedSum for group in learner.axes):
         return "the kernel knows nothing but ordered sums"
-    banks = [group.bank for group in learner.axes]
+    banks = [axis.bank for axis in learner.axes if isinstance(axis, OrderedSum)]
     if any(bank.K < 1 for bank in banks):
         return "there is a layer without components"
     if isinstance(learner.model, LayerStack):

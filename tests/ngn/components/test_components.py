@@ -8,11 +8,14 @@ from structures import EDGES, STRUCTURES, awake
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.depth import ChainBank, TanhBank
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.latent import RankOneBank
 from ngn.components.mlp import MLPBank
+from ngn.methods.ngn import CountGate
+from ngn.truncation import deploy
 
 ids = [s.name for s in STRUCTURES]
 
@@ -162,30 +165,31 @@ def test_images_are_convolved_in_channels_last(channels):
     with Pooled():
         bank(x, ones)
         bank.components(x)
-        bank.truncated(torch.arange(2), ones, None)(x)
+        bank(x, None)
     assert len(Pooled.maps) == 3 * 2 * 2
     for pooled in Pooled.maps:
         assert pooled.is_contiguous(memory_format=torch.channels_last)
         assert not pooled.is_contiguous()
 
 
-def test_truncated_graph_branches_are_one_plain_network():
-    """Two layers, the branches side by side, with one output bias."""
-    from torch_geometric.nn import GCNConv
+def test_output_biases_that_are_only_summed_are_one_when_deployed():
+    for structure in STRUCTURES:
+        bank = awake(structure.bank(4, 1).double())
+        small = deploy(OrderedSum(bank, CountGate(4, t0=2.0))).bank
+        for (name, p), q in zip(bank.named_parameters(), small.parameters(), strict=True):
+            kept = 1 if name in bank.merged else 3 - getattr(bank, "identity", False)
+            assert q.shape == (kept, *p.shape[1:]), name
 
-    structure = next(s for s in STRUCTURES if s.name == "gcn")
-    bank = awake(structure.bank(4, 1).double())
-    x, kept, weights = structure.x(torch.float64), torch.tensor([0, 2, 3]), torch.tensor([1.0, 0.3, -2.0]).double()
-    deployed = bank.truncated(kept, weights, None)
-    layers = [part for part in deployed.modules() if isinstance(part, GCNConv)]
-    assert [(layer.in_channels, layer.out_channels) for layer in layers] == [
-        (bank.features, 3 * bank.width),
-        (3 * bank.width, bank.out),
-    ]
-    expected = sum(w * reference(bank, int(k))(x) for w, k in zip(weights, kept, strict=True))
-    assert torch.allclose(deployed(x), expected, atol=1e-12)
-    nothing = bank.truncated(torch.arange(0), torch.ones(0), None)
-    assert torch.count_nonzero(nothing(x)) == 0
+
+def test_a_bank_of_weights_that_exist():
+    W1, b1, W2, b2 = torch.randn(6, 2, 5), torch.randn(6, 5), torch.randn(6, 5, 3), torch.randn(6, 3)
+    bank = MLPBank([2, 5, 3], 6, 0).take(W1=W1, b1=b1, W2=W2, b2=b2)
+    x = torch.randn(7, 2)
+    assert torch.allclose(
+        bank(x, None), sum(torch.tanh(x @ W1[k] + b1[k]) @ W2[k] + b2[k] for k in range(6)), atol=1e-5
+    )
+    with pytest.raises(ValueError, match="MLPBank needs"):
+        bank.take(W1=W1)
 
 
 def test_what_does_not_fit_is_refused():

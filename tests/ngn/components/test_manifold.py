@@ -8,7 +8,7 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.tasks import make_task
 from experiments.tasks.manifold.task import RANK_THRESHOLD, FreshBatches, rotation
-from ngn.components.latent import GatedBottleneck, LowRank, RankOneBank, divergence
+from ngn.components.latent import GatedBottleneck, RankOneBank, divergence
 from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate
 
@@ -148,8 +148,8 @@ def test_the_numerical_rank_counts_what_is_above_the_threshold():
     source = torch.Generator().manual_seed(0)
     left, right = (torch.linalg.qr(torch.randn(8, 8, generator=source, dtype=torch.float64))[0][:3] for _ in range(2))
     values = torch.tensor([2.0, 1e-2, 1.9e-3], dtype=torch.float64)
-    assert LowRank(left, right * values[:, None]).rank(RANK_THRESHOLD) == 2
-    assert LowRank(left[:0], right[:0]).rank(RANK_THRESHOLD) == 0
+    assert RankOneBank(8, 8, 3, 0).take(A=left, B=right * values[:, None]).rank(RANK_THRESHOLD) == 2
+    assert RankOneBank(8, 8, 0, 0).rank(RANK_THRESHOLD) == 0
 
 
 def test_the_points_lie_on_the_manifold():

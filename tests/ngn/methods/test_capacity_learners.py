@@ -15,6 +15,7 @@ from ngn.methods.l0 import LARGEST, HardConcrete
 from ngn.methods.ste import StraightThrough
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
+from ngn.train.losses import Supervised
 from ngn.train.trainer import Trainer, TrainPlan
 
 MLP = STRUCTURES[0]
@@ -267,7 +268,7 @@ def trained(method, seeds, folder=None, on_step=None):
     Trainer(
         learner,
         FullBatches(Split(x, y)),
-        mse,
+        Supervised(mse),
         plan,
         folder=folder,
         checkpoint_seconds=1e-9,

@@ -1,0 +1,192 @@
+"""An ordered axis: a size that is learned along a dimension of tensors that somebody owns.
+
+Heads, slices of a feed-forward layer, channels, the terms of a low rank, blocks of a bank: K components lie along one
+dimension of some tensors, ``width`` entries each. Learning how many are needed is multiplying the activation on that
+axis by w_k g_k; truncation (``ngn/truncation.py``) cuts every tensor that has the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.methods.base import Capacity, Mode
+
+Counts = Sequence[tuple[nn.Module, str]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tensor that has the axis: component k has entries start + k width ... start + (k + 1) width - 1 of ``dim``.
+
+    Attributes:
+        module, name: the tensor is ``module.name``: a parameter, a buffer, or a ``ModuleList`` of K modules.
+        dim: which dimension; of a stacked module, that of one replica's tensor.
+        width: entries per component.
+        start: where component 0 begins. Components that would begin before the tensor does have no entry in it, such as
+            an identity: -1 says that component 0 has none.
+        fold: truncation multiplies these entries by the components' coefficients, for good.
+        merge: truncation sums them over the axis, which stays with length 1: the output bias of a sum of blocks.
+    """
+
+    module: nn.Module
+    name: str
+    dim: int
+    width: int = 1
+    start: int = 0
+    fold: bool = False
+    merge: bool = False
+
+
+def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = False) -> list[Cut]:
+    """The cuts of a linear map, a convolution, a normalisation or an embedding whose output entries have the axis.
+
+    ``fold`` multiplies what the module gives by the coefficients; wrong for a module that something nonlinear follows.
+    """
+    names = ("weight", "bias", "running_mean", "running_var")
+    dim = 1 if isinstance(module, nn.Embedding) or getattr(module, "transposed", False) else 0
+    cuts = []
+    for name in names:
+        value = getattr(module, name, None)
+        if isinstance(value, Tensor):
+            folds = fold and not name.startswith("running")
+            cuts.append(Cut(module, name, dim if name == "weight" else 0, width, start, folds))
+    return cuts
+
+
+def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True) -> list[Cut]:
+    """The cut of a linear map or a convolution whose input entries have the axis; the coefficients are folded into it.
+
+    Right where nothing but this map lies behind the axis; its bias is left as it is.
+    """
+    return [Cut(module, "weight", 0 if getattr(module, "transposed", False) else 1, width, start, fold)]
+
+
+class OrderedAxis(nn.Module):
+    """A capacity over the K components along one axis of tensors that other modules own.
+
+    The model calls it on the activation that has the axis: h [..., K width, ...] → h c_k. Deployed, its capacity is
+    None, and it multiplies by what could not be folded, mostly by nothing.
+
+    Args:
+        capacity: how many of its K components are in use. None for a model of a given size.
+        cuts: all tensors that have the axis.
+        counts: (module, attribute) pairs, integers that are multiples of K (``num_heads``) and shrink with the count.
+        dim: the dimension of the activation.
+
+    Raises:
+        ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank.
+
+    Example: the neurons between two linear maps.
+
+        >>> import torch, ngn
+        >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
+        >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.2), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])
+        >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+        >>> learner.deploy(example=torch.randn(5, 3))[0]
+        Linear(in_features=3, out_features=4, bias=True)
+    """
+
+    capacity: Capacity
+    """None once truncated."""
+    scale: Tensor | None
+
+    def __init__(self, capacity: Capacity | None, cuts: Sequence[Cut], counts: Counts = (), dim: int = -1) -> None:
+        super().__init__()
+        if capacity is not None:
+            if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
+                raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
+            self._K = capacity.K
+        self.capacity = capacity  # type: ignore[assignment]
+        self._cuts: tuple[Cut, ...] | None = tuple(cuts)
+        self.counts, self.dim = tuple(counts), dim
+        self.mode: Mode = "soft"
+        self.register_buffer("scale", None)
+
+    @property
+    def K(self) -> int:
+        """Components that exist."""
+        return self._K
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """All tensors that have the axis; none once truncated."""
+        return self._cuts or ()
+
+    def extra_repr(self) -> str:
+        return "" if self.capacity is None else f"K={self.K}"
+
+    def coefficients(self) -> Tensor | None:
+        """c_k = w_k g_k in the present mode, [K]; None where every component counts as it is."""
+        if self.capacity is None:
+            return self.scale
+        c = self.capacity.coefficients(self.mode)
+        return F.pad(c, (0, self.K - c.shape[-1]))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """h [..., K width, ...] → h c_k."""
+        c = self.coefficients()
+        if c is None:
+            return h
+        width = h.shape[self.dim] // max(1, len(c))
+        after = h.dim() - 1 - self.dim % h.dim()
+        return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
+
+    def penalty(self) -> Tensor:
+        """What the capacity adds to the task loss, [*R]."""
+        own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.component_parameters())
+        return own if prior is None else own + prior
+
+    def component_parameters(self) -> list[Tensor]:
+        """The components' parameters, each as [*R, K, ...]."""
+        parts = []
+        for cut in self.cuts:
+            value = getattr(cut.module, cut.name)
+            if isinstance(value, nn.Parameter):
+                span = value.narrow(cut.dim, cut.start, self.K * cut.width)
+                parts.append(span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width)))
+        return parts
+
+    def activity_penalty(self) -> Tensor | None:
+        """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
+        return None
+
+    def before_step(self, step: int | None) -> None:
+        """Called before the forward passes of a step; with None before the trained model is evaluated."""
+        self.capacity.before_step(step)
+
+    def make_room(self) -> bool:
+        """Allocate the components that the capacity wants; whether there were any."""
+        return False
+
+    def grow(self, K: int) -> None:
+        """Go on with K components.
+
+        Raises:
+            ValueError: for tensors that somebody else owns.
+        """
+        raise ValueError("the tensors of this axis cannot grow: build the model with more components")
+
+    def retained(self) -> tuple[Tensor, Tensor]:
+        """Which components truncation leaves, bool [*R, K], and what each is multiplied by, float64 [*R, K]."""
+        return self.capacity.kept(), self.capacity.coefficients("hard").detach()
+
+    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
+        """Called on the deployed copy when its tensors have been cut: leave the components ``kept``, bool [K]."""
+        before, self._K = self.K, int(kept.sum())
+        for module, name in self.counts:
+            setattr(module, name, getattr(module, name) // before * self._K)
+        self._cuts, self.counts, self.scale = (), (), scale
+
+
+class Stacked(nn.Module):
+    """A module whose parameters have a leading replica axis, of which deployment takes one entry.
+
+    Attributes:
+        replicas: its length; None for one model, without the axis.
+    """
+
+    replicas: int | None

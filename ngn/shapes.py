@@ -1,0 +1,100 @@
+"""Deployed models in files: what is stored are tensors, and their shapes say how far a fresh model is to be cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from ngn.axis import OrderedAxis
+from ngn.files import publish
+from ngn.truncation import Choice, owned, truncated, without_tensors
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """What ``state_dict`` holds, a tied tensor once."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, value in model.state_dict(keep_vars=True).items():
+        if id(value) not in seen:
+            seen.add(id(value))
+            tensors[name] = value
+    return tensors
+
+
+def save(model: nn.Module, path: str | Path) -> None:
+    """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors_of(model).items()}
+    publish(Path(path), safetensors.torch.save(tensors), replace=True)
+
+
+def load(model: nn.Module, path: str | Path) -> nn.Module:
+    """A deployed model from a file of :func:`save`.
+
+    Args:
+        model: built as the trained one was, with at least as many components on every axis; its values do not matter,
+            so its parameters may be on the meta device. It is left as it is.
+
+    Returns:
+        A copy of ``model``, in eval mode, with the sizes and the values of the file.
+
+    Raises:
+        ValueError: if the file is not of such a model.
+    """
+    stored = safetensors.torch.load(Path(path).read_bytes())
+    names = {id(value): name for name, value in tensors_of(model).items()}
+    paths = {id(module): name for name, module in model.named_modules()}
+    axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+    dims = [(id(owned(cut)), cut.dim, axis) for axis in axes for cut in axis.cuts]
+    choices = {}
+    for axis in axes:
+        scale = stored.get(f"{paths[id(axis)]}.scale".lstrip("."))
+        mask = torch.ones(axis.K, dtype=torch.bool)
+        for cut in axis.cuts:
+            tensor = owned(cut)
+            alone = all(other is axis for part, dim, other in dims if (part, dim) == (id(tensor), cut.dim))
+            if isinstance(tensor, nn.ModuleList):
+                inside = f"{paths[id(tensor)]}."
+                size, width = len(tensor), 1
+                left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
+            elif isinstance(tensor, Tensor) and alone and not cut.merge:
+                name = names[id(tensor)]
+                if name not in stored:
+                    raise ValueError(f"{path} holds no {name}: it is of another model")
+                size, left = tensor.shape[cut.dim], stored[name].shape[cut.dim]
+                width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
+            else:
+                continue
+            if left > size:
+                raise ValueError(f"the model needs more components on {paths[id(axis)] or 'its axis'} to hold {path}")
+            mask[axis.K - (size - left) // width :] = False
+            bare = without_tensors(axis)
+            mask[:bare] = scale is None or len(scale) > int(mask[bare:].sum())
+            break
+        else:
+            raise ValueError(
+                f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
+            )
+        choices[axis] = Choice(mask, None, scale)
+    result = truncated(model, choices).eval()
+    places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+    for module in result.modules():
+        for held in (module._parameters, module._buffers):
+            for name, value in held.items():
+                if value is not None:
+                    places.setdefault(id(value), []).append((held, name))
+    wanted = tensors_of(result)
+    if wanted.keys() != stored.keys():
+        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() ^ stored.keys())}")
+    for name, value in wanted.items():
+        if stored[name].shape != value.shape:
+            raise ValueError(f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}")
+        new: Any = stored[name]
+        if isinstance(value, nn.Parameter):
+            new = nn.Parameter(new, value.requires_grad)
+        for held, key in places[id(value)]:
+            held[key] = new
+    return result

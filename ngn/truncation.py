@@ -1,0 +1,248 @@
+"""Truncation: a copy of a model in which every ordered axis is cut to the components that are kept.
+
+One ``deepcopy``, whose memo holds the tensors that are cut already: ties stay tied, and nothing is copied in full that
+is cut afterwards. Modules keep their classes and their forward passes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from ngn.axis import Cut, OrderedAxis, Stacked
+from ngn.checks import axes_of, refuse_closures
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is left of one axis, on the CPU.
+
+    Attributes:
+        kept: bool [K].
+        coefficients: what each component is multiplied by where a cut folds it, [K]; None for ones.
+        scale: what stays a constant of the axis, [count]; None for nothing.
+    """
+
+    kept: Tensor
+    coefficients: Tensor | None
+    scale: Tensor | None
+
+
+def deploy(
+    model: nn.Module,
+    replica: int | None = None,
+    share_frozen: bool = False,
+) -> nn.Module:
+    """A copy of ``model``, in eval mode, with only the retained components of every axis and no capacity.
+
+    Args:
+        model: any module with ordered axes; other parts are copied as they are.
+        replica: which model of a stack.
+        share_frozen: frozen parameters that are not cut stay the original's own, not copies.
+
+    Raises:
+        ValueError: if the replica is missing or out of place, or part of the model cannot be copied faithfully.
+    """
+    axes = axes_of(model)
+    stacked = {module.replicas is not None for module in model.modules() if isinstance(module, Stacked)}
+    if (True in stacked) != (replica is not None):
+        raise ValueError("name the replica to deploy of a stack, and none of a single model")
+    refuse_closures(model, axes)
+    choices = {}
+    for axis in axes:
+        kept, c = (part if replica is None else part[replica] for part in axis.retained())
+        c = F.pad(c, (0, len(kept) - len(c)))
+        choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
+    return truncated(model, choices, replica, share_frozen).eval()
+
+
+def truncated(
+    model: nn.Module, choices: dict[OrderedAxis, Choice], replica: int | None = None, share_frozen: bool = False
+) -> nn.Module:
+    """A copy of ``model`` in which the axes of ``choices`` are cut accordingly."""
+    memo: dict[int, Any] = {}
+    selected = {
+        id(value)
+        for module in model.modules()
+        if isinstance(module, Stacked) and module.replicas is not None
+        for value in (*module._parameters.values(), *module._buffers.values())
+        if value is not None
+    }
+
+    def of_replica(value: Tensor) -> Tensor:
+        return value.detach()[replica] if id(value) in selected else value.detach()
+
+    def like(value: Tensor, new: Tensor) -> Tensor:
+        return nn.Parameter(new, value.requires_grad) if isinstance(value, nn.Parameter) else new
+
+    plans: dict[int, tuple[Cut, list[tuple[Cut, Choice]]]] = {}
+    for axis, choice in choices.items():
+        cuts = {(id(t), cut.dim, cut.start): cut for cut in axis.cuts if (t := owned(cut)) is not None}
+        for (tensor, _, _), cut in cuts.items():
+            plans.setdefault(tensor, (cut, []))[1].append((cut, choice))
+        memo |= {id(part): empty for part, empty in ((axis.capacity, None), (axis._cuts, ())) if part is not None}
+
+    registered = [value for m in model.modules() for value in m._parameters.values() if value is not None]
+    plain: dict[tuple[nn.Module, str], nn.Parameter] = {}
+    changed: dict[int, Cut] = {}
+    lists: list[tuple[nn.ModuleList, list[nn.Module]]] = []
+    for key, (cut, parts) in plans.items():
+        value = value_of(cut.module, cut.name)
+        if isinstance(value, nn.ModuleList):
+            kept = functools.reduce(torch.logical_and, (choice.kept for _, choice in parts)).tolist()
+            lists.append((value, [layer for layer, stays in zip(value, kept, strict=True) if stays]))
+            continue
+        if any(c.fold for c, _ in parts) and sum(value is other for other in registered) > 1:
+            raise ValueError(f"{cut.name} is tied: coefficients cannot be folded into it; name a cut of another map")
+        new = _cut(of_replica(value), [(replace(c, dim=c.dim % value.dim()), choice) for c, choice in parts])
+        if id(value) == key:
+            memo[key] = new = like(value, new)
+        else:
+            plain[cut.module, cut.name] = new = nn.Parameter(new)
+        changed[id(new)] = cut
+    for module in model.modules():
+        for value in (*module._parameters.values(), *module._buffers.values()):
+            if value is None or id(value) in memo:
+                continue
+            if id(value) in selected:
+                memo[id(value)] = like(value, of_replica(value).clone())
+            elif share_frozen and isinstance(value, nn.Parameter) and not value.requires_grad:
+                memo[id(value)] = value
+        for value in vars(module).values():
+            if isinstance(value, Tensor) and not value.is_leaf:  # computed in a forward pass; deepcopy refuses those
+                memo[id(value)] = value.detach()
+
+    for layers, stay in lists:
+        memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
+    result = copy.deepcopy(model, memo)
+    for module, _ in plain:
+        _without_parametrizations(memo[id(module)], module)
+    for (module, name), value in plain.items():
+        memo[id(module)].register_parameter(name, value)
+    for module in result.modules():
+        for name, held in (*module._parameters.items(), *module._buffers.items()):
+            if id(held) in changed:
+                _keep_books(module, name, changed[id(held)].dim)
+        if isinstance(module, Stacked):
+            module.replicas = None
+    for axis, choice in choices.items():
+        memo[id(axis)].truncated(choice.kept, choice.scale)
+    return result
+
+
+def owned(cut: Cut) -> Any:
+    """The parameter, buffer or list that a cut names; a parametrised tensor's parametrisation.
+
+    Raises:
+        ValueError: if it is computed by a hook, or is not there. None for a bias that a module does without.
+    """
+    module, name = cut.module, cut.name
+    for held in (module._parameters, module._buffers, module._modules):
+        if name in held:
+            return held[name]
+    parametrised = getattr(module, "parametrizations", {})
+    if name in parametrised:
+        return parametrised[name]
+    raise ValueError(
+        f"{type(module).__name__}.{name} is neither a parameter nor a buffer, and so cannot be cut; if a "
+        "hook computes it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove it"
+    )
+
+
+def value_of(module: nn.Module, name: str) -> Any:
+    """``module.name``; of a parametrised tensor what it is in eval mode, since some move when read in training."""
+    parametrised = getattr(module, "parametrizations", {})
+    if name not in parametrised:
+        return getattr(module, name)
+    training = parametrised[name].training
+    parametrised[name].eval()
+    try:
+        return getattr(module, name)
+    finally:
+        parametrised[name].train(training)
+
+
+def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:
+    """``value`` cut along every dimension that ``parts`` name."""
+    for dim in sorted({cut.dim for cut, _ in parts}):
+        keep = torch.ones(value.shape[dim], dtype=torch.bool)
+        factor = torch.ones(value.shape[dim], dtype=torch.float64)
+        here = [(cut, choice) for cut, choice in parts if cut.dim == dim]
+        for cut, choice in here:
+            first, last = max(0, cut.start), cut.start + len(choice.kept) * cut.width
+            if last > len(keep):
+                raise ValueError(
+                    f"{type(cut.module).__name__}.{cut.name} has {len(keep)} entries along dimension "
+                    f"{dim}, but the axis needs {last}"
+                )
+            keep[first:last] = choice.kept.repeat_interleave(cut.width)[first - cut.start :]
+            if cut.fold and choice.coefficients is not None:
+                factor[first:last] = choice.coefficients.repeat_interleave(cut.width)[first - cut.start :]
+        index = keep.nonzero().flatten()
+        value = value.index_select(dim, index.to(value.device))
+        if any(cut.fold for cut, _ in here):
+            value = value * factor[index].to(value).view(-1, *[1] * (value.dim() - 1 - dim))
+        if any(cut.merge for cut, _ in here):
+            value = value.sum(dim, keepdim=True)
+    return value
+
+
+def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | None:
+    """The constants of the kept components, [count]; None if they are folded into a tensor, or all of them are one.
+
+    Where components without tensors, such as an identity, are not kept, ones are held, too: their number then says so.
+    """
+    scale = coefficients[kept]
+    complete = bool(kept[: without_tensors(axis)].all())
+    if any(cut.fold for cut in axis.cuts) or (complete and bool((scale == 1).all())):
+        return None
+    first = next((t for cut in axis.cuts if isinstance(t := getattr(cut.module, cut.name), Tensor)), None)
+    return scale if first is None else scale.to(first)
+
+
+def without_tensors(axis: OrderedAxis) -> int:
+    """How many leading components no cut tensor holds."""
+    return max((-cut.start // cut.width for cut in axis.cuts if cut.start < 0), default=0)
+
+
+def _without_parametrizations(module: nn.Module, original: nn.Module) -> None:
+    """Make the tensors that ``module`` computes plain parameters, with the values of ``original``."""
+    if "parametrizations" in module._modules:
+        names = [name for name, _ in module._modules.pop("parametrizations").named_children()]  # type: ignore[union-attr]
+        module.__class__ = module.__class__.__bases__[0]
+        for name in names:
+            module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
+
+
+def _keep_books(module: nn.Module, name: str, dim: int) -> None:
+    """Make the sizes that a module of torch states those of its tensor ``name``, which has been cut along ``dim``."""
+    shape = getattr(module, name).shape
+    if isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, nn.Embedding):
+        module.num_embeddings, module.embedding_dim = module.weight.shape
+    elif isinstance(module, _ConvNd):
+        side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
+        per_group, size = module.weight.shape[other], module.weight.shape[side]
+        if module.groups > 1 and name == "weight":
+            before = (module.in_channels if side else module.out_channels) // module.groups
+            if dim % module.weight.dim() == other or size % before:
+                raise ValueError("a grouped convolution can be cut by whole groups only")
+            module.groups = max(1, size // before)
+        sizes = {side: size, other: per_group * module.groups}
+        module.out_channels, module.in_channels = sizes[0], sizes[1]
+    elif isinstance(module, _NormBase):
+        module.num_features = shape[0]
+    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        module.normalized_shape = tuple(shape)
+    elif isinstance(module, nn.GroupNorm) and name == "weight":
+        per_group = module.num_channels // module.num_groups
+        module.num_channels, module.num_groups = shape[0], shape[0] // per_group

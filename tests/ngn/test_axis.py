@@ -1,0 +1,301 @@
+"""One mechanism on every structure: gradients, truncation, files."""
+
+import copy
+import functools
+import subprocess
+import sys
+
+import pytest
+import torch
+from axes import MODELS, K, X, model_of
+from learners import LEARNERS
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import ngn
+from ngn.axis import OrderedAxis, inputs, outputs
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.methods.fixed import FixedCount
+from ngn.methods.ngn import CountGate
+
+PLAIN = [name for name in LEARNERS if name != "decay-normalised" and name != "decay-free"]  # without a bank: no rms
+
+
+def with_weights_everywhere(model: nn.Module) -> nn.Module:
+    """Buffers of normalisations that are not what they start as."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.copy_(torch.linspace(-1, 1, len(module.running_mean)))
+            module.running_var.copy_(torch.linspace(0.5, 2, len(module.running_var)))
+    return model
+
+
+@pytest.mark.parametrize("method", PLAIN)
+@pytest.mark.parametrize("name", MODELS)
+def test_deployed_is_the_hard_forward_and_smaller(name, method):
+    learner = ngn.CapacityLearner(with_weights_everywhere(model_of(name, LEARNERS[method](None))))
+    before = {key: p.clone() for key, p in learner.state_dict().items()}
+    small = learner.deploy(example=X)
+    with torch.no_grad():
+        want = learner.hard_forward(X)
+        assert float((small(X) - want).abs().max()) <= 1e-12 * float(want.abs().max())
+    assert not any(isinstance(module, ngn.Capacity) for module in small.modules())
+    body = sum(p.numel() for p in learner.body_parameters())
+    assert sum(p.numel() for p in small.parameters() if p.requires_grad) < body or int(learner.count()) == K
+    assert all(torch.equal(p, before[key]) for key, p in learner.state_dict().items())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_the_plain_sum(name):
+    """dL/dt is sum_k dL/dc_k dc_k/dt, with dL/dc_k by central differences of models with constant coefficients."""
+
+    class Constant(FixedCount):
+        def coefficients(self, mode):
+            return self.values
+
+    gate = CountGate(K, t0=1.7)
+    model = model_of(name, gate)
+    model(X).square().sum().backward()
+    c = gate.coefficients("soft")
+    slopes = []
+    for k in range(K):
+        values = []
+        for shift in (1e-5, -1e-5):
+            constant = Constant(K)
+            constant.values = c.detach().index_add(0, torch.tensor([k]), torch.tensor([shift], dtype=torch.float64))
+            other = model_of(name, constant)
+            with torch.no_grad():
+                values.append(float(other(X).square().sum()))
+        slopes.append((values[0] - values[1]) / 2e-5)
+    (wanted,) = torch.autograd.grad(c, gate.tau, torch.tensor(slopes, dtype=torch.float64))
+    assert float(gate.tau.grad) == pytest.approx(float(wanted), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
+    gate = CountGate(K, t0=1.2)
+    learner = ngn.CapacityLearner(with_weights_everywhere(model_of(name, gate)))
+    small = learner.deploy()
+    ngn.save(small, tmp_path / "small.safetensors")
+    with torch.device("meta"):
+        fresh = MODELS[name](FixedCount(K)).double()
+    loaded = ngn.load(fresh, tmp_path / "small.safetensors")
+    assert torch.equal(loaded(X), small(X))
+    assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}
+
+
+def test_a_fresh_process_loads_it(tmp_path):
+    learner = ngn.CapacityLearner(model_of("heads-fused", CountGate(K, t0=1.2)))
+    small, path = learner.deploy(), tmp_path / "small.safetensors"
+    ngn.save(small, path)
+    torch.save(small(X), tmp_path / "wanted.pt")
+    program = (
+        "import ngn, torch; from axes import Heads, X\n"
+        f"small = ngn.load(Heads(ngn.CountGate({K}), fused=True).double(), {str(path)!r})\n"
+        f"assert torch.equal(small(X), torch.load({str(tmp_path / 'wanted.pt')!r}))\n"
+        "assert small.heads == 2 and small.axis.capacity is None\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "PATH": ""})
+
+
+def test_sizes_are_those_of_the_tensors():
+    small = ngn.deploy(model_of("channels", CountGate(K, t0=1.2)))
+    assert (small.first.out_channels, small.norm.num_features, small.last.in_channels) == (4, 4, 4)
+    assert (small.each.groups, small.each.in_channels, small.each.out_channels) == (4, 4, 4)
+
+
+def test_two_axes_cut_one_tensor():
+    middle, ends = nn.Linear(6, 8), (nn.Linear(2, 6), nn.Linear(8, 3))
+    first = OrderedAxis(CountGate(3, t0=1.2), [*outputs(ends[0], 2), *inputs(middle, 2)])
+    second = OrderedAxis(CountGate(8, t0=4.6, r=0.9, lambda0=1e-2), [*outputs(middle), *inputs(ends[1])])
+    learner = ngn.CapacityLearner(nn.Sequential(ends[0], nn.Tanh(), first, middle, nn.Tanh(), second, ends[1]).double())
+    x = torch.randn(7, 2).double()
+    small = learner.deploy(example=x)
+    assert learner.count().tolist() == [2, 6]
+    assert small[3].weight.shape == (6, 4)
+    assert torch.allclose(small(x), learner.hard_forward(x), atol=1e-12)
+    assert float(learner.penalty().detach()) == pytest.approx(1e-4 * 1.2 + 1e-2 * 4.6)
+
+
+class Tied(nn.Module):
+    """A language model in small: embedding and head are one matrix, between them K slices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(11, 8), nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embed.weight
+        self.body = model_of("slices", CountGate(K, t0=1.2)).float()
+
+    def forward(self, x):
+        return self.head(self.body(self.embed(x)))
+
+
+def test_ties_stay_tied(tmp_path):
+    learner = ngn.CapacityLearner(Tied())
+    x = torch.arange(11)
+    small = learner.deploy(example=x)
+    assert small.head.weight is small.embed.weight
+    assert small.head.weight is not learner.model.head.weight
+    ngn.save(small, tmp_path / "tied")
+    loaded = ngn.load(Tied(), tmp_path / "tied")
+    assert loaded.head.weight is loaded.embed.weight
+    assert torch.equal(loaded(x), small(x))
+
+
+def test_a_tied_tensor_is_cut_but_nothing_is_folded_into_it():
+    def tied(fold):
+        model = Tied()
+        cuts = [*outputs(model.embed, 2), *inputs(model.head, 2, fold=fold)]
+        model.body = OrderedAxis(CountGate(K, t0=1.2), cuts)
+        return ngn.CapacityLearner(model)
+
+    small = tied(fold=False).deploy(example=torch.arange(11))
+    assert small.head.weight is small.embed.weight
+    assert small.head.in_features == small.embed.embedding_dim == 4
+    with pytest.raises(ValueError, match="tied"):
+        tied(fold=True).deploy()
+
+
+def test_frozen_parameters_can_be_shared():
+    learner = ngn.CapacityLearner(model_of("adapter", CountGate(K, t0=1.2)))
+    assert learner.deploy(share_frozen=True).frozen.weight is learner.model.frozen.weight
+    assert learner.deploy().frozen.weight is not learner.model.frozen.weight
+
+
+class Listed(nn.Module):
+    def __init__(self, registered: bool) -> None:
+        super().__init__()
+        self.stages = [model_of("slices", CountGate(K, t0=1.2))]
+        self.parts = nn.ModuleList(self.stages if registered else [])
+
+    def forward(self, x):
+        return self.stages[0](x)
+
+
+def test_axes_in_plain_lists_are_truncated_or_refused():
+    learner = ngn.CapacityLearner(Listed(registered=True))
+    small = learner.deploy(example=X)
+    assert small.stages[0] is small.parts[0]
+    assert small.stages[0].axis.capacity is None
+    with pytest.raises(ValueError, match=r"stages.*ModuleList"):
+        ngn.CapacityLearner(Listed(registered=False))
+
+
+def closures(model):
+    """Ways in which a function can go on calling the original's axis."""
+    axis, inner = model[2], functools.partial(lambda axis, h: axis(h), model[2])
+    return {
+        "closure": lambda h: axis(h),
+        "method": (lambda call: lambda h: call(h))(axis.forward),
+        "default": lambda h, axis=axis: axis(h),
+        "list": (lambda parts: lambda h: parts[0](h))([axis]),
+        "nested": lambda h: inner(h),
+    }
+
+
+@pytest.mark.parametrize("kind", ["closure", "method", "default", "list", "nested"])
+@pytest.mark.parametrize("where", ["attribute", "hook"])
+def test_functions_that_hold_an_axis_are_refused(kind, where):
+    model = model_of("neurons", CountGate(K, t0=1.2))
+    function = closures(model)[kind]
+    if where == "attribute":
+        model.act = function
+    else:
+        model[0].register_forward_hook(lambda module, args, output: function(output))
+    with pytest.raises(ValueError, match="cannot follow"):
+        ngn.CapacityLearner(model).deploy()
+
+
+def test_a_foreign_deploy_method_is_not_called():
+    class Foreign(nn.Linear):
+        def deploy(self):
+            raise AssertionError
+
+    learner = ngn.CapacityLearner(nn.Sequential(model_of("slices", CountGate(K, t0=1.2)), Foreign(8, 8).double()))
+    assert isinstance(learner.deploy(example=X)[1], Foreign)
+
+
+def test_a_parametrised_tensor_is_deployed_as_what_it_stands_for():
+    for bound in (parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal):
+        up, down = nn.Linear(8, 2 * K), bound(nn.Linear(2 * K, 8))
+        axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(bound(up), 2), *inputs(down, 2)])
+        learner = ngn.CapacityLearner(nn.Sequential(up, nn.Tanh(), axis, down).double())
+        small = learner.deploy(example=X)
+        assert (small[0].weight.shape, small[3].weight.shape) == ((4, 8), (8, 4))
+        assert sum(p.numel() for p in small.parameters()) == 4 * 8 + 4 + 8 * 4 + 8
+        learner.model(X).sum().backward()  # the original is still what it was
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_a_tensor_that_a_hook_computes_is_copied_but_not_cut():
+    def model(cut):
+        up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
+        axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *inputs(down, 2)])
+        return nn.Sequential(
+            nn.utils.weight_norm(up) if cut else up, nn.Tanh(), axis, down, nn.utils.weight_norm(nn.Linear(8, 8))
+        ).double()
+
+    learner = ngn.CapacityLearner(model(cut=False))
+    learner(X)
+    learner.deploy(example=X)
+    with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
+        ngn.CapacityLearner(model(cut=True)).deploy()
+
+
+def test_what_an_axis_cannot_be_is_refused():
+    up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
+    with pytest.raises(ValueError, match="no part of the model"):
+        ngn.CapacityLearner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
+    with pytest.raises(ValueError, match="needs 12"):
+        ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
+    with pytest.raises(ValueError, match="use OrderedSum"):
+        OrderedAxis(CountGate(None), outputs(up))
+    with pytest.raises(ValueError, match="a name of its own"):
+        ngn.CapacityLearner(nn.Sequential(*(OrderedSum(MLPBank([2, 3, 2], 3, 0), CountGate(3)) for _ in range(2))))
+
+
+def test_an_example_shows_what_does_not_follow_the_axis():
+    """A layer norm on the axis takes its mean over what truncation removes."""
+    up, norm, down = nn.Linear(8, 2 * K), nn.LayerNorm(2 * K), nn.Linear(2 * K, 8)
+    axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *outputs(norm, 2), *inputs(down, 2)])
+    learner = ngn.CapacityLearner(nn.Sequential(up, norm, axis, down).double())
+    with pytest.raises(ValueError, match="differs from the truncated one"):
+        learner.deploy(example=X)
+
+
+def test_modes_of_training_are_left_as_they_are():
+    learner = ngn.CapacityLearner(model_of("channels", CountGate(K, t0=1.2)).train())
+    mean = learner.model.norm.running_mean.clone()
+    small = learner.deploy(example=X)
+    assert learner.model.norm.training
+    assert not any(module.training for module in small.modules())
+    assert torch.equal(learner.model.norm.running_mean, mean)
+
+
+def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
+    learner, other = (ngn.CapacityLearner(model_of("channels", CountGate(K))) for _ in range(2))
+    learner.model.train()
+    learner(X)
+    other.restore(learner.state())
+    assert torch.equal(other.model.norm.running_mean, learner.model.norm.running_mean)
+    adapted, changed = (ngn.CapacityLearner(model_of("adapter", CountGate(K))) for _ in range(2))
+    state = adapted.state()
+    assert "model.frozen.weight" not in state
+    changed.restore(state)
+    with torch.no_grad():
+        changed.model.frozen.weight[0, 0] += 1.0
+    with pytest.raises(ValueError, match="frozen"):
+        changed.restore(state)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_goes_on_from_a_copy_as_from_the_original(name):
+    learner = ngn.CapacityLearner(model_of(name, CountGate(K, t0=1.7)))
+    twin = copy.deepcopy(learner)
+    for each in (learner, twin):
+        optimizer = torch.optim.Adam([*each.body_parameters(), *each.controller_parameters()], 1e-2)
+        (each(X).square().mean() + each.penalty()).backward()
+        optimizer.step()
+    assert not torch.equal(learner.size(), torch.tensor([1.7], dtype=torch.float64))
+    assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), twin.parameters(), strict=True))

@@ -1,0 +1,38 @@
+"""Every way of learning a size, small enough to test exhaustively."""
+
+import torch
+
+from ngn.methods.awnn import AdaptiveWidth
+from ngn.methods.decay import DecayGate
+from ngn.methods.fixed import FixedCount
+from ngn.methods.l0 import HardConcrete
+from ngn.methods.ngn import CountGate
+from ngn.methods.ste import StraightThrough
+
+K = 4
+
+
+def scattered(replicas):
+    """Hard-concrete gates of which the open ones are no prefix, one of them partly open."""
+    gate = HardConcrete(K, 3 if replicas is None else [3, 8])
+    with torch.no_grad():
+        gate.log_alpha.copy_(torch.tensor([-3.0, 0.3, -3.0, 3.0]))
+        if replicas is not None:
+            gate.log_alpha[1] = torch.tensor([1.0, -3.0, -3.0, -3.0])
+    return gate
+
+
+LEARNERS = {
+    "ngn": lambda replicas: CountGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
+    "ngn-shifted": lambda replicas: CountGate(
+        K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas
+    ),
+    "ngn-beyond": lambda replicas: CountGate(K, t0=K + 0.3, replicas=replicas),
+    "fixed": lambda replicas: FixedCount(K, replicas=replicas),
+    "ste": lambda replicas: StraightThrough(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
+    "l0": scattered,
+    "awnn": lambda replicas: AdaptiveWidth(K, 11, width=2.5 if replicas is None else [2.5, 0.7], replicas=replicas),
+    "decay": lambda replicas: DecayGate(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
+    "decay-normalised": lambda replicas: DecayGate(K, learn_r=False, normalise=True, t0=1.7, replicas=replicas),
+    "decay-free": lambda replicas: DecayGate(K, boundary=False, normalise=True, r=0.4, replicas=replicas),
+}
