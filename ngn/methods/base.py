@@ -48,14 +48,8 @@ class Capacity(nn.Module, ABC):
     replicas: int | None
     has_boundary = False
     """Whether ``size`` is a boundary t, of which one may ask how near to an integer it is."""
-<<<<<<< HEAD
-=======
-    flat_when_closed = False
-    """Whether nothing that is learned feels a coefficient that is exactly zero, so that such a component need not be
-    computed in training."""
     growing = False
     """Whether components are allocated as the size grows."""
->>>>>>> 6b802c9 (A size lives on an axis of tensors; deployment is one copy that is cut, and the deployed twins go)
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 

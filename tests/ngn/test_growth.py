@@ -12,6 +12,7 @@ from ngn.learner import CapacityLearner
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
+from ngn.train.losses import Supervised
 from ngn.train.trainer import Trainer, TrainPlan
 
 PRESET = 40
@@ -39,7 +40,7 @@ def trainer_of(learner, structure, folder=None, on_step=None, steps=80):
     return Trainer(
         learner,
         FullBatches(Split(x, y)),
-        mse,
+        Supervised(mse),
         plan,
         folder=folder,
         checkpoint_seconds=1e-9,
