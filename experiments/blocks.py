@@ -62,17 +62,17 @@ def described(package: str, path: list[str], base: type[Block]) -> dict[str, typ
         ConfigError: if two classes have the same name.
     """
     path += [str(folder / package.rpartition(".")[2]) for folder in plugin_folders()]
-    found: dict[str, type[Block]] = {}
+    classes: dict[str, type[Block]] = {}
     for module in pkgutil.iter_modules(path):
         if module.name == "base":
             continue
         loaded = importlib.import_module(f"{package}.{module.name}")
         for block in _blocks(vars(loaded).values(), loaded.__name__, base):
             name = legal_name(block, "name")
-            if name in found:
-                raise ConfigError(f"{name} is described twice: in {found[name].__module__} and {block.__module__}")
-            found[name] = block
-    return found
+            if name in classes:
+                raise ConfigError(f"{name} is described twice: in {classes[name].__module__} and {block.__module__}")
+            classes[name] = block
+    return classes
 
 
 def _blocks(values: Iterable[object], module: str, base: type[Block]) -> list[type[Block]]:

@@ -58,14 +58,14 @@ class _Mark:
 
 
 def _mark(comment: str) -> _Mark | None:
-    found = re.fullmatch(r"# (not from the )?paper(?:: (.+)|;.*)?", comment)
-    return _Mark(CHOSEN if found[1] else PAPER, found[2] or "") if found else None
+    match = re.fullmatch(r"# (not from the )?paper(?:: (.+)|;.*)?", comment)
+    return _Mark(CHOSEN if match[1] else PAPER, match[2] or "") if match else None
 
 
 @cache
 def marks(path: Path) -> Mapping[str, _Mark]:
     """Dotted key → mark of the lines of a file: the comment behind a value, or above it, or behind its block's name."""
-    found: dict[str, _Mark] = {}
+    marked: dict[str, _Mark] = {}
     block, of_block, above = "", None, None
     for line in path.read_text().splitlines():
         start, sharp, rest = line.partition("#")
@@ -80,9 +80,9 @@ def marks(path: Path) -> Mapping[str, _Mark]:
         else:
             own = mark or above or (of_block if indent else None)
             if own is not None:
-                found[f"{block}.{key}" if indent else key] = own
+                marked[f"{block}.{key}" if indent else key] = own
         above = None
-    return found
+    return marked
 
 
 def _files(config: Config) -> list[Path]:
@@ -108,12 +108,12 @@ def origin_of(key: str, config: Config) -> tuple[str, str]:
     """
     parent = key.rpartition(".")[0]
     name = parent if parent.endswith("_shape") else key
-    found = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
-    phrases = [mark.source for mark in found if mark.origin == found[0].origin and mark.source]
+    marked = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
+    phrases = [mark.source for mark in marked if mark.origin == marked[0].origin and mark.source]
     if not phrases:
         advice = "'# paper: where' or '# not from the paper: how'"
         raise KeyError(f"'{key}' has no origin: write {advice} beside it in conf/")
-    return found[0].origin, phrases[0]
+    return marked[0].origin, phrases[0]
 
 
 def _shape(shape: Mapping[str, Any]) -> str:

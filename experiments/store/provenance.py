@@ -69,8 +69,8 @@ def code() -> Code:
 
     With plug-ins it is not clean: no commit of this repository says what they compute.
     """
-    found = _code()
-    return replace(found, clean=found.clean and not plugin_folders())
+    tree = _code()
+    return replace(tree, clean=tree.clean and not plugin_folders())
 
 
 def _code() -> Code:
