@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
+from experiments.cli.expand import first_job, values_of
 from experiments.config.compose import CONF, nearest, options
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
@@ -53,8 +54,6 @@ def seed_token(seeds: Sequence[int]) -> str:
 
 def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
     """The choices that a command names for a group; None if it names none. Sweeps and globs are written out."""
-    from experiments.cli.expand import values_of
-
     for token in tokens:
         if key_of(token).lstrip("+") == group:
             return [str(value) for value in values_of(token)]
@@ -118,8 +117,6 @@ def completion_line(line: str) -> str:
     Seeds do not change what can be completed and are left out; a word that cannot be understood yet leaves the line as
     it is, and Hydra then offers what it can.
     """
-    from experiments.cli.expand import first_job
-
     words = line.split()
     last = [] if line.endswith(" ") or not words else [words.pop()]
     program = [word for word in words if "=" not in word]

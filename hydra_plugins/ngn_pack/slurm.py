@@ -15,7 +15,7 @@ from typing import Any, Optional
 from hydra.core.config_store import ConfigStore
 
 from experiments.config.schema import Config
-from hydra_plugins.ngn_pack.launcher import PackLauncher
+from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
 
 POLL = 2.0
 """Seconds between two looks at Slurm's queue."""
@@ -31,13 +31,8 @@ class PackSlurmLauncher(PackLauncher):
         super().__init__()
         self.settings = settings
 
-    def train_ahead(self, first: int, count: int) -> None:
-        """See :class:`PackLauncher`."""
-        from experiments.cli import app
-
-        app.train_elsewhere(first, count, self._on_slurm)
-
-    def _on_slurm(self, configs: list[Config]) -> dict[str, Any]:
+    def train(self, configs: list[Config]) -> Outcomes:
+        """Train runs as array tasks, and wait for them; those that have their records are left out."""
         from experiments.config.identity import run_id
         from experiments.runs.outcome import Outcome, summary
         from experiments.store.records import RecordError, Store
@@ -49,8 +44,8 @@ class PackSlurmLauncher(PackLauncher):
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
         cluster = Cluster.model_validate({"kind": "slurm", **self.settings})
-        given = configs[0].results
-        results = Path(given) if given is not None else plans.usual_results(configs)
+        chosen = configs[0].results
+        results = Path(chosen) if chosen is not None else plans.usual_results(configs)
         store = Store(results)
         wanted = [config for config in configs if config.force or store.get(run_id(config)) is None]
         if not wanted:
@@ -60,21 +55,21 @@ class PackSlurmLauncher(PackLauncher):
         jobs = slurm.submit(plan, range(len(plan.tasks)), cluster)
         while slurm.in_queue(jobs):
             time.sleep(POLL)
-        found: dict[str, Any] = {}
+        outcomes: Outcomes = {}
         for config in wanted:
             name = run_id(config)
             record, failure = store.get(name), failure_path(plan.path, name)
             if failure.exists():
-                told = json.loads(failure.read_text())
-                found[name] = RecordError(f"{told['error']} ({told['where']})")
+                note = json.loads(failure.read_text())
+                outcomes[name] = RecordError(f"{note['error']} ({note['where']})")
             elif record is None:
-                found[name] = RecordError(
+                outcomes[name] = RecordError(
                     f"{name}: its Slurm task ended without a record; logs are in {folder / 'slurm'}"
                 )
             else:
                 path = store.path(name)
-                found[name] = Outcome(name, str(record["status"]), path, f"{name}: {summary(record)} -> {path}")
-        return found
+                outcomes[name] = Outcome(name, str(record["status"]), path, f"{name}: {summary(record)} -> {path}")
+        return outcomes
 
 
 @dataclass

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import app
+from experiments.paths import ROOT
 
 REFUSED = {
     # misspelt keys and choices: the nearest legal name
@@ -120,7 +121,7 @@ def test_refused_with_one_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    monkeypatch.setattr(app, "job", lambda: pytest.fail("Hydra was started"))
+    monkeypatch.setattr(app, "start", lambda session: pytest.fail("Hydra was started"))
     assert app.main(command.split(" ")) == 2
     shown = capsys.readouterr()
     assert REFUSED[command] in shown.err
@@ -222,5 +223,5 @@ def test_checking_imports_no_torch() -> None:
         "import sys; from experiments.cli.app import prepare; prepare(['task=cora', 'seed=0..9']); "
         "sys.exit('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=app.ROOT, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert done.returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -13,19 +14,22 @@ from typing import Any
 
 import pytest
 
+from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import app
+from experiments.cli import app, session
+from experiments.config.compose import compose, options
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.paths import ROOT
+from experiments.runs import launch
 from experiments.store.records import RecordError
 
-Engine = Callable[[Config], list[Any]]
+Engine = Callable[[Config], Any]
 
 
-def _outcome(config: Config, status: str = "complete") -> list[Any]:
+def _outcome(config: Config, status: str = "complete") -> Any:
     name = run_id(config)
-    return [SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=f"{status} {name}")]
+    return SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=f"{status} {name}")
 
 
 @pytest.fixture
@@ -33,18 +37,18 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     """Runs a command line in this process with the given engine; Hydra's own output goes to a temporary folder."""
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_ROOT", "")  # main sets it; undone after the test
-    monkeypatch.setattr(app, "ROOT", tmp_path / "project")
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "project")
     monkeypatch.chdir(tmp_path)
 
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
         ran: list[Config] = []
 
-        def execute(config: Config) -> list[Any]:
+        def train(config: Config) -> Any:
             ran.append(config)
             return engine(config)
 
-        monkeypatch.setattr(app, "_execute", execute)
-        monkeypatch.setattr(app, "train_ahead", lambda first, count: None)
+        monkeypatch.setattr(session, "train", train)
+        monkeypatch.setattr(launch, "share", lambda configs: {})
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran
 
@@ -100,7 +104,7 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
 def test_a_foreseen_error_is_its_message_and_status_1(
     command: Any, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         raise error
 
     assert command("", engine)[0] == 1
@@ -111,7 +115,7 @@ def test_a_foreseen_error_is_its_message_and_status_1(
 def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     from experiments.data.source import DataError
 
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         raise DataError("train.gz is not there: make data")
 
     assert command("", engine)[0] == 1
@@ -119,7 +123,7 @@ def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureF
 
 
 def test_an_unforeseen_error_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(SystemExit) as ended:  # Hydra's own ending
@@ -133,7 +137,7 @@ def test_an_unforeseen_error_shows_its_traceback(command: Any, capsys: pytest.Ca
 def test_hydra_full_error_shows_the_traceback_of_a_foreseen_error(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         raise ConfigError("no such thing")
 
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
@@ -142,7 +146,7 @@ def test_hydra_full_error_shows_the_traceback_of_a_foreseen_error(
 
 
 def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         if config.seed.value == 1:
             raise RecordError("one.json: unreadable")
         if config.seed.value == 2:
@@ -160,21 +164,24 @@ def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys
     assert shown.err.count("Traceback") == 1
 
 
-def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
-    def engine(config: Config) -> list[Any]:
+def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(config: Config) -> Any:
         raise RecordError("one.json: unreadable")
 
-    from omegaconf import OmegaConf
+    monkeypatch.setattr(session, "train", train)
+    elsewhere = session.Session([compose()], process=os.getpid() + 1)
+    with pytest.raises(session.RunFailed, match="unreadable"):
+        elsewhere.report(0, compose(), [])
 
-    from experiments.config.compose import selection
 
-    session = app.Session(process=os.getpid() + 1)
-    with pytest.raises(app.RunFailed, match="unreadable"):
-        app._run_one(OmegaConf.create(selection({})), 1, "", session, engine)
+def test_a_job_that_is_sent_elsewhere_takes_no_configurations_along() -> None:
+    """It composes its own, from the overrides that the launcher sends with it."""
+    sent = pickle.loads(pickle.dumps(session.Session([compose()] * 3).job)).__self__
+    assert (sent.configs, sent.jobs, sent.process) == ([], 3, os.getpid())
 
 
 def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> list[Any]:
+    def engine(config: Config) -> Any:
         raise KeyboardInterrupt
 
     status, ran = command("seed=0..3", engine)
@@ -230,7 +237,7 @@ def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
     def offered(line: str) -> list[str]:
         return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
 
-    assert offered("python run.py task=") == [f"task={name}" for name in app.compose.options("task")]
+    assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
     # a seed and a task without its gate stand before the word, which Hydra alone cannot compose
     assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
 

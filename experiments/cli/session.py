@@ -1,0 +1,159 @@
+"""The jobs of one command, and what became of them. Its method :meth:`Session.job` is what Hydra calls for every job.
+
+Whatever starts a job (this process, a launcher that trains stacks, a cluster), its configuration is composed from its
+overrides by :mod:`experiments.cli.expand`; what Hydra composes is what ``--cfg`` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.blocks import ConfigError
+from experiments.cli.expand import Job, expand
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.store.records import RecordError
+
+if TYPE_CHECKING:
+    from experiments.runs.outcome import Outcome
+
+
+class RunFailed(RuntimeError):
+    """A run that failed in another process than the one that reports (a cluster job)."""
+
+
+def full_error() -> bool:
+    """Whether errors that are written for the reader show their traceback, too."""
+    return os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+
+def foreseen(error: Exception) -> bool:
+    """Whether an error is written for the reader, so that its message is enough."""
+    if isinstance(error, (ConfigError, RecordError)):
+        return True
+    from experiments.data.source import DataError  # not earlier: only a run that got this far needs the readers
+
+    return isinstance(error, DataError)
+
+
+def configuration(job: Job) -> Config:
+    """What a job trains: relative folders are relative to where the command was given."""
+    folders = {
+        name: str(Path(value).expanduser().resolve())
+        for name in ("results", "data_root")
+        if (value := getattr(job.config, name)) is not None
+    }
+    return job.config.model_copy(update=folders)
+
+
+def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None:
+    """Write ``config.yaml``, the configuration that is trained, and ``overrides.yaml`` into a job's ``.hydra``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml takes a tenth of the time, where it is installed
+    for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
+        (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
+def train(config: Config) -> Outcome:
+    """Train one run; torch is first imported here."""
+    from experiments.runs.launch import launch
+
+    return launch([config])[0]
+
+
+def _say(line: str) -> None:
+    """Print a line. Whoever stops reading our lines (``| head``) does not stop the runs."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@dataclass
+class Session:
+    """The jobs of a command, and what they did.
+
+    Attributes:
+        configs: the configurations, in job order; another process, to which a job may be sent, does not get them.
+        jobs: how many there are.
+        process: the process that reports.
+        failed, diverged: a line for each.
+        ready: run id → outcome, or the exception, of what a launcher has trained before its job reports.
+    """
+
+    configs: list[Config]
+    jobs: int = field(init=False)
+    process: int = field(default_factory=os.getpid)
+    failed: list[str] = field(default_factory=list)
+    diverged: list[str] = field(default_factory=list)
+    ready: dict[str, Outcome | Exception] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.jobs = len(self.configs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "configs": [], "ready": {}}
+
+    def job(self, settings: DictConfig) -> None:
+        """One job, as Hydra starts it: compose it from its overrides, run it, report it."""
+        hydra = HydraConfig.get()
+        number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
+        overrides = list(map(str, hydra.overrides.task))
+        (job,) = expand(overrides)
+        config = configuration(job)
+        if hydra.output_subdir is not None:
+            write_folder(Path(hydra.runtime.output_dir) / hydra.output_subdir, config, overrides)
+        self.report(number, config, overrides)
+
+    def report(self, number: int, config: Config, overrides: Sequence[str]) -> None:
+        """Run a job, unless a launcher has, print a line, and note what went wrong.
+
+        In a multirun the jobs after a failed one still run. Errors written for the reader show their message alone.
+
+        Args:
+            number: of the job, from 0.
+        """
+        several = self.jobs > 1
+        prefix = f"[{number + 1}/{self.jobs}] " if several else ""
+        which = f"[{number + 1}/{self.jobs} {' '.join(overrides)}] " if several else ""
+        try:
+            outcome = self.ready.pop(run_id(config), None) or train(config)
+            if isinstance(outcome, Exception):
+                raise outcome
+            _say(f"{prefix}{outcome.message}")
+            if outcome.status == "diverged":
+                self.diverged.append(f"{which}{outcome.run_id}")
+        except Exception as error:
+            elsewhere = os.getpid() != self.process
+            for_reader = foreseen(error)
+            if elsewhere and for_reader:
+                raise RunFailed(str(error)) from None
+            if elsewhere or (not several and (not for_reader or full_error())):
+                raise
+            if not for_reader or full_error():
+                traceback.print_exception(error)
+            else:
+                print(f"{prefix}{error}", file=sys.stderr, flush=True)
+            reason = str(error).splitlines()[0] if str(error) else "no message"
+            self.failed.append(f"{which}{reason if for_reader else f'{type(error).__name__}: {reason}'}")
+
+    def summary(self) -> None:
+        """Print what failed and what diverged, last."""
+        for what, names in (("failed", self.failed), ("diverged", self.diverged)):
+            if names and self.jobs > 1:
+                lines = "\n".join(f"  {name}" for name in names)
+                print(f"{len(names)} of {self.jobs} runs {what}:\n{lines}", file=sys.stderr)
+
+    def status(self) -> int:
+        """The exit status of the command."""
+        return 1 if self.failed else 3 if self.diverged else 0
