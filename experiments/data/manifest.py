@@ -14,7 +14,7 @@ from experiments.store.records import publish
 
 FILE = "manifest.json"
 MAX_PROVENANCE = 500
-"""Characters; the text goes into every record, which has 6 KiB in all."""
+"""Characters; the text goes into every record, which has 6 KiB."""
 
 
 class ManifestError(ValueError):

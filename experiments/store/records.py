@@ -20,6 +20,10 @@ from ngn.files import FileError, publish
 
 SCHEMA_VERSION = 1
 MAX_RECORD_BYTES = 6 * 1024
+"""Of a record beside its vectors over boundaries, which are as long as a model is deep: what could make it larger is
+known before a training, so that none is refused after it."""
+BOUNDARY_BYTES = 64
+"""More than one boundary takes in one phase: t and r (20 digits each), its count, and whether t is an integer."""
 MAX_CURVE_POINTS = 300
 
 
@@ -98,7 +102,7 @@ class Store:
         """Check a record and write it once, its curves first; False if another process had already written it.
 
         Raises:
-            RecordError: if the record is not legal or larger than 6 KiB, or a curve has more than 300 points.
+            RecordError: if the record is not legal or too large (:data:`MAX_RECORD_BYTES`), or a curve has over 300 points.
         """
         run_id = str(record.get("run_id"))
         path = self.path(run_id)
@@ -106,8 +110,9 @@ class Store:
         text = json.dumps(record, indent=1, allow_nan=False) + "\n"
         if len(text) > MAX_RECORD_BYTES:
             text = json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
-        if len(text) > MAX_RECORD_BYTES:
-            raise RecordError(f"{path}: {len(text)} bytes; a record has at most {MAX_RECORD_BYTES}")
+        largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in record["phases"].values())
+        if len(text) > largest:
+            raise RecordError(f"{path}: {len(text)} bytes; a record like this one has at most {largest}")
         if path.exists() and not replace:
             return False
         if curves:

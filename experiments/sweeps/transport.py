@@ -26,7 +26,7 @@ from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store, check, publish, read
 
 MAX_MEMBER = 2**20
-"""Bytes of an unpacked member at most: records have at most 6 KiB, curves some 20 KiB."""
+"""Bytes of an unpacked member at most: records have some 6 KiB, curves some 20 KiB."""
 
 
 def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:

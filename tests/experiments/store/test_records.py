@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.store.records import MAX_RECORD_BYTES, RecordError, Store, read
+from experiments.store.records import BOUNDARY_BYTES, MAX_RECORD_BYTES, RecordError, Store, read
 
 RECORD = {
     "schema": 1,
@@ -85,8 +85,19 @@ def test_not_a_number_is_no_result(tmp_path):
         Store(tmp_path).write(changed(phases=phases))
 
 
+@pytest.mark.parametrize("boundaries", [1, 112, 1000])
+def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
+    """Every digit of t and r in four phases, beside the most that the rest may take."""
+    sizes = {"t": [np.pi] * boundaries, "r": [1 / 3] * boundaries, "count": [1024] * boundaries}
+    phase = {**RECORD["phases"]["grown"], **sizes, "integer": [False] * boundaries}
+    phases = dict.fromkeys(("grown", "fixed", "from_high", "continue_1"), phase)
+    record = changed(phases=phases, hardware={"cpu": "x" * 4000})
+    assert Store(tmp_path).write(record)
+    assert Store(tmp_path).get(RECORD["run_id"]) == record
+
+
 def test_limits(tmp_path):
-    with pytest.raises(RecordError, match=str(MAX_RECORD_BYTES)):
+    with pytest.raises(RecordError, match=str(MAX_RECORD_BYTES + BOUNDARY_BYTES)):
         Store(tmp_path).write(changed(hardware={"cpu": "x" * 7000}))
     with pytest.raises(RecordError, match="301 points"):
         Store(tmp_path).write(RECORD, {"grown.step": np.arange(301)})

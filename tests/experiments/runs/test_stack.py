@@ -1,0 +1,68 @@
+"""Stacks: what they are made of, and how wide they are, here and where there is no compiler."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.paths import ROOT
+from experiments.runs import launch, phases, places, training
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of
+
+
+def runs(count, **overrides):
+    return [compose({"profile": "smoke"}, {**overrides, "seed.value": seed}) for seed in range(count)]
+
+
+def test_a_stack_of_one_has_no_replica_axis():
+    (config,) = runs(1)
+    alone, three = Stack((config,)), Stack(tuple(runs(3)))
+    assert (alone.replicas, alone.seeds, alone.id, alone.scalar("gate.r")) == (None, 0, run_id(config), 0.5)
+    assert (three.replicas, three.seeds, three.ids) == (3, [0, 1, 2], [run_id(config) for config in three.runs])
+    assert torch.equal(three.scalar("gate.r"), torch.full([3], 0.5, dtype=torch.float64))
+    assert three.take([2, 0]).seeds == [2, 0]
+    assert [part.seeds for part in three.parts(2)] == [[0, 1], 2]
+    with pytest.raises(ValueError, match="at least one"):
+        Stack(())
+
+
+def test_its_name_is_that_of_its_runs():
+    configs = runs(3)
+    assert Stack(tuple(configs)).id == Stack(tuple(runs(3))).id
+    assert len({Stack(tuple(part)).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
+
+
+def test_planning_needs_neither_torch_nor_a_compiler():
+    code = (
+        "import sys; sys.modules['torch'] = None; import subprocess; subprocess.Popen = None\n"
+        "from experiments.config.compose import compose\n"
+        "from experiments.runs.stack import stacks_of\n"
+        "for task in ('regression1d', 'twist'):\n"
+        "    print(*map(len, stacks_of([compose({'task': task}, {'seed.value': s}) for s in range(20)])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["20", "10 10"]
+
+
+def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
+    """It was planned for the kernel, whose stacks are wide; torch's are not."""
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(training, "library", lambda kernel: None)
+    settings = {"results": str(tmp_path / "r"), "progress": "never", "train.steps": 2, "phases": ["grown"]}
+    configs = runs(LARGEST + 2, **settings)
+    assert largest_stack(configs[0]) == LARGEST_FUSED
+    assert [len(stack) for stack in stacks_of(configs)] == [LARGEST + 2]
+    real, sizes = phases.fit_phase, []
+
+    def fit_phase(stack, *rest):
+        sizes.append(len(stack))
+        return real(stack, *rest)
+
+    monkeypatch.setattr(phases, "fit_phase", fit_phase)
+    outcomes = launch.launch(configs)
+    assert sizes == [LARGEST, 2]
+    assert [json.loads(o.path.read_text())["execution"]["replicas"] for o in outcomes] == [LARGEST] * LARGEST + [2] * 2
