@@ -102,7 +102,7 @@ class Store:
         """Check a record and write it once, its curves first; False if another process had already written it.
 
         Raises:
-            RecordError: if the record is not legal or too large (:data:`MAX_RECORD_BYTES`), or a curve has over 300 points.
+            RecordError: if the record is not legal or too large (:data:`MAX_RECORD_BYTES`), or a curve too long.
         """
         run_id = str(record.get("run_id"))
         path = self.path(run_id)
