@@ -34,7 +34,7 @@ from experiments.store.records import Store, publish
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
-from ngn.train import host as process
+from ngn.train import host
 
 ROOT = Path(__file__).resolve().parent.parent
 Forward = Callable[[Any], torch.Tensor]
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     torch.set_num_threads(1)
     try:
-        with process.prepared():  # as every run is
+        with host.prepared():  # as every run is
             entries = measured(Reader(Store(given.results)), given.data_root, given.rounds)
     except DataError as fault:
         print(fault, file=sys.stderr)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -107,6 +108,19 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
     if damaged:
         raise CheckpointError(f"no checkpoint in {folder} is sound; remove the folder to start again")
     return None
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """Where torch's global generators are, from which a model may draw (dropout); for checkpoints."""
+    state = {"random.cpu": torch.get_rng_state()}
+    return state if device.type != "cuda" else state | {"random.cuda": torch.cuda.get_rng_state(device)}
+
+
+def put_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Let the generators go on from :func:`random_state`."""
+    torch.set_rng_state(tensors["random.cpu"])
+    if device.type == "cuda" and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
 
 
 def _discard(described: Path) -> None:

@@ -64,8 +64,8 @@ class ReplicaAdam(torch.optim.Optimizer):
 def adam(
     body: Sequence[Tensor],
     controllers: Sequence[Tensor],
-    lr: Tensor,
-    lr_boundary: Tensor,
+    lr: float | Tensor,
+    lr_boundary: float | Tensor,
     weight_decay: float,
     eps: float = 1e-8,
     kind: Kind = "adam",
@@ -73,13 +73,13 @@ def adam(
 ) -> torch.optim.Optimizer:
     """Adam with a group for the body and one for what decides the size; the latter is never decayed.
 
-    torch's own fused Adam or AdamW where all replicas share their rates (``lr`` and ``lr_boundary`` are [R]), else
-    :class:`ReplicaAdam`. A group's ``lr`` is to be set to its ``rate``
-    times its ``shape`` at each step.
+    torch's own fused Adam or AdamW where all replicas share their rates (``lr`` and ``lr_boundary`` are numbers or
+    [R]), else :class:`ReplicaAdam`. A group's ``lr`` is to be set to its ``rate`` times its ``shape`` at each step.
     """
     groups: list[dict[str, Any]] = []
-    shared = all(bool((rates == rates[0]).all()) for rates in (lr, lr_boundary))
-    courses = zip((body, controllers), (lr, lr_boundary), (weight_decay, 0.0), shapes, strict=True)
+    both = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
+    shared = all(bool((rates == rates[0]).all()) for rates in both)
+    courses = zip((body, controllers), both, (weight_decay, 0.0), shapes, strict=True)
     for params, rates, decay, shape in courses:
         if params:
             rate = float(rates[0]) if shared else 1.0

@@ -134,9 +134,8 @@ class Trainer:
         body, controllers = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
         device = (body or controllers)[0].device
-        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
-        shapes = plan.lr_shape, plan.lr_boundary_shape
-        optimizer = adam(body, controllers, lr, lr_boundary, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
+        rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
+        optimizer = adam(body, controllers, *rates, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
@@ -271,9 +270,7 @@ class Trainer:
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
             return
-        tensors = self.learner.state() | moments(optimizer) | {"random": torch.get_rng_state()}
-        if bad.device.type == "cuda":
-            tensors["random_cuda"] = torch.cuda.get_rng_state(bad.device)
+        tensors = self.learner.state() | moments(optimizer) | checkpoint.random_state(bad.device)
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
@@ -286,8 +283,7 @@ class Trainer:
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""
         self._points = []
-        newest = None if self.folder is None else checkpoint.latest(self.folder, self._identity())
-        if newest is None:
+        if self.folder is None or (newest := checkpoint.latest(self.folder, self._identity())) is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
             return 0, 0.0, 0
@@ -295,9 +291,7 @@ class Trainer:
         device = bad.device
         self.learner.restore(tensors)
         put_moments(optimizer, tensors)
-        torch.set_rng_state(tensors["random"])  # what a model draws, such as dropout's masks, goes on
-        if "random_cuda" in tensors and device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random_cuda"], device)
+        checkpoint.put_random_state(tensors, device)
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)

@@ -88,6 +88,8 @@ BATCHES: list[tuple[Batches, str]] = [
 ]
 PLANS = [
     (plan(5, accumulate=2), "micro-batches"),
+    (plan(5, optimizer="adamw"), "Adam alone"),
+    (plan(5, warmup=0.1), "warm-up"),
     (plan(5, autocast="bf16"), "autocast"),
     (plan(5, optimizer="adamw"), "Adam alone"),
     (plan(5, warmup=0.1), "without a warm-up"),
