@@ -22,48 +22,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from processes import Rate, measure, options
+from processes import Rate, measure, options, throughput
+from study_1d import FULL, LOSS, QUICK, SAMPLES, Course, H, K, data, fused, learner_of, plan_of
 
-from experiments.tasks.regression1d import Regression1D
-from experiments.tasks.regression1d.task import inputs, target
-from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.gate import active_components, gates, ordering_weights, snapping
-from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train import checkpoint
 from ngn.train import host as process
-from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels import KernelTrainer
-from ngn.train.kernels.libraries import library
-from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.trainer import Trainer
 
-K, H, SAMPLES = 32, 16, 512
-LOSS = Supervised(mean_squared_error)
 PREPARED = 10
 """Seeds whose training is prepared; larger stacks repeat them."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """How long: of ``steps``, the timed ones are ``start`` to ``stop``, for at most ``seconds``."""
-
-    steps: int
-    start: int
-    stop: int
-    seconds: float
-
-
-FULL = Course(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
-QUICK = Course(steps=25_000, start=200, stop=400, seconds=0.2)
 
 
 @dataclass(frozen=True)
@@ -93,27 +69,6 @@ VARIANTS = (
 
 class _Enough(Exception):
     """The timed stretch is over."""
-
-
-def data() -> FullBatches:
-    """The task's own points."""
-    x = inputs(Regression1D(name="regression1d", points=SAMPLES))
-    return FullBatches(Split(x.float(), target(x).float()))
-
-
-def learner_of(seeds: int | list[int]) -> CapacityLearner:
-    """The baseline setting."""
-    bank = MLPBank([1, H, H, 1], K, seeds)
-    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
-
-
-def plan_of(course: Course) -> TrainPlan:
-    return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
-
-
-def fused() -> bool:
-    """Whether the kernel can be built here."""
-    return library("bank1d") is not None
 
 
 def prepare(folder: Path, course: Course) -> None:
@@ -148,8 +103,8 @@ def place(source: Path, folder: Path, replicas: int) -> float:
     for name, value in tensors.items():
         if name.startswith("curve."):
             continue
-        # A step count and the allocated components have no replica axis.
-        kept[name] = value if name.endswith(".step") or name == "allocated" else value[pick]
+        # These have no replica axis.
+        kept[name] = value if name.endswith(".step") or name in ("allocated", "random") else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
     checkpoint.save(folder, step, kept, meta)
     gate = CountGate(K)
@@ -223,20 +178,6 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Cours
         (first, began), (last, now) = ticks[0], ticks[-1]
         return (last - first) * replicas / (now - began)
     raise RuntimeError("the training ended inside the timed stretch")
-
-
-def throughput(kind: str, seconds: float) -> float:
-    """(e): fp32 operations (matmul) or results (tanh) a second."""
-    a = torch.rand(512, 512)
-    z = torch.linspace(-4, 4, 1 << 14)
-    function: Callable[[], Tensor] = {"matmul": lambda: a @ a, "tanh": lambda: torch.tanh(z)}[kind]
-    each = 2 * 512**3 if kind == "matmul" else len(z)
-    function()
-    began, done = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - began) < seconds:
-        function()
-        done += 1
-    return each * done / elapsed
 
 
 def flops(blocks: float) -> float:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_1d import LOSS, data, fused
+from study_1d import LOSS, data, fused
 
 from experiments.config.schema import Config
 from experiments.runs.phases import learner_of, plan_of

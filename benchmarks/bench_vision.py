@@ -27,9 +27,8 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_1d import throughput
 from bench_models import trained
-from processes import Rate, measure, options
+from processes import Rate, measure, options, throughput
 
 from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -92,9 +93,25 @@ def test_every_form_of_a_convolution_and_a_graph_trains() -> None:
     assert "50.0%" in text
 
 
-def test_the_gpu_benchmark_times_the_steps_between() -> None:
-    """On a CPU, where its training is the plain one."""
+def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, where its training is the plain one, by a clock of which two readings are asked for."""
     gpu = load("bench_gpu")
     config = compose({"task": "regression1d", "gate": "mlp"}, {"gate.K": 4})
     line = gpu.Line("two seeds", gpu.stack(config, 2), Trainer)
-    assert 0 < gpu.seconds_a_step(line, torch.device("cpu"), 2, 5) < 10
+    monkeypatch.setattr(gpu, "time", SimpleNamespace(perf_counter=iter([10.0, 16.0]).__next__))
+    assert gpu.seconds_a_step(line, torch.device("cpu"), 2, 5) == 2.0
+
+
+def test_before_and_after_take_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ratio is taken within a round, each checkout is first in every second one, and what is slower is told."""
+    paired = load("before_after")
+    ran: list[str] = []
+
+    def speed(checkout: Path, line: Any, data_root: str | None) -> float:
+        ran.append(checkout.name)
+        return {"before": 100.0, "after": 96.0}[checkout.name]
+
+    monkeypatch.setattr(paired, "speed", speed)
+    assert paired.main(["before", "after", "--rounds", "2", "--only", "launcher"]) == 1
+    assert ran == ["before", "after", "after", "before"]
+    assert "0.96" in capsys.readouterr().out

@@ -1,0 +1,99 @@
+"""How fast two checkouts train: the same commands in turns, and the ratios of their speeds.
+
+    python benchmarks/before_after.py BEFORE AFTER [--rounds 3] [--data-root DIR] [--only WORD]
+
+Every training is a command of its own, whose records say how many steps it made per second; of the launcher it is the
+runs per second of a whole command. In each round a command runs in one checkout, then in the other, in the next round
+the other way about; the median over the rounds of the ratio within one counts. One thread. Nothing else should run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command, and the runs that it makes; ``whole`` counts its wall time instead of the steps of its trainings."""
+
+    name: str
+    words: str
+    runs: int = 1
+    whole: bool = False
+
+
+LINES = (
+    Line("1D bank by the kernel, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=3000 engine=fused", 10),
+    Line("1D bank by torch, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=300 engine=torch", 10),
+    Line("depth by the kernel, a boundary per layer", "task=twist gate=layers train.steps=3000 engine=fused"),
+    Line("MNIST convolution by torch", "task=mnist gate=conv train.epochs=null train.steps=100 engine=torch"),
+    Line("MNIST convolution, engine=auto", "task=mnist gate=conv train.epochs=null train.steps=100 engine=auto"),
+    Line("CIFAR-10 convolution by torch", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=torch"),
+    Line("CIFAR-10 convolution, engine=auto", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=auto"),
+    Line("Cora, ten stacked seeds", "task=cora gate=gcn seed=0..9 train.epochs=null train.steps=100", 10),
+    Line("launcher, 200 smoke runs", "task=regression1d gate=mlp profile=smoke train.steps=1 seed=0..199", 200, True),
+)
+
+
+def speed(checkout: Path, line: Line, data_root: str | None) -> float:
+    """Run-steps (of the launcher: runs) per second.
+
+    Raises:
+        RuntimeError: if the command fails or leaves another number of records; with what it said.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*line.words.split(), "phases=[grown]", "threads=1", "progress=never", f"results={folder}/results"]
+        words += [] if data_root is None else [f"data_root={data_root}"]
+        words.append(f"hydra.{'sweep' if line.runs > 1 else 'run'}.dir={folder}/hydra")
+        environment = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "run.py", *words], cwd=checkout, env=environment, capture_output=True, text=True
+        )
+        seconds = time.perf_counter() - began
+        records = [json.loads(path.read_text()) for path in Path(folder, "results").rglob("*.json")]
+        if done.returncode or len(records) != line.runs:
+            raise RuntimeError(f"{checkout}: {line.words}: {len(records)} records\n{done.stdout}{done.stderr}"[-2000:])
+    if line.whole:
+        return line.runs / seconds
+    # The rate is that of the whole stack, and every record of it says so.
+    return statistics.mean(float(record["phases"]["grown"]["run_steps_per_second"]) for record in records)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print a line per command; 1 if one of them is more than 3 % slower afterwards."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data-root", help="folder with the data sets")
+    parser.add_argument("--only", default="", help="the commands whose name has this word")
+    options = parser.parse_args(arguments)
+    print(f"{'':44} {'before':>10} {'after':>10} {'after / before':>15}")
+    slower = False
+    for line in LINES:
+        if options.only not in line.name:
+            continue
+        speeds: dict[Path, list[float]] = {options.before: [], options.after: []}
+        for n in range(options.rounds):
+            for checkout in list(speeds)[:: 1 if n % 2 == 0 else -1]:
+                speeds[checkout].append(speed(checkout.resolve(), line, options.data_root))
+        before, after = speeds.values()
+        ratio = statistics.median(b / a for a, b in zip(before, after, strict=True))
+        slower |= ratio < 0.97
+        medians = f"{statistics.median(before):10.1f} {statistics.median(after):10.1f}"
+        print(f"{line.name:44} {medians} {ratio:15.2f}", flush=True)
+    return int(slower)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

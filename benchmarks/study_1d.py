@@ -1,0 +1,56 @@
+"""The 1D study as the benchmarks take it: its size, its points, its model, and which of its steps are timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.regression1d.task import inputs, target
+from ngn.components.base import OrderedSum
+from ngn.components.mlp import MLPBank
+from ngn.components.parallel import ParallelModel
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.train.batches import FullBatches, Split
+from ngn.train.kernels.libraries import library
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import TrainPlan
+
+K, H, SAMPLES = 32, 16, 512
+LOSS = Supervised(mean_squared_error)
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long: of ``steps``, the timed ones are ``start`` to ``stop``, for at most ``seconds``."""
+
+    steps: int
+    start: int
+    stop: int
+    seconds: float
+
+
+FULL = Course(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
+QUICK = Course(steps=25_000, start=200, stop=400, seconds=0.2)
+
+
+def data() -> FullBatches:
+    """The task's own points."""
+    x = inputs(Regression1D(name="regression1d", points=SAMPLES))
+    return FullBatches(Split(x.float(), target(x).float()))
+
+
+def learner_of(seeds: int | list[int]) -> CapacityLearner:
+    """The baseline setting."""
+    bank = MLPBank([1, H, H, 1], K, seeds)
+    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
+
+
+def plan_of(course: Course) -> TrainPlan:
+    return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
+
+
+def fused() -> bool:
+    """Whether the kernel can be built here."""
+    return library("bank1d") is not None
