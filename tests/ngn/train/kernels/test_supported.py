@@ -91,8 +91,6 @@ PLANS = [
     (plan(5, optimizer="adamw"), "Adam alone"),
     (plan(5, warmup=0.1), "warm-up"),
     (plan(5, autocast="bf16"), "autocast"),
-    (plan(5, optimizer="adamw"), "Adam alone"),
-    (plan(5, warmup=0.1), "without a warm-up"),
     (plan(5, lr_boundary_shape=COSINE), "boundary's rate"),
 ]
 CASES: list[tuple[CapacityLearner, Batches, Loss, TrainPlan, str]] = [
