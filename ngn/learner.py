@@ -142,8 +142,7 @@ class Learner(nn.Module, ABC):
         moving, frozen = self._tensors()
         if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
             raise ValueError("the frozen parameters differ from those that this state was trained with")
-        for name, value in moving.items():
-            value.copy_(tensors[name])
+        self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
 
     def deploy(self, replica: int | None = None, example: Any = None, share_frozen: bool = False) -> nn.Module:
         """The truncated model in eval mode: no gates, only what is retained.

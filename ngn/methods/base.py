@@ -8,8 +8,8 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, Union
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol, Self, Union
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,16 @@ class Capacity(nn.Module, ABC):
     """Whether components are allocated as the size grows."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What moves or casts the model moves a capacity, too, but leaves its type: near t = 1e-4 a boundary is lost in
+        anything less than float64."""
+
+        def exact(value: Tensor) -> Tensor:
+            moved = fn(value)
+            return moved if moved.dtype == value.dtype else value.to(moved.device)
+
+        return super()._apply(exact, recurse)
 
     def wanted(self) -> int:
         """Components that have to exist now; more than K only where they are allocated as the size grows."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -74,6 +77,8 @@ class CountGate(Capacity):
         self.beta_start: Tensor
         self.beta_end: Tensor
         self.w: Tensor
+        self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
+        self.progress: Tensor
         self.set_progress(0.0)
         if K is None:
             self.grow(self.wanted())
@@ -98,7 +103,17 @@ class CountGate(Capacity):
         self.K = K
         self.w = ordering_weights(self.r, K)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.set_progress(float(self.progress))  # the scheduled values have to lie where the settings do
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **settings: Any) -> None:
+        super()._load_from_state_dict(*args, **settings)
+        self.set_progress(float(self.progress))
+
     def set_progress(self, progress: float) -> None:
+        self.progress.fill_(progress)
         lambda_shape, alpha_shape, beta_shape = self.shapes
         self.price = self.lambda0 * shape_at(lambda_shape, progress)
         self.alpha = self.alpha_max * shape_at(alpha_shape, progress)

@@ -299,3 +299,36 @@ def test_training_goes_on_from_a_copy_as_from_the_original(name):
         optimizer.step()
     assert not torch.equal(learner.size(), torch.tensor([1.7], dtype=torch.float64))
     assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), twin.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to", "deepcopy", "autocast"])
+@pytest.mark.parametrize("method", LEARNERS)
+def test_the_boundary_stays_exact(method, cast):
+    bank = MLPBank([8, 3, 8], K, 3)
+    learner = ngn.CapacityLearner(nn.Sequential(OrderedSum(bank, LEARNERS[method](None)), nn.Linear(8, 8)))
+    sizes, penalty = learner.size(), learner.axes[0].capacity.penalty()
+    dtype = torch.bfloat16
+    if cast == "deepcopy":
+        learner = copy.deepcopy(learner)
+    elif cast == "to":
+        learner.to(dtype)
+    elif cast == "autocast":
+        with torch.autocast("cpu", dtype):
+            assert torch.equal(learner.size(), sizes)
+    else:
+        getattr(learner, cast)()
+        assert learner.model[1].weight.dtype == {"half": torch.float16, "bfloat16": dtype, "float": torch.float32}[cast]
+    assert torch.equal(learner.size(), sizes)
+    assert torch.equal(learner.axes[0].capacity.penalty(), penalty)
+    assert learner.size().dtype == learner.axes[0].capacity.coefficients("soft").dtype == torch.float64
+
+
+def test_a_state_dict_says_how_far_training_has_come():
+    first, second = (ngn.CapacityLearner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0))) for _ in range(2))
+    first.set_progress(0.8)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.penalty(), second.penalty())
+    assert torch.equal(first(X), second(X))
+    third = ngn.CapacityLearner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0)))
+    third.restore(first.state())
+    assert torch.equal(first.penalty(), third.penalty())

@@ -50,8 +50,6 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
     structure, replicas, learner = case
     learner = copy.deepcopy(learner)
     learner.model.to(dtype)
-    for group in learner.axes:
-        group.capacity.double()
     x = structure.x(dtype)
     learner.calibrate(x)
     with torch.no_grad():
