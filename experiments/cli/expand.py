@@ -114,10 +114,10 @@ def _matches(override: Override, glob: Glob) -> list[str]:
     group = override.key_or_group
     if group not in GROUPS:
         raise ConfigError(f"{override.input_line}: glob(...) chooses among the files of a group; {group} is none")
-    found: list[str] = glob.filter(options(group))
-    if not found:
+    matches: list[str] = glob.filter(options(group))
+    if not matches:
         raise ConfigError(f"{override.input_line}: matches none of the choices: {', '.join(options(group))}")
-    return found
+    return matches
 
 
 def values(override: Override) -> Iterator[Any]:
@@ -147,11 +147,11 @@ def values_of(token: str) -> list[Any]:
 
 def _known() -> list[str]:
     """Every key that some task and gate have, and every group."""
-    found = set(GROUPS)
+    keys = set(GROUPS)
     for task, gates in GATES_OF_TASK.items():
         for gate in gates:
-            found.update(legal_keys(selection({"task": task, "gate": gate})))
-    return sorted(found)
+            keys.update(legal_keys(selection({"task": task, "gate": gate})))
+    return sorted(keys)
 
 
 def _legal(override: Override) -> None:
@@ -266,13 +266,13 @@ def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
         merged = _compose(keys, row)
         if not checked:
             continue
-        own = tuple(_shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
+        swept_values = tuple(_shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
         try:
             config = check(merged)
             _folders(config)
         except ConfigError as error:
-            raise ConfigError(f"{error}{_where(own)}") from None
-        job = Job(own, config, run_id(config))
+            raise ConfigError(f"{error}{_where(swept_values)}") from None
+        job = Job(swept_values, config, run_id(config))
         if job.run_id in seen:
             raise ConfigError(_same(seen[job.run_id], job))
         seen[job.run_id] = job
@@ -287,8 +287,8 @@ def _folders(config: Config) -> None:
             raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
 
 
-def _where(own: Sequence[str]) -> str:
-    return f"\n(in the job with {' '.join(own)})" if own else ""
+def _where(overrides: Sequence[str]) -> str:
+    return f"\n(in the job with {' '.join(overrides)})" if overrides else ""
 
 
 def _same(first: Job, second: Job) -> str:

@@ -101,11 +101,11 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
         tokens.append(token)
 
     seen: dict[str, str] = {}
-    for given, token in zip(overrides, tokens, strict=True):
+    for typed, token in zip(overrides, tokens, strict=True):
         key = key_of(token).lstrip("+~")
         if key in seen:
-            raise ConfigError(f"{key} is given twice: {seen[key]} and {given}")
-        seen[key] = given
+            raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
+        seen[key] = typed
 
     gate = gate_token(tokens)
     return tokens if gate is None else [*tokens, gate]

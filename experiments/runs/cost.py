@@ -65,9 +65,9 @@ def take_replica(single: CapacityLearner, stack: CapacityLearner, replica: int) 
     Returns:
         ``single``'s model, at the end of its schedules.
     """
-    for own, other in zip(single.axes, stack.axes, strict=True):
-        if own.K < other.K:
-            own.grow(other.K)
+    for axis, other in zip(single.axes, stack.axes, strict=True):
+        if axis.K < other.K:
+            axis.grow(other.K)
     mine: Sequence[Tensor] = list(single.model.parameters())
     for p, stacked in zip(mine, stack.model.parameters(), strict=True):
         p.copy_(stacked[replica])

@@ -47,10 +47,10 @@ def share(configs: Sequence[Config], patience: float | None = None) -> dict[str,
         roots[places.results_root(config)].append(config)
     for root, wanted in roots.items():
         try:
-            found = {run_id(config): result for config in wanted if (result := _present(config)) is not None}
-            done |= found
+            present_now = {run_id(config): result for config in wanted if (result := _present(config)) is not None}
+            done |= present_now
             if places.checkpoints().exists():
-                ready = [name for name, result in found.items() if isinstance(result, Outcome)]
+                ready = [name for name, result in present_now.items() if isinstance(result, Outcome)]
                 tidy(ready, root, places.checkpoints(), places.checkpoints_named)
             missing = [config for config in wanted if run_id(config) not in done]
             if not missing:

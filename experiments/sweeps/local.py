@@ -112,14 +112,15 @@ class Supervisor:
 
     def _start(self, gpu: str | None) -> _Worker:
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
+        settings = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
         if self.count > 1:  # workers that all use all cores get into each other's way
-            own["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.count)))
+            share = max(1, (os.cpu_count() or 1) // self.count)
+            settings["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(share))
         with open(self.plan.path.parent / "workers.log", "a") as log:
             # a session of its own: Ctrl-C reaches the supervisor alone, which asks the workers to save
             process = subprocess.Popen(
                 [*self.command, str(self.plan.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, env={**os.environ, **own, "PYTHONPATH": path}, start_new_session=True,
+                text=True, env={**os.environ, **settings, "PYTHONPATH": path}, start_new_session=True,
             )  # fmt: skip
         return _Worker(process, gpu)
 
@@ -140,11 +141,11 @@ class Supervisor:
             return  # it is dead, which its closed output says in a moment
 
     def _answered(self, worker: _Worker, line: str) -> None:
-        told = json.loads(line)
-        if "held" in told["runs"].values() and not worker.waits:
-            self._put_off.append(int(told["task"]))
+        answer = json.loads(line)
+        if "held" in answer["runs"].values() and not worker.waits:
+            self._put_off.append(int(answer["task"]))
         else:
-            self.report(int(told["task"]), told["runs"])
+            self.report(int(answer["task"]), answer["runs"])
 
     def _ended(self, worker: _Worker) -> None:
         """A worker has closed its output: in peace when nothing is left for it, else its task has failed."""

@@ -70,8 +70,8 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
     }
     lines = [json.dumps(head)]
     for stack in stacks:
-        own = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
-        lines.append(json.dumps([config.model_dump(mode="json") for config in own]))
+        placed = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
+        lines.append(json.dumps([config.model_dump(mode="json") for config in placed]))
     content = ("\n".join(lines) + "\n").encode()
     number = max((int(path.stem.rpartition("-")[2]) for path in folder.glob("plan-*.jsonl")), default=0)
     while True:
@@ -83,8 +83,8 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
 
 def latest(folder: Path) -> Plan | None:
     """The newest plan of a study, or None."""
-    found = sorted(folder.glob("plan-*.jsonl"))
-    return read(found[-1]) if found else None
+    plans = sorted(folder.glob("plan-*.jsonl"))
+    return read(plans[-1]) if plans else None
 
 
 def read(path: Path) -> Plan:
@@ -111,4 +111,4 @@ def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[t
         next(lines)
         for number, line in enumerate(lines):
             if wanted is None or number in wanted:
-                yield number, [Config.model_validate(told) for told in json.loads(line)]
+                yield number, [Config.model_validate(content) for content in json.loads(line)]

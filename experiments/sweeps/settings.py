@@ -61,14 +61,14 @@ def load(name: str, changes: Sequence[str] = ()) -> Cluster:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"no cluster '{name}'.{nearest(name, names())} There are {', '.join(names())}, or a file")
-    told: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
+    content: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
     for change in changes:
         key, sign, value = change.partition("=")
         if not sign:
             raise ConfigError(f"{change}: not understood; settings of the cluster are written key=value")
-        told[key] = yaml.safe_load(value)
+        content[key] = yaml.safe_load(value)
     try:
-        return Cluster.model_validate(told)
+        return Cluster.model_validate(content)
     except ValidationError as error:
         lines = []
         for fault in error.errors():

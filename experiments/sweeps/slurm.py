@@ -27,7 +27,7 @@ class Submitted:
 
 def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
     minutes = cluster.task_minutes
-    told: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "job_name": f"ngn-{name}",
         "partition": cluster.partition,
         "account": cluster.account,
@@ -48,7 +48,7 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
         "additional_parameters": {**cluster.more, "requeue": True},
         "stderr_to_stdout": True,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in parameters.items() if value is not None}
 
 
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
@@ -76,10 +76,10 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
             jobs = executor.map_array(slurm_task, [str(plan.path)] * len(part), part)
         except FailedJobError as refused:
             raise ConfigError(f"Slurm refused the job: {str(refused).strip()}") from None
-        own = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
+        array = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
         with open(folder / "jobs.jsonl", "a") as out:
-            out.writelines(json.dumps(submitted.__dict__) + "\n" for submitted in own)
-        done += own
+            out.writelines(json.dumps(submitted.__dict__) + "\n" for submitted in array)
+        done += array
     return done
 
 

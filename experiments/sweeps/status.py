@@ -58,15 +58,15 @@ class Progress:
 
 def present(results: Path) -> set[str]:
     """Run ids of all records in a folder, by one listing a task; nothing is opened."""
-    found: set[str] = set()
+    names: set[str] = set()
     if not results.is_dir():
-        return found
+        return names
     with os.scandir(results) as tasks:
         for task in tasks:
             if task.is_dir() and not task.name.startswith("."):
                 with os.scandir(task.path) as entries:
-                    found.update(e.name[:-5] for e in entries if e.name.endswith(".json") and e.name[0] != ".")
-    return found
+                    names.update(e.name[:-5] for e in entries if e.name.endswith(".json") and e.name[0] != ".")
+    return names
 
 
 class Speeds:
@@ -154,29 +154,29 @@ class View:
 
 def failures(folder: Path) -> dict[str, str]:
     """Run id → the last line of its failure."""
-    found = {}
+    errors = {}
     for path in (folder / "failures").glob("*.json"):
-        told = json.loads(path.read_text())
-        found[told["run_id"]] = f"{told['error']} ({told['where']})"
-    return found
+        note = json.loads(path.read_text())
+        errors[note["run_id"]] = f"{note['error']} ({note['where']})"
+    return errors
 
 
 def progress(runs: Iterable[tuple[str, Config]], view: View, speeds: Speeds, limit: int = 20) -> Progress:
     """The states of runs, counted; one record is in memory at a time."""
-    told = Progress()
+    counted = Progress()
     for name, config in runs:
-        found = view.state(name, config)
-        told.counts[found.state] += 1
-        if found.state in UNFINISHED:
+        state = view.state(name, config)
+        counted.counts[state.state] += 1
+        if state.state in UNFINISHED:
             seconds = speeds.seconds(config)
-            told.left_seconds += seconds or 0.0
-            told.unknown += seconds is None
-        if found.state in ("failed", "stale", "refused", "diverged"):
-            if len(told.notes) < limit:
-                told.notes.append((name, found.state, found.text))
+            counted.left_seconds += seconds or 0.0
+            counted.unknown += seconds is None
+        if state.state in ("failed", "stale", "refused", "diverged"):
+            if len(counted.notes) < limit:
+                counted.notes.append((name, state.state, state.text))
             else:
-                told.more += 1
-    return told
+                counted.more += 1
+    return counted
 
 
 def wanting(runs: Iterable[tuple[str, Config]], view: View, again: Iterable[str] = ()) -> Iterator[Config]:

@@ -31,7 +31,7 @@ MAX_MEMBER = 2**20
 
 def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:
     """The records of a folder that clean code of that commit has made, and what is wrong with damaged files."""
-    found, damaged = [], []
+    records, damaged = [], []
     for path in sorted(store.root.glob("*/[!.]*.json")):
         try:
             code = read(path)["code"]
@@ -39,8 +39,8 @@ def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:
             damaged.append(str(fault))
             continue
         if code["commit"] == commit and code["clean"]:
-            found.append(path)
-    return found, damaged
+            records.append(path)
+    return records, damaged
 
 
 def pack(store: Store, records: Iterable[Path], folder: Path, max_bytes: int) -> list[Path]:

@@ -61,12 +61,12 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     except Exception as error:
         if not isinstance(error, (ConfigError, RecordError)):
             traceback.print_exc()
-        told = f"{type(error).__name__}: {error}".splitlines()[0]
-        print(f"task {number}: {told}", file=sys.stderr, flush=True)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"task {number}: {reason}", file=sys.stderr, flush=True)
         results = plans.read(plan).results
         left = [n for n in names if not (results / n.split("-", 1)[0] / f"{n}.json").exists()]
-        note_failure(plan, left, told)
-        return {name: told if name in left else "complete" for name in names}
+        note_failure(plan, left, reason)
+        return {name: reason if name in left else "complete" for name in names}
     for name in names:
         failure_path(plan, name).unlink(missing_ok=True)
     return done
