@@ -57,7 +57,7 @@ def test_every_fault_is_tried():
 @pytest.mark.slow
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
     """The real program, interrupted while it trains; the printed command, as it stands, ends with the record."""
-    script = FAULTS.parent.parent / "run.py"
+    script = ROOT / "run.py"
     own = ["engine=torch", "train.steps=2500", "gate.K=4", "checkpoint_seconds=0.2", "seed=0,1", "progress=never"]
     results = tmp_path / "my results"
     line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
