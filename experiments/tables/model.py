@@ -54,6 +54,7 @@ class Row:
         runs: None while no study of it exists; then every number prints as ``--``.
         dashes: columns that hold no number by design.
         formats, quantities: column → what differs from the column's own.
+        calibrated: columns by whose published values settings of the runs were chosen, or of runs that share them.
     """
 
     key: str
@@ -64,6 +65,7 @@ class Row:
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantities: Mapping[str, str] = field(default_factory=dict)
     stand_ins: tuple[StandIn, ...] = ()
+    calibrated: frozenset[str] = frozenset()
 
 
 def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: Any) -> Row:
@@ -75,16 +77,15 @@ def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: 
 class Table:
     """One macro of the paper's file: a table body, or (``inline``) one number.
 
-    ``lines`` are rows, and TeX lines that are printed as they stand. ``calibrated``: settings of the runs were chosen
-    by the published values of this table.
+    ``lines`` are rows, and TeX lines that are printed as they stand. ``note`` is what a reader has to know of it.
     """
 
     name: str
     title: str
     columns: tuple[Column, ...]
     lines: tuple[Row | str, ...]
-    calibrated: bool = False
     inline: bool = False
+    note: str = ""
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -29,7 +29,8 @@ def _story(key: str, label: str) -> Row:
 
 
 _TEN_SEEDS = (
-    _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features"),
+    # the tie between two rates was decided with t in sight, so t is no independent test
+    _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features", calibrated=frozenset(["t"])),
     _ten("mnist-conv", "mnist", "conv", "MNIST", "conv branches"),
     _ten(
         "cifar10-conv",
@@ -110,6 +111,7 @@ NINE = Table(
         _layers("dec-const", r"dec-$\lambda$, const-$r$", "dec_lambda"),
         _layers("dec-inc", r"dec-$\lambda$, inc-$r$", "dec_lambda_inc_r"),
     ),
+    note="A boundary is not bounded and may end past K - 1, as t = 10 of K = 10 here; the count is, so all ten are kept.",
 )
 
 TEN = Table(
