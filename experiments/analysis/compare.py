@@ -47,7 +47,12 @@ class Comparison:
         """What the cell is about: cells of the same runs and quantity print one fact, maybe in different statistics."""
         if self.row.runs is None:
             return self.name
-        return self.row.runs.choices, self.row.runs.overrides, self.row.seeds, self.table.quantity(self.row, self.column.key)
+        return (
+            self.row.runs.choices,
+            self.row.runs.overrides,
+            self.row.seeds,
+            self.table.quantity(self.row, self.column.key),
+        )
 
     def runs(self, reader: Reader) -> tuple[Run, ...]:
         """The usable runs that it was reduced from, and some that lack a number of it."""
@@ -154,8 +159,8 @@ class Totals:
         )
         if self.placed:
             text += (
-                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our seeds; "
-                f"{self.expected_outside:.1f} would by chance."
+                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our seeds "
+                f"and chance alone puts {self.expected_outside:.1f}."
             )
         return text
 

@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
 from experiments.analysis.reduce import Cell, Samples
 from experiments.analysis.significance import (

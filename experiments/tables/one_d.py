@@ -162,6 +162,6 @@ DECAY = Table(
         _decay("learn_r", "learn $r$ only", boundary=False, dashes=["t"]),
         _decay("learn_r_normalized", "learn $r$, normalized", boundary=False, normalise=True, dashes=["t"]),
     ),
-    note="The row standard is one run, as the published one: seed 0, which is the standard run. Its fixed cell repeats its "
-    "hard error, as the paper's caption says; nothing was trained again.",
+    note="The row standard is one run, as the published one: seed 0, which is the standard run. Its fixed cell repeats "
+    "its hard error, as the paper's caption says; no model was trained for it.",
 )
