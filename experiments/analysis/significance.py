@@ -15,7 +15,7 @@ from experiments.analysis.statistics import Array
 
 
 def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:
-    """Welch's t-test of two samples of one size n: our mean ± t_{1 - level/2, ν} (s₁²/n + s₂²/n)^½.
+    """Welch's t-test of two samples of one size n: our mean ± t (s₁²/n + s₂²/n)^½, with t the 1 - level/2 quantile.
 
     Only for equal sizes: for skewed samples of unequal ones the test rejects too often (docs/verdicts.md).
 
@@ -37,7 +37,7 @@ def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[fl
     """Order statistics of ours between which the median of m further runs lies with probability 1 - level at least.
 
     Below the r-th of our n lies a median of m only if half of the m do, rounded up, which is so with probability
-    P(at least ⌈m/2⌉ of the m stand before the r-th of the n) of a random order of n + m runs (Fligner and Wolfe, 1979).
+    P(at least half of the m stand before the r-th of the n) of a random order of n + m runs (Fligner and Wolfe, 1979).
 
     Returns:
         None if even our least and our greatest run are too near.

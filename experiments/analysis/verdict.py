@@ -114,6 +114,12 @@ def _first(entry: Number | Sequence[Number]) -> float | None:
     return float(entry)
 
 
+def _one_gate(samples: Samples, quantity: str) -> Array | None:
+    """The numbers of a quantity, shape [seeds], where the runs have one gate."""
+    gates = samples.get(quantity)
+    return gates[0] if gates is not None and len(gates) == 1 else None
+
+
 def numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
     """A published value, with the greatest deviations that round to the printed ones."""
     found = dict(value)
@@ -153,10 +159,10 @@ def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[
     """
     parts, among, decisive = [], 0, False
     for slot in _tested(form.slots):
-        published, gates = _first(value[slot.name]), seeds.get(slot.quantity(quantity), ())
-        if slot.statistic == "value" and published is not None and len(gates) == 1:
-            low, high, decisive = rank_interval(gates[0], LEVEL / len(form.slots))
-            among = len(gates[0])
+        published, ours = _first(value[slot.name]), _one_gate(seeds, slot.quantity(quantity))
+        if slot.statistic == "value" and published is not None and ours is not None:
+            low, high, decisive = rank_interval(ours, LEVEL / len(form.slots))
+            among = len(ours)
             parts.append(_part(slot.name, slot.spec, published, (low, high), False))
     return parts, among, decisive
 
@@ -201,13 +207,12 @@ def judge(
     tested = _tested(form.slots)
     found: list[list[Part]] = []
     for slot in tested:
-        gates = cell.samples.get(slot.quantity(quantity), ())
-        one = len(gates) == 1
-        level = LEVEL / len(tested)
-        found.append(_parts_of(slot, slot.quantity(quantity), gates[0], known, seeds, level) if one else [])
+        of_slot = slot.quantity(quantity)
+        ours = _one_gate(cell.samples, of_slot)
+        found.append([] if ours is None else _parts_of(slot, of_slot, ours, known, seeds, LEVEL / len(tested)))
     parts = [part for some in found for part in some]
     if not all(part.inside for part in parts):
         word = DISAGREES
     else:
-        word = AGREES if all(found) and all(part.narrow for part in parts) else CANNOT_TELL
+        word = AGREES if parts and all(found) and all(part.narrow for part in parts) else CANNOT_TELL
     return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive=bool(parts))

@@ -38,6 +38,7 @@ def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]
         "printed": plain(cell.printed),
         "published": plain(item.published_text),
         "verdict": item.verdict.word,
+        "calibrated": item.verdict.calibrated,
         "n": cell.n,
         "wanted": cell.wanted,
         "seeds": item.row.seeds,

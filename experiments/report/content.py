@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from experiments.analysis.build import problems_of, reduce_all
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import Comparison, compare_all, words
+from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
 from experiments.analysis.published import Published, load
 from experiments.analysis.reduce import Cell
 from experiments.analysis.reductions.compute import Spent, by_study, total
 from experiments.analysis.reductions.cost import CostRow
 from experiments.analysis.reductions.cost import table as cost_table
 from experiments.analysis.selection import Selection, configurations
-from experiments.analysis.verdict import DIFFERS, Chance, by_chance
+from experiments.analysis.verdict import DISAGREES
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
@@ -73,8 +73,8 @@ class Section:
 
     @property
     def differing(self) -> tuple[Comparison, ...]:
-        """The cells whose published value does not fit our runs."""
-        return tuple(item for item in self.items if item.verdict.word == DIFFERS and not item.stand_in)
+        """The cells whose published value disagrees with our runs."""
+        return tuple(item for item in self.items if item.verdict.word == DISAGREES and not item.stand_in)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Report:
         return words(self.items)
 
     @property
-    def chance(self) -> Chance:
-        """How many tested numbers differ, and how many would by chance."""
-        return by_chance(item.verdict for item in self.items if not item.stand_in)
+    def totals(self) -> Totals:
+        """Facts by verdict, and what chance alone does."""
+        return totals(self.items)
 
 
 def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:

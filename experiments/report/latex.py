@@ -16,14 +16,15 @@ import jinja2
 from experiments.analysis import tex
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
-from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.content import Report
 from experiments.report.sections import COST, READING, TRUNCATION
-from experiments.sweeps.terminal import interval_text, verdict_text
+from experiments.report.truncation import evidence
+from experiments.sweeps.terminal import interval_text
 
-VERDICTS = (REPRODUCED, DIFFERS, TOO_FEW, SINGLE, CALIBRATED, NOT_RUN)
+VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
 INSTALL = "LaTeX is not installed: apt-get install texlive-latex-extra (or any TeX Live) and run this again"
 
 
@@ -81,7 +82,6 @@ def environment() -> jinja2.Environment:
         finalize=_printed,
     )
     made.globals.update(tex=Tex, prose=lambda text: Tex(tex.prose(text)), interval=_interval)
-    made.globals["verdict"] = lambda item: verdict_text(item.verdict)
     made.filters["groupby_row"] = _rows
     made.filters["groupby_label"] = by_label
     return made
@@ -118,7 +118,7 @@ def render(report: Report, shown: Mapping[str, Picture]) -> str:
         comparisons=comparisons,
         verdicts=VERDICTS,
         reading=READING,
-        truncation=TRUNCATION,
+        truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,
         claim_counts=Counter(claim.word for claim in report.claims),
     )

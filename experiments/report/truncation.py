@@ -98,9 +98,9 @@ def evidence(ways: Sequence[TwoWays]) -> str:
     kept = sum(way.nearer == "gates kept" for way in apart)
     allowed = [(way.equation.allows(way.published), way.kept.allows(way.published)) for way in ways]
     return (
-        f"In {len(apart)} of {len(ways)} rows the two ways differ by more than a hundredth. There the published ratio is "
-        f"nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}. In "
-        f"{allowed.count((False, True))} rows no seed of ours allows the published ratio by the equation and some do with "
-        f"gates kept; in {allowed.count((True, False))} it is the other way round, and in {allowed.count((False, False))} "
-        "neither way does, so something else differs."
+        f"In {len(apart)} of {len(ways)} rows the two ways differ by more than a hundredth. There the published ratio "
+        f"is nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}. In "
+        f"{allowed.count((False, True))} rows the published ratio lies outside the range of our seeds by the equation, "
+        f"and inside with gates kept; in {allowed.count((True, False))} it is the other way round; and in "
+        f"{allowed.count((False, False))} it lies outside both, so something else differs there."
     )

@@ -49,7 +49,7 @@ function cellView(name) {
   const cell = DATA.cells[name];
   if (!cell) return null;
   const parts = cell.parts.length
-    ? [table(["number", "published", "2.5 %", "97.5 %", "published value lies"],
+    ? [table(["number", "published", "from", "to", "published value lies"],
         cell.parts.map(([part, published, low, high, inside]) => [part, digits(published), digits(low), digits(high), inside ? "inside" : "outside"]),
         "intervals")]
     : [];
@@ -59,10 +59,10 @@ function cellView(name) {
     body: [
       pairs([
         ["table", cell.table], ["ours", cell.ours], ["seeds", cell.wanted ? `${cell.n} of ${cell.wanted}` : ""],
-        ["published", cell.published || "a dash"], ["verdict", verdictChip(cell.verdict)],
+        ["published", cell.published || "a dash"], ["verdict", verdictChip(cell.verdict)], ...(cell.calibrated ? [["calibrated", "settings were chosen by this number, or by one of the same configuration"]] : []),
         ["in the paper's file", cell.stand_in ? `no: a stand-in, ${cell.stand_in}` : cell.printed],
       ]),
-      ...(parts.length ? [element("h3", {}, `Central 95 % of the same statistic over samples of ${cell.seeds} of our runs`), ...parts] : []),
+      ...(parts.length ? [element("h3", {}, cell.seeds === 1 ? "Range of all our seeds" : "Published values that the test does not reject, at 5 %"), ...parts] : []),
       ...stripsOf(cell),
       ...arithmeticOf(cell),
       ...recordsOf(cell),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
 from experiments.analysis.selection import Selection
@@ -83,7 +84,7 @@ def _frontier(evidence: Evidence) -> Outcome:
     grown_runs = [s for s in made if dict(s.choices)["method"] == "ngn"]
     pooled = evidence.pooled(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
 
-    def over_fixed(chosen: Array) -> dict[int, float]:
+    def over_fixed(chosen: npt.NDArray[np.bool_]) -> dict[int, float]:
         grown = _by_count(pooled[_COUNT][chosen], pooled[_MSE][chosen])
         return {count: grown[count] / fixed[count] for count in sorted(set(fixed) & set(grown))}
 
