@@ -159,8 +159,8 @@ class Totals:
         )
         if self.placed:
             text += (
-                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our seeds "
-                f"and chance alone puts {self.expected_outside:.1f}."
+                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our "
+                f"seeds, where chance alone puts {self.expected_outside:.1f}."
             )
         return text
 
