@@ -58,10 +58,8 @@ def test_the_totals_are_those_of_the_verdicts(items: list[Comparison]) -> None:
         f"{found.facts[AGREES]} agree and {found.facts[CANNOT_TELL]} cannot be told; chance alone gives at most "
         f"{LEVEL * found.tests:.1f} rejections among the {found.tests} distinct tests"
     ) in TEXT
-    assert (
-        f"{found.outside} of {found.placed} such numbers lie outside, and chance alone puts {found.expected_outside:.1f}"
-        in TEXT
-    )
+    outside = f"{found.outside} of {found.placed} such numbers lie outside"
+    assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
 def test_unsupported_claims_are_listed(reader: Reader, items: list[Comparison]) -> None:
