@@ -34,7 +34,7 @@ class Ratio:
         return self.low * (1 - SAME) <= published <= self.high * (1 + SAME)
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3g}]"
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
 @dataclass(frozen=True)
