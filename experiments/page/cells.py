@@ -42,7 +42,9 @@ def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]
         "n": cell.n,
         "wanted": cell.wanted,
         "seeds": item.row.seeds,
-        "parts": [[part.name, part.published, part.low, part.high, part.inside] for part in item.verdict.parts],
+        "parts": [
+            [part.name, part.published, part.low, part.high, part.inside, part.narrow] for part in item.verdict.parts
+        ],
         "runs": [table.at(run_id) for run_id in cell.run_ids],
         "beside": [
             [place, table.at(other.run_id)]

@@ -88,8 +88,8 @@ PLANS = (
         ("decayablationbody",),
         (),
         (
-            "At the usual start t₀ = 1e-4 a normalised boundary has next to no gradient (dt/dτ is 1e-4, and more components "
-            "are of no use yet). The same row from t₀ = 1 stands beside it.",
+            "At the usual start t₀ = 1e-4 a normalised boundary has next to no gradient (dt/dτ is 1e-4, and a second "
+            "component is of no use yet). The same row from t₀ = 1 stands beside it.",
             "A learned ratio is trained at the body's rate. The fixed column is, for every learner, the same run: "
             "NGN's weights at the kept count. The paper does not say which weights its fixed models of other learners "
             "had.",

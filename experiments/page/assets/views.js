@@ -49,8 +49,8 @@ function cellView(name) {
   const cell = DATA.cells[name];
   if (!cell) return null;
   const parts = cell.parts.length
-    ? [table(["number", "published", "from", "to", "published value lies"],
-        cell.parts.map(([part, published, low, high, inside]) => [part, digits(published), digits(low), digits(high), inside ? "inside" : "outside"]),
+    ? [table(["number", "published", "from", "to", "published value lies", "interval"],
+        cell.parts.map(([part, published, low, high, inside, narrow]) => [part, digits(published), digits(low), digits(high), inside ? "inside" : "outside", narrow ? "narrow enough" : cell.seeds === 1 ? "of our seeds" : "too wide to agree"]),
         "intervals")]
     : [];
   return {
