@@ -41,16 +41,17 @@ def main(argv: list[str] | None = None) -> int:
     report = build(reader)
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
-    trace = json.dumps(document(report, reader, code().commit), separators=(",", ":"), allow_nan=False)
+    commit = code().commit
+    trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     source = out / "report.tex"
-    publish(source, latex.render(report, latex.pictures(report.figures, out)).encode(), replace=True)
+    publish(source, latex.render(report, latex.drawn(report.figures, out), commit).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'provenance.json'}\n{source}: {counts}")
     if arguments.no_pdf:
         return 0
     try:
-        made = latex.compile_pdf(source)
+        made = latex.compile_pdf(source, *([report.origin.last] if report.origin else []))
     except latex.LatexError as error:
         print(error, file=sys.stderr)
         return 1

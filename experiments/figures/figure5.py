@@ -25,16 +25,21 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     }
     gathered = gather(reader, selections, ["grown.t"], overrides)
     points = []
+    counts: dict[str, list[int]] = {}
     for (panel, start), group in gathered.groups.items():
         if not group.runs:
             continue
+        counts.setdefault(panel, []).append(len(group.runs))
         final = group.values["grown.t"]
         mean, sd = float(final.mean()), float(final.std(ddof=0))
         points.append(Point(MEAN, start, mean, group.ids, panel, mean - sd, mean + sd))
         points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.ids, final, strict=True)]
     lines = [Line("t = t₀", _DIAGONAL, _DIAGONAL, panel) for panel in PANELS]
+    titles = {
+        panel: " to ".join(dict.fromkeys(map(str, (min(n), max(n))))) + " seeds per start" for panel, n in counts.items()
+    }
     notes = ["bars: one standard deviation; faint: each run", "t₀ = 0 stands for 0.0001"]
-    return gathered.data(points, lines=lines, notes=notes)
+    return gathered.data(points, lines=lines, notes=notes, titles=titles)
 
 
 SPEC = Spec("figure5", "Figure 5: final against initial boundary, 1D regression", PANELS, make, 3.2, len(PANELS))

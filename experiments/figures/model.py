@@ -32,7 +32,7 @@ class Panel:
 
     Attributes:
         xlog, ylog: which axes are logarithmic.
-        lanes: x is a count; a faint line separates neighbouring counts.
+        lanes: x is a count; a faint line separates neighbouring counts, and means say of how many runs they are.
         series: names that stand in the legend even where no point has them, in this order.
     """
 
@@ -84,7 +84,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is no single run's: dashed for a statistic of ``runs``, dotted where nothing was measured.
+    """A line that is no single run's: dashed, or solid from one point to another, for a statistic of ``runs``; dotted
+    where nothing was measured.
 
     Attributes:
         x, y: of shape [points].
@@ -147,10 +148,6 @@ class Data:
         n = f"n = {len(runs)} run{'' if len(runs) == 1 else 's'}" if runs else "not run"
         return "\n".join(filter(None, [panel.title, self.titles.get(key, ""), n]))
 
-    def numbered(self, key: str) -> bool:
-        """Whether the means of a panel are of unequal numbers of runs, which are then printed beside them."""
-        return len({len(point.runs) for point in self.of(key) if not point.faint}) > 1
-
     def looks(self, panels: Mapping[str, Panel]) -> dict[str, int]:
         """Series → the number of its colour and sign, one for all panels; single runs have that of their mean."""
         named = [name for panel in panels.values() for name in panel.series]
@@ -192,7 +189,7 @@ class Spec:
         found = self.make(reader, overrides or {})
         shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))
         notes = list(found.notes)
-        if any(found.numbered(key) for key in self.panels):
+        if any(self.panels[point.panel].lanes and len(point.runs) > 1 for point in found.points):
             notes.append("numbers: runs behind a point")
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))

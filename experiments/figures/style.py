@@ -94,12 +94,12 @@ def draw(spec: Spec, data: Data) -> Figure:
     with matplotlib.rc_context(RC):
         caption = textwrap.wrap(data.caption, 135)
         figure = new_figure(spec.height + 0.14 * len(caption))
-        figure.suptitle(spec.title, fontsize=9.5)
         if caption:
             figure.supxlabel("\n".join(caption), fontsize=7, parse_math=False)
         if data.empty:
             axes = figure.subplots()
             axes.set_axis_off()
+            axes.set_title(spec.title)
             axes.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=18, color=GREY)
             return figure
         rows = -(-len(spec.panels) // spec.columns)
@@ -111,9 +111,9 @@ def draw(spec: Spec, data: Data) -> Figure:
         looks = {name: LOOKS[at % len(LOOKS)] for name, at in data.looks(spec.panels).items()}
         for axes, (key, panel) in zip(places, spec.panels.items(), strict=True):
             _panel(axes, panel, key, data, looks)
-            if all(shared.values()):
+            if any(shared.values()):
                 axes.label_outer()
-        _legend(figure)
+        _legend(figure, spec.title, list(looks))
         return figure
 
 
@@ -126,7 +126,10 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         weight = STRONG if curve.strong else FAINT
         axes.plot(curve.x, curve.y, label=curve.series, **looks[curve.series].line, **weight)
     for line in data.lines_of(key):
-        axes.plot(line.x, line.y, "--" if line.runs else ":", label=line.series, color=BLACK, linewidth=1.1, zorder=4)
+        span = len(line.x) == 2
+        dash = ":" if not line.runs else "-" if span else "--"
+        marker = "|" if span and line.label else None
+        axes.plot(line.x, line.y, dash, marker=marker, label=line.series, color=BLACK, linewidth=1.1, zorder=4)
         if line.label:
             middle = float(line.x.prod() ** 0.5 if panel.xlog else line.x.mean()), float(line.y.mean())
             _number(axes, line.label, middle, BLACK)
@@ -134,7 +137,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
     for point in data.of(key):
         points.setdefault(point.series, []).append(point)
     for name in dict.fromkeys([*panel.series, *points]):
-        _points(axes, name, points.get(name, []), looks[name], data.numbered(key))
+        _points(axes, name, points.get(name, []), looks[name], panel.lanes)
     if panel.lanes:
         lanes(axes, [round(point.x) for point in data.of(key)])
     if not (points or data.curves_of(key)):
@@ -166,15 +169,17 @@ def _number(axes: Axes, text: str, at: tuple[float, float], color: str) -> None:
     axes.annotate(text, at, (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=6.5, color=color)
 
 
-def _legend(figure: Figure) -> None:
-    """One for all panels, below the title, unless there is a single series."""
+def _legend(figure: Figure, title: str, order: list[str]) -> None:
+    """One for all panels, below the title of the figure; lines come last."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
-    if len(entries) < 2:
-        return
-    legend = figure.legend(entries.values(), entries, loc="outside upper center", ncols=min(len(entries), 5))
+    names = sorted(entries, key=lambda name: order.index(name) if name in order else len(order))
+    handles = [entries[name] for name in names]
+    legend = figure.legend(
+        handles, names, loc="outside upper center", ncols=min(len(names), 5), title=title, title_fontsize=9.5
+    )
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(1.0)

@@ -18,7 +18,7 @@ def key_of(item: Comparison) -> str:
 
 def row_label(item: Comparison) -> str:
     """The printed labels of the cell's row, or the title of a single number."""
-    return plain(", ".join(item.row.labels)) or item.table.title
+    return plain(item.row.title) or item.table.title
 
 
 def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]:

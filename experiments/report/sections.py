@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ABOUT = (
+    "The Neurogenesis Network learns how many ordered components a network needs. A learned boundary t opens the gates of "
+    "the components f_0, f_1 and so on; a capacity price λ, a snapping term α and a rising sharpness β let it land on an "
+    "integer; then everything beyond the boundary is cut off, and an ordinary, smaller model is left. This report sets "
+    "every number that the paper publishes beside the same number from runs of this suite.",
+    "The paper: Lixing Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished.",
+)
+"""What a reader needs first."""
+
 READING = (
     "Every number called ours is reduced from the records of runs, and from nothing else. A published value is called "
     "reproduced when it lies in the central 95 % of the same statistic over bootstrap samples, of the published "
@@ -27,10 +36,10 @@ TRUNCATION = (
 
 OWN_TEXTS = {
     "sensitivity": "The paper leaves several settings of the 1D study open. Here one of them at a time is changed "
-    "against the baseline: t as mean and deviation over seeds, the share of boundaries within 0.01 of an integer, "
+    "against the baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an integer, "
     "and medians of the mean squared error. Rows that differ in the learned size by more than its deviation are "
     "settings on which a reproduction depends.",
-    "depth": "The paper's tables of depth show one run a row; these are ten. Depth is the number of layers that keep "
+    "depth": "The paper's tables of depth show one run per row; these are ten. Depth is the number of layers that keep "
     "more than the identity, or the links of the chain: mean and deviation, and the range over seeds. Errors are "
     "medians; of the truncated one the range, too.",
 }
@@ -72,7 +81,7 @@ PLANS = (
             "trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
             "choosing another by its agreement would prove nothing.",
-            "In the λ sweep snapping is as strong as the price, α_max = λ₀. A boundary that the price holds near the "
+            "In the λ sweep snapping follows the price, so the largest α equals λ₀. A boundary that the price holds near the "
             "middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is released only "
             "once α has outgrown what is left of λ, and by then the body, whose components would have to follow, has "
             "little of its rate left. Boundaries between integers at high prices in figure 2 stand there; that this "
@@ -142,7 +151,7 @@ PLANS = (
         "pruning",
         "Structured pruning",
         ("datafourteenintrate", "datafourteenmixintrate", "datathirteenbody", "datafourteenbody"),
-        ("figure13",),
+        (),
         ("The published rows are single runs, so no verdict on them is possible beyond their place in our spread.",),
     ),
 )

@@ -109,7 +109,7 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
     for item in items:
         here = (item.row.key, item.stand_in)
         if here != before:
-            label = plain(", ".join(item.row.labels)) or item.table.title
+            label = plain(item.row.title) or item.table.title
             name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
             table, before = _block(widths), here
             blocks += [Text(f"{label}{name}", style="cyan"), table]

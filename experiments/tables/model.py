@@ -54,6 +54,7 @@ class Row:
         runs: None while no study of it exists; then every number prints as ``--``.
         dashes: columns that hold no number by design.
         formats, quantities: column → what differs from the column's own.
+        name: what the row is called outside its table; its labels where that is empty.
     """
 
     key: str
@@ -64,6 +65,12 @@ class Row:
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantities: Mapping[str, str] = field(default_factory=dict)
     stand_ins: tuple[StandIn, ...] = ()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the row is called, in TeX."""
+        return self.name or ", ".join(self.labels)
 
 
 def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: Any) -> Row:

@@ -48,7 +48,7 @@ def _four(columns: int) -> tuple[Row | str, ...]:
 
 FOUR = Table(
     "datafourbody",
-    "table 4: schedule ablation, medians",
+    "Table 4: schedule ablation, medians",
     (
         column("t", "t", "grown.t", "<median:.2f>"),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -61,7 +61,7 @@ FOUR = Table(
 
 FOUR_FULL = Table(
     "datafourfullbody",
-    "table 4, mean ± sd",
+    "Table 4, mean ± sd",
     (
         column("t", "t", "grown.t", MEAN_T),
         column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
