@@ -77,7 +77,7 @@ def powers(text: str) -> str:
 
 
 def _power(found: re.Match[str]) -> str:
-    return rf"\ensuremath{{{found[1]}\times10^{{{int(found[2])}}}}}" if int(found[2]) else found[1]
+    return rf"\ensuremath{{{found[1]}\mathord{{\times}}10^{{{int(found[2])}}}}}" if int(found[2]) else found[1]
 
 
 def prose(text: str) -> str:

@@ -72,9 +72,9 @@ PLANS = (
         ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody"),
         ("figure1", "figure2", "figure3", "figure5", "figure6", "figure7", "schedule_courses"),
         (
-            "The paper leaves open the width of the blocks, the boundary's rate, what the gradient clip covers, the "
-            "course of the body's rate, and the layout of the inputs. These were settled once, among about forty "
-            "configurations, by agreement with table 4. So the cells of table 4 and of its full form are called "
+            "The paper leaves open the width of the blocks, the boundary's learning rate, what the gradient clip covers, the "
+            "schedule of the body's learning rate, and the layout of the inputs. These were settled once, among about forty "
+            "configurations, by how well they agree with table 4. So the cells of table 4 and of its full form are called "
             "calibrated: their agreement is no evidence. The λ sweep, the comparison with fixed models, the "
             "initialisation sweep, the capacity learners and the decay table were not looked at when choosing; they "
             "are the independent test of the same settings. One choice is an exception: that the decay ratio is "
@@ -84,7 +84,7 @@ PLANS = (
             "In the λ sweep snapping follows the price, so the largest α equals λ₀. A boundary that the price holds near the "
             "middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is released only "
             "once α has outgrown what is left of λ, and by then the body, whose components would have to follow, has "
-            "little of its rate left. Boundaries between integers at high prices in figure 2 stand there; that this "
+            "little of its learning rate left. Boundaries between integers at high prices in figure 2 stand there; that this "
             "is why is our reading, not a result.",
         ),
     ),
@@ -97,7 +97,7 @@ PLANS = (
             "The published standard row is a single run, and its fixed cell repeats that run's truncated error: no "
             "model was retrained for it. Ours are the ten baseline seeds, each with a fixed model retrained at the "
             "count that it kept, so the two fixed cells do not measure the same thing.",
-            "A learned ratio is trained at the body's rate. The fixed column is, for every learner, the same run: "
+            "A learned ratio is trained at the body's learning rate. The fixed column is, for every learner, the same run: "
             "NGN's weights at the kept count. The paper does not say which weights its fixed models of other learners "
             "had.",
         ),

@@ -18,9 +18,9 @@ CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 TEN_WITH_FIXED = Selection.of(dict(BASELINE.choices), seeds=range(10), companions={"fixed": fixed_of_learned_count})
 
 NUMBERS = (
-    number("stdT", "standard run: t", STANDARD, "grown.t", "<value:.2f>"),
-    number("stdSoftMSE", "standard run: soft MSE", STANDARD, "grown.soft.mse", "<value:.2e>"),
-    number("stdHardMSE", "standard run: truncated MSE", STANDARD, "grown.truncated.mse", "<value:.2e>"),
+    number("stdT", "Standard run: t", STANDARD, "grown.t", "<value:.2f>"),
+    number("stdSoftMSE", "Standard run: soft MSE", STANDARD, "grown.soft.mse", "<value:.2e>"),
+    number("stdHardMSE", "Standard run: truncated MSE", STANDARD, "grown.truncated.mse", "<value:.2e>"),
 )
 
 
@@ -89,7 +89,7 @@ _METHODS = (
 
 SEVEN = Table(
     "datasevenbody",
-    "capacity learners (figure 7), means",
+    "Capacity learners (figure 7), means",
     (
         column("t", "t", "grown.t", "<mean:.2f>"),
         column("soft", "soft MSE", "grown.soft.mse", "<mean:.2e>"),
@@ -101,7 +101,7 @@ SEVEN = Table(
 
 SEVEN_FULL = Table(
     "datasevenfullbody",
-    "capacity learners (figure 7), mean ± sd",
+    "Capacity learners (figure 7), mean ± sd",
     (
         column("t", "t", "grown.t", MEAN_T),
         column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
@@ -125,7 +125,7 @@ def _decay(
 _ONE_MSE = "<value:.2e>"
 DECAY = Table(
     "decayablationbody",
-    "learned decay and normalisation",
+    "Learned decay and normalisation",
     (
         column("r", "r", "config.gate.r", mean_sd(".2f", ".2f"), "<value:.2f>"),
         column("t", "t", "grown.t", MEAN_T, "<value:.2f>"),

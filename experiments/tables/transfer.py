@@ -96,7 +96,7 @@ def _layers(key: str, label: str, schedule: str) -> Row:
 _MSE = "<value:.2e>"
 NINE = Table(
     "dataninebody",
-    "Table 9: depth, a boundary a layer",
+    "Table 9: depth, one boundary per layer",
     (
         column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"),
         column("depth", "depth", "grown.depth", "<value:d>"),
