@@ -30,8 +30,8 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     lines: list[Line] = []
     for run in gathered.groups["baseline"].runs:
         shown = run.seed == SHOWN_SEED
-        stored = reader.store.curves(run.run_id)
-        for series, name in _COURSES.items() if stored is not None else ():
+        stored = reader.store.curves(run.run_id) or {}
+        for series, name in _COURSES.items() if stored else ():
             course = stored[name].reshape(len(stored["grown.step"]), -1)[:, 0]
             panel = "t" if name == "grown.t" else "training"
             curves.append(Curve(series, run.run_id, run.seed, stored["grown.step"], course, panel, shown))

@@ -24,7 +24,7 @@ PANELS = {
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """In "count" two series, by whether t ended within 0.01 of an integer, and a line per plateau; in "mse" both MSE."""
+    """In "count" two series, by whether t ended within 0.01 of an integer, and the plateaus; in "mse" both errors."""
     quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse", "grown.t"]
     gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
     points, steps, lines = [], [], []

@@ -23,7 +23,7 @@ def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
     mean, sd = logs.mean(), logs.std(ddof=0)
     runs = tuple(name for name, _ in values)
     ends = (float(10 ** (mean - sd)), float(10 ** (mean + sd))) if len(runs) > 2 else (None, None)
-    return Point(series, x, float(10**mean), runs, "", *ends, shift=0.12 * _SIDE[series])
+    return Point(series, x, float(10**mean), runs, low=ends[0], high=ends[1], shift=0.12 * _SIDE[series])
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:

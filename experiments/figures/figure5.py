@@ -35,9 +35,8 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         points.append(Point(MEAN, start, mean, group.ids, panel, mean - sd, mean + sd))
         points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.ids, final, strict=True)]
     lines = [Line("t = t₀", _DIAGONAL, _DIAGONAL, panel) for panel in PANELS]
-    titles = {
-        panel: " to ".join(dict.fromkeys(map(str, (min(n), max(n))))) + " seeds per start" for panel, n in counts.items()
-    }
+    spans = {panel: dict.fromkeys((min(numbers), max(numbers))) for panel, numbers in counts.items()}
+    titles = {panel: f"seeds per start: {' to '.join(map(str, span))}" for panel, span in spans.items()}
     notes = ["bars: one standard deviation; faint: each run", "t₀ = 0 stands for 0.0001"]
     return gathered.data(points, lines=lines, notes=notes, titles=titles)
 

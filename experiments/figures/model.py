@@ -26,6 +26,11 @@ EACH = "each run"
 """The series of single runs beside their means: alone, or in brackets behind the name of the mean."""
 
 
+def sentence(text: str) -> str:
+    """``text`` with a capital first letter and a full stop; empty text stays so."""
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
 @dataclass(frozen=True)
 class Panel:
     """One pair of axes.
@@ -127,8 +132,7 @@ class Data:
     @property
     def caption(self) -> str:
         """The notes as one sentence."""
-        text = "; ".join(self.notes)
-        return f"{text[0].upper()}{text[1:]}." if text else ""
+        return sentence("; ".join(self.notes))
 
     def of(self, panel: str, series: str | None = None) -> list[Point]:
         """The points of a panel, or of one series in it."""
@@ -151,7 +155,7 @@ class Data:
     def looks(self, panels: Mapping[str, Panel]) -> dict[str, int]:
         """Series → the number of its colour and sign, one for all panels; single runs have that of their mean."""
         named = [name for panel in panels.values() for name in panel.series]
-        named += [one.series for one in (*self.curves, *self.points) if not (isinstance(one, Point) and one.faint)]
+        named += [curve.series for curve in self.curves] + [point.series for point in self.points if not point.faint]
         looks = {name: at for at, name in enumerate(dict.fromkeys(named))}
         for point in self.points:
             looks.setdefault(point.series, looks.get(point.series.removesuffix(f" ({EACH})"), 0))

@@ -103,15 +103,15 @@ def draw(spec: Spec, data: Data) -> Figure:
             axes.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=18, color=GREY)
             return figure
         rows = -(-len(spec.panels) // spec.columns)
-        shared = {
-            f"share{axis}": len({(getattr(p, f"{axis}label"), getattr(p, f"{axis}log")) for p in spec.panels.values()}) == 1
+        sharex, sharey = (
+            len({(getattr(panel, f"{axis}label"), getattr(panel, f"{axis}log")) for panel in spec.panels.values()}) == 1
             for axis in "xy"
-        }
-        places = figure.subplots(rows, spec.columns, squeeze=False, **shared).flat
+        )
+        places = figure.subplots(rows, spec.columns, squeeze=False, sharex=sharex, sharey=sharey).flat
         looks = {name: LOOKS[at % len(LOOKS)] for name, at in data.looks(spec.panels).items()}
         for axes, (key, panel) in zip(places, spec.panels.items(), strict=True):
             _panel(axes, panel, key, data, looks)
-            if any(shared.values()):
+            if sharex or sharey:
                 axes.label_outer()
         _legend(figure, spec.title, list(looks))
         return figure
@@ -129,7 +129,8 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         span = len(line.x) == 2
         dash = ":" if not line.runs else "-" if span else "--"
         marker = "|" if span and line.label else None
-        axes.plot(line.x, line.y, dash, marker=marker, label=line.series, color=BLACK, linewidth=1.1, zorder=4)
+        color = BLACK if line.runs else GREY
+        axes.plot(line.x, line.y, dash, marker=marker, label=line.series, color=color, linewidth=1.1, zorder=4)
         if line.label:
             middle = float(line.x.prod() ** 0.5 if panel.xlog else line.x.mean()), float(line.y.mean())
             _number(axes, line.label, middle, BLACK)
@@ -175,14 +176,15 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
-    names = sorted(entries, key=lambda name: order.index(name) if name in order else len(order))
+    places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
+    names = sorted(entries, key=lambda name: places.get(name, len(order)))
     handles = [entries[name] for name in names]
     legend = figure.legend(
         handles, names, loc="outside upper center", ncols=min(len(names), 5), title=title, title_fontsize=9.5
     )
-    for handle in legend.legend_handles:
-        if handle is not None:
-            handle.set_alpha(1.0)
+    for entry in legend.legend_handles:
+        if entry is not None:
+            entry.set_alpha(1.0)
 
 
 def lanes(axes: Axes, counts: Sequence[int]) -> None:

@@ -17,6 +17,7 @@ from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 from experiments.figures import FIGURES
+from experiments.figures.model import sentence
 from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
@@ -98,7 +99,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=plain, prose=prose, slug=slug, key=cells.key_of, verdict_text=verdict_text)
+    made.filters.update(
+        plain=plain, prose=prose, sentence=sentence, slug=slug, key=cells.key_of, verdict_text=verdict_text
+    )
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made

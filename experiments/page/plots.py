@@ -13,7 +13,8 @@ def payload(spec: Spec, data: Data, table: RunTable) -> dict[str, Any]:
     """One figure: its panels in order, each with series of points and of curves. Curves are thinned."""
     looks = data.looks(spec.panels)
     panels = [_panel(key, panel, data, looks, table) for key, panel in spec.panels.items()]
-    return {"name": spec.name, "title": spec.title, "panels": [panel for panel in panels if panel["series"]]}
+    shown = [panel for panel in panels if panel["series"]]
+    return {"name": spec.name, "title": spec.title, "columns": spec.columns, "panels": shown}
 
 
 def _panel(key: str, panel: Panel, data: Data, looks: Mapping[str, int], table: RunTable) -> dict[str, Any]:
@@ -44,7 +45,13 @@ def _curve(curve: Curve, table: RunTable) -> dict[str, Any]:
 def _line(line: Line, table: RunTable) -> dict[str, Any]:
     kept = thinned(len(line.x))
     runs = [[table.at(run) for run in line.runs]] * len(kept) if line.runs else []
-    made = {"name": line.series, "mark": "line", "x": rounded(line.x[kept], 9), "y": rounded(line.y[kept]), "runs": runs}
+    made = {
+        "name": line.series,
+        "mark": "line",
+        "x": rounded(line.x[kept], 9),
+        "y": rounded(line.y[kept]),
+        "runs": runs,
+    }
     return {**made, "guide": "measured" if line.runs else "reference", "text": line.label}
 
 

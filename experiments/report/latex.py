@@ -1,4 +1,7 @@
-"""The report as LaTeX, and LaTeX as PDF. Whatever a template prints is escaped, unless it is TeX of our own."""
+"""The report as LaTeX, LaTeX as PDF, and a summary as Markdown.
+
+Whatever a TeX template prints is escaped, unless it is TeX of our own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +22,7 @@ from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
 from experiments.figures import FIGURES
-from experiments.figures.model import Data
+from experiments.figures.model import Data, sentence
 from experiments.report.content import Report, Section
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.sweeps.terminal import interval_text, verdict_text
@@ -51,7 +54,7 @@ def _interval(item: Comparison) -> Tex:
     return Tex(r"\newline ".join(tex.powers(tex.escape(line)) for line in interval_text(item).split("\n")))
 
 
-def environment() -> jinja2.Environment:
+def environment(finalize: Callable[[Any], str] = _printed) -> jinja2.Environment:
     """Templates in ``<% %>`` and ``<< >>``, which TeX does not use; values are escaped unless they are :class:`Tex`."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -64,12 +67,14 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printed,
+        finalize=finalize,
     )
-    made.globals.update(tex=Tex, number=lambda text: Tex(tex.powers(text)), prose=lambda text: Tex(tex.prose(text)), interval=_interval)
+    made.globals.update(
+        tex=Tex, number=lambda text: Tex(tex.powers(text)), prose=lambda text: Tex(tex.prose(text)), interval=_interval
+    )
     made.globals["verdict"] = lambda item: verdict_text(item.verdict)
     made.filters["groupby_row"] = _rows
-    made.filters["groupby_label"] = by_label
+    made.filters.update(groupby_label=by_label, sentence=sentence)
     return made
 
 
@@ -106,10 +111,18 @@ def render(report: Report, pictures: Container[str], commit: str | None) -> str:
     )
 
 
+def summary(report: Report) -> str:
+    """The results page of the documentation, as Markdown."""
+    titles = {name: FIGURES[name].title for name in report.figures}
+    page = environment(lambda value: str(value).replace("|", r"\|")).get_template("results.md.j2")
+    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT)
+
+
 def differing(section: Section) -> Iterator[tuple[str, list[Comparison]]]:
-    """(row and table, its cells whose published value does not fit our runs), in order."""
+    """(table and row in TeX, its cells whose published value does not fit our runs), in order."""
     for (row, table), items in groupby(section.differing, lambda item: (item.row.title, item.table)):
-        yield f"{table.title}, {row}" if not table.inline else table.title, list(items)
+        title = tex.escape(table.title)
+        yield title if table.inline else f"{title}, {row}", list(items)
 
 
 def compile_pdf(source: Path, day: str = "1970-01-01") -> Path | None:

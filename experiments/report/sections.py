@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ABOUT = (
-    "The Neurogenesis Network learns how many ordered components a network needs. A learned boundary t opens the gates of "
-    "the components f_0, f_1 and so on; a capacity price λ, a snapping term α and a rising sharpness β let it land on an "
-    "integer; then everything beyond the boundary is cut off, and an ordinary, smaller model is left. This report sets "
-    "every number that the paper publishes beside the same number from runs of this suite.",
+    "The Neurogenesis Network learns how many ordered components a network needs. A learned boundary t opens the gates "
+    "of the components f_0, f_1 and so on; a capacity price λ, a snapping term α and a rising sharpness β let it land "
+    "on an integer; then everything beyond the boundary is cut off, and an ordinary, smaller model is left. This "
+    "report sets every number that the paper publishes beside the same number from runs of this suite.",
     "The paper: Lixing Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished.",
 )
 """What a reader needs first."""
@@ -36,9 +36,9 @@ TRUNCATION = (
 
 OWN_TEXTS = {
     "sensitivity": "The paper leaves several settings of the 1D study open. Here one of them at a time is changed "
-    "against the baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an integer, "
-    "and medians of the mean squared error. Rows that differ in the learned size by more than its deviation are "
-    "settings on which a reproduction depends.",
+    "against the baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an "
+    "integer, and medians of the mean squared error. Rows that differ in the learned size by more than its deviation "
+    "are settings on which a reproduction depends.",
     "depth": "The paper's tables of depth show one run per row; these are ten. Depth is the number of layers that keep "
     "more than the identity, or the links of the chain: mean and deviation, and the range over seeds. Errors are "
     "medians; of the truncated one the range, too.",
@@ -72,20 +72,20 @@ PLANS = (
         ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody"),
         ("figure1", "figure2", "figure3", "figure5", "figure6", "figure7", "schedule_courses"),
         (
-            "The paper leaves open the width of the blocks, the boundary's learning rate, what the gradient clip covers, the "
-            "schedule of the body's learning rate, and the layout of the inputs. These were settled once, among about forty "
-            "configurations, by how well they agree with table 4. So the cells of table 4 and of its full form are called "
-            "calibrated: their agreement is no evidence. The λ sweep, the comparison with fixed models, the "
-            "initialisation sweep, the capacity learners and the decay table were not looked at when choosing; they "
-            "are the independent test of the same settings. One choice is an exception: that the decay ratio is "
-            "trained at the body's rate was decided after short runs.",
+            "The paper leaves open the width of the blocks, the boundary's learning rate, what the gradient clip "
+            "covers, the schedule of the body's learning rate, and the layout of the inputs. These were settled once, "
+            "among about forty configurations, by how well they agree with table 4. So the cells of table 4 and of its "
+            "full form are called calibrated: their agreement is no evidence. The λ sweep, the comparison with fixed "
+            "models, the initialisation sweep, the capacity learners and the decay table were not looked at when "
+            "choosing; they are the independent test of the same settings. One choice is an exception: that the decay "
+            "ratio is trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
             "choosing another by its agreement would prove nothing.",
-            "In the λ sweep snapping follows the price, so the largest α equals λ₀. A boundary that the price holds near the "
-            "middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is released only "
-            "once α has outgrown what is left of λ, and by then the body, whose components would have to follow, has "
-            "little of its learning rate left. Boundaries between integers at high prices in figure 2 stand there; that this "
-            "is why is our reading, not a result.",
+            "In the λ sweep snapping follows the price, so the largest α equals λ₀. A boundary that the price holds "
+            "near the middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is "
+            "released only once α has outgrown what is left of λ, and by then the body, whose components would have to "
+            "follow, has little of its learning rate left. Boundaries between integers at high prices in figure 2 "
+            "stand there; that this is why is our reading, not a result.",
         ),
     ),
     Plan(
@@ -97,9 +97,9 @@ PLANS = (
             "The published standard row is a single run, and its fixed cell repeats that run's truncated error: no "
             "model was retrained for it. Ours are the ten baseline seeds, each with a fixed model retrained at the "
             "count that it kept, so the two fixed cells do not measure the same thing.",
-            "A learned ratio is trained at the body's learning rate. The fixed column is, for every learner, the same run: "
-            "NGN's weights at the kept count. The paper does not say which weights its fixed models of other learners "
-            "had.",
+            "A learned ratio is trained at the body's learning rate. The fixed column is, for every learner, the same "
+            "run: NGN's weights at the kept count. The paper does not say which weights its fixed models of other "
+            "learners had.",
         ),
     ),
     Plan(

@@ -17,7 +17,7 @@ from experiments.analysis.reductions import init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
-from experiments.figures.model import Data
+from experiments.figures.model import EACH, Data
 from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import study
@@ -26,6 +26,8 @@ from experiments.tables.transfer import NINE
 from experiments.tables.vae import FIFTEEN
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+
+from matplotlib.figure import Figure
 
 from experiments.figures import manifest, style
 from scripts import build_figures
@@ -66,17 +68,26 @@ def data(name: str, store: Store, overrides: Mapping[str, Any] | None = None) ->
     return found
 
 
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
     found = data("figure1", store)
     assert found.notes[0] == "partial: 3 of 10 seeds (7 not run)"
     figure = style.draw(FIGURES["figure1"], found)
-    left, right, counts = figure.axes
-    assert left.get_title() == "Training, n = 2 seeds"
-    assert right.get_title() == "Norms of the functions, n = 3 seeds"
-    assert (len(left.lines), len(counts.lines)) == (4, 2)
-    assert list(counts.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
-    assert [bar.get_height() for bar in right.patches] == [1.0, 0.5, 0.25]
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["total loss", "task MSE", "t (right)"]
+    losses, boundary, norms = figure.axes
+    assert losses.get_title() == "Loss\nn = 2 runs"
+    assert norms.get_title() == "Norms of the functions\nn = 3 runs"
+    assert (len(losses.lines), len(boundary.lines)) == (4, 2)
+    assert list(boundary.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
+    shown = {line.get_label(): line for line in norms.lines}
+    assert list(shown["seed 0"].get_ydata()) == [1.0, 0.5, 0.25]
+    assert set(shown["boundary t of seed 0"].get_xdata()) == {6.0}
+    assert legend(figure) == [
+        "total loss", "task MSE", "boundary t", "seed 0", "each run", "boundary t of seed 0",
+    ]  # fmt: skip
+    assert figure.legends[0].get_title().get_text() == FIGURES["figure1"].title
 
 
 def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
@@ -87,7 +98,7 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store
     put_grown(store, BASELINE, 4, 6.0, 1e-5)
     found = data("figure1", store)
     assert found.notes[0] == "partial: 2 of 10 seeds (5 not run, 1 diverged, 2 refused)"
-    assert "n = 1 seed" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
+    assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
 
 
 def test_figure_2_has_the_staircase_its_plateaus_and_both_errors(
@@ -103,13 +114,12 @@ def test_figure_2_has_the_staircase_its_plateaus_and_both_errors(
     assert (between.x, between.y) == (plateaus.PRICES[3], 6.0)
     assert [p.y for p in found.of("mse", "truncated")] == pytest.approx([1e-5 * (n + 1) for n in range(22)])
     assert [p.y for p in found.of("mse", "soft")] == pytest.approx([5e-6 * (n + 1) for n in range(22)])
-    steps = found.of("plateaus")
-    assert [(p.y, len(p.runs), p.low, p.high) for p in steps] == [
-        (6, 6, plateaus.PRICES[0], plateaus.PRICES[5]),
-        (5, 16, plateaus.PRICES[6], plateaus.PRICES[21]),
+    assert [(*line.y, len(line.runs), *line.x) for line in found.lines_of("count")] == [
+        (6, 6, 6, plateaus.PRICES[0], plateaus.PRICES[5]),
+        (5, 5, 16, plateaus.PRICES[6], plateaus.PRICES[21]),
     ]
     above, below = style.draw(FIGURES["figure2"], found).axes
-    assert above.get_title() == "Seed 0, n = 1 seed at each of 22 prices"
+    assert above.get_title() == "Retained count\nn = 22 runs"
     assert [t.get_text() for t in above.texts] == [f"×{(10 ** (4 * 15 / 499)):.1f}"]  # the other spans less than 1.3
     assert below.get_yscale() == "log"
 
@@ -126,6 +136,7 @@ def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
     logs = np.array([-5.0, -4.0, -2.0])
     sd = np.sqrt(((logs - logs.mean()) ** 2).mean())
     assert (fixed.x, fixed.y) == (5, pytest.approx(10 ** logs.mean()))
+    assert found.of("", "grown")[0].low is None, "one run has no deviation"
     assert (fixed.low, fixed.high) == pytest.approx((10 ** (logs.mean() - sd), 10 ** (logs.mean() + sd)))
     small, pooled = found.of("", "grown")
     assert (small.x, small.y, len(small.runs)) == (3, pytest.approx(1e-14), 1)
@@ -142,12 +153,12 @@ def test_figure_5_has_the_mean_and_deviation_of_each_start(tmp_path: Path) -> No
         put_grown(store, standard.start(16), seed, t, 1e-5)
     put_grown(store, uniform.start(0), 0, 3.0, 1e-5)
     found = data("figure5", store)
-    (mean,) = found.of("standard", "mean final t")
+    (mean,) = found.of("standard", "mean over the seeds")
     sd = np.sqrt(8 / 3)
     assert (mean.x, mean.y, mean.low, mean.high) == (16, 6.0, pytest.approx(6 - sd), pytest.approx(6 + sd))
     assert found.notes[0] == "partial: 4 of 2550 runs (2546 not run)"
     titles = [axes.get_title().splitlines()[1] for axes in style.draw(FIGURES["figure5"], found).axes]
-    assert titles == ["n = 3 seeds a start", "n = 1 seeds a start", "not run"]
+    assert titles == ["seeds per start: 3", "seeds per start: 1", "not run"]
 
 
 def test_figure_6_joins_the_branches_to_the_end_of_the_shared_course(tmp_path: Path) -> None:
@@ -164,8 +175,10 @@ def test_figure_6_joins_the_branches_to_the_end_of_the_shared_course(tmp_path: P
     assert {curve.series for curve in found.curves} == {"shared training", "0.1 × λ₀", "1 × λ₀", "10 × λ₀"}
     (branch,) = found.curves_of("t", "10 × λ₀")
     assert (branch.run, branch.x[0], branch.x[-1]) == (run, 1000, 1019)
-    above, _ = style.draw(FIGURES["figure6"], found).axes
-    assert above.get_title() == "Continued training, n = 1 seed"
+    figure = style.draw(FIGURES["figure6"], found)
+    assert figure.axes[0].get_title() == "Boundary\nn = 1 run"
+    (restart,) = [line for line in figure.axes[1].lines if line.get_label() == "the schedules start again"]
+    assert set(restart.get_xdata()) == {1000}
 
 
 def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
@@ -178,10 +191,12 @@ def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
         ("NGN", 7, 1e-4),
         ("STE (straight-through)", 7, 1e-4),
     ]
-    (axes,) = style.draw(FIGURES["figure7"], found).axes
-    texts = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert texts[0] == "NGN, n = 1 seed"
-    assert texts[1].endswith("not run")
+    assert legend(style.draw(FIGURES["figure7"], found)) == [
+        "NGN",
+        "AWNN (block adaptation) (not run)",
+        "L₀ (hard concrete) (not run)",
+        "STE (straight-through)",
+    ]
 
 
 def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
@@ -198,13 +213,14 @@ def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
     run = samples.put(store, alone, 0, {"fixed": samples.fixed(2, 83.0, "accuracy")})
     found = data("frontier_cora_gcn", store)
     (fixed,) = found.of("", "fixed")
-    assert (fixed.x, fixed.y, fixed.low, fixed.high) == (2, 82.0, 81.0, 83.0)
+    assert (fixed.x, fixed.y, fixed.low, fixed.shift) == (2, 82.0, None, 0.0)
     assert run in fixed.runs
     assert [(p.x, p.y) for p in found.of("", "learned from low")] == [(2, 79.0), (2, 80.0)]
     assert [(p.x, p.y) for p in found.of("", "learned from high")] == [(3, 82.0), (3, 82.0)]
     assert found.found == 3
-    (axes,) = style.draw(FIGURES["frontier_cora_gcn"], found).axes
-    assert axes.get_legend().get_texts()[0].get_text() == "fixed, 2 trainings"
+    figure = style.draw(FIGURES["frontier_cora_gcn"], found)
+    assert legend(figure) == ["fixed", "learned from low", "learned from high"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
 
 
 def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
@@ -212,8 +228,9 @@ def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
     put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves())
     figure = style.draw(FIGURES["schedule_courses"], data("schedule_courses", store))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[4] == "β = 4 constant, n = 1 seed"
-    assert titles[0] == "baseline, not run"
+    assert titles[4] == "β = 4 constant\nn = 1 run"
+    assert titles[0] == "baseline\nnot run"
+    assert [line.get_label() for line in figure.axes[4].lines] == ["t of each seed", "median over the seeds"]
 
 
 def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,6 +249,14 @@ def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.Captur
     assert "Did you mean 'train.steps'" in capsys.readouterr().err
     assert main([*options, "train.steps"]) == 2
     assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
+    put_grown(store, BASELINE, 0, 6.0, 1e-5, data=mirror, curves=samples.curves())
+    note = "data differ from the published files: regression1d, mirror: 3 images decoded from JPEG"
+    assert data("figure1", store).notes[-1] == note
 
 
 def test_without_records_it_says_so(tmp_path: Path) -> None:
@@ -258,7 +283,7 @@ def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, t
 def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ["figure1", "figure13", "schedule_courses", "frontier_cora_gcn"]
+    names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
     options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
 
     def drawn(*more: str) -> list[str]:
@@ -273,9 +298,9 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
     assert drawn() == ["figure1", "schedule_courses"]
     store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id).unlink()
     assert drawn() == ["figure1", "schedule_courses"]
-    (tmp_path / "out" / "figure13.pdf").write_bytes(b"")
+    (tmp_path / "out" / "figure2.pdf").write_bytes(b"")
     (tmp_path / "out" / "figure1.png").unlink()
-    assert drawn() == ["figure1", "figure13"]
+    assert drawn() == ["figure1", "figure2"]
     (tmp_path / "out" / manifest.NAME).write_text("{")
     assert drawn() == names
     assert drawn("--dirty") == names
@@ -311,13 +336,13 @@ def test_boundaries_of_each_dimension_with_the_line_where_it_is_met(tmp_path: Pa
     assert [a.get_title() for a in axes] == [
         "D = 1\nnot run",
         "D = 2\nnot run",
-        "D = 4\nn = 2 seeds",
+        "D = 4\nn = 2 runs",
         "D = 6\nnot run",
-        "D = 8\nn = 1 seed",
+        "D = 8\nn = 1 run",
     ]
-    line, *courses = axes[2].lines
-    assert set(line.get_ydata()) == {3}
-    assert len(courses) == 3
+    *courses, median, kept = axes[2].lines
+    assert set(kept.get_ydata()) == {3}
+    assert (len(courses), median.get_label()) == (2, "median over the seeds")
 
 
 def test_what_layers_keep_leaves_out_the_identity_which_the_last_layer_does_not_have(tmp_path: Path) -> None:
@@ -328,20 +353,19 @@ def test_what_layers_keep_leaves_out_the_identity_which_the_last_layer_does_not_
         samples.put(store, NINE.row("dec-inc").runs, seed, {"grown": phase})
     found = data("depth_layers", store)
     assert found.notes[0] == "partial: 2 of 40 runs (38 not run)"
-    assert [p.y for p in found.of("dec-inc", depth.EACH) if p.runs[0].split("-")[3] == "s0"] == [
+    assert [p.y for p in found.of("dec-inc", EACH) if p.runs[0].split("-")[3] == "s0"] == [
         0, 0, 0, 0, 3, 6, 8, 9, 9, 10,
     ]  # fmt: skip
     assert [p.y for p in found.of("dec-inc", depth.MEDIAN)] == [0, 0, 0, 0.5, 3, 6, 8, 9, 9, 9]
-    assert depth.depths(found, "dec-inc") == [6, 7]
     titles = [axes.get_title() for axes in style.draw(FIGURES["depth_layers"], found).axes]
     assert titles[0].endswith("not run")
-    assert titles[3] == "λ falling, r rising\ndepth 6 to 7\nn = 2 seeds"
+    assert titles[3] == "λ falling, r rising\ndepth 6 to 7\nn = 2 runs"
 
 
 def test_figures_need_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from scripts.build_figures import main; "
         f"assert main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'figures')!r}, "
-        "'--only', 'figure1', 'figure13']) == 0; assert 'torch' not in sys.modules"
+        "'--only', 'figure1', 'figure2']) == 0; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
