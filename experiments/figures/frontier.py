@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis import published
 from experiments.analysis.collect import Reader
+from experiments.analysis.published import value_of
 from experiments.analysis.selection import Selection
-from experiments.figures.model import Data, Panel, Point, Spec, gather, spread
+from experiments.figures.model import Data, Line, Panel, Point, Spec, gather, spread
 from experiments.studies import study
+from experiments.tables.transfer import EIGHT
 
 FIXED, FROM_LOW, FROM_HIGH = "fixed", "learned from low", "learned from high"
 PANELS = {"": Panel("retained count", "test accuracy (%)", lanes=True, series=(FIXED, FROM_LOW, FROM_HIGH))}
@@ -58,9 +61,17 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
         points.append(Point(FIXED, count, mean, tuple(name for name, _ in seeds.values()), "", *ends))
     notes = [
         "fixed: mean over the seeds; bars: one standard deviation, from three seeds on",
-        "learned: truncated, one point per seed, spread sideways within its count",
+        "published: the median; learned: truncated, one point per seed, spread sideways within its count",
     ]
-    return gathered.data(points, notes=notes)
+    return gathered.data(points, lines=[_published(task, gate)], notes=notes)
+
+
+def _published(task: str, gate: str) -> Line:
+    """The published median accuracy of the truncated model, across the lane of the published median count."""
+    values = {name: value_of(published.load(), EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
+    t, accuracy = (np.ravel(value[1]["median"]) for value in values.values() if value is not None)
+    count = np.floor(t + 0.5) + 1
+    return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))
 
 
 def _spec(task: str, gate: str, title: str) -> Spec:
