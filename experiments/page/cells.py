@@ -42,6 +42,7 @@ def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]
         "wanted": cell.wanted,
         "seeds": item.row.seeds,
         "parts": [[part.name, part.published, part.low, part.high, part.inside] for part in item.verdict.parts],
+        "data": reader.data_notes(cell.run_ids),
         "runs": [table.at(run_id) for run_id in cell.run_ids],
         "beside": [
             [place, table.at(other.run_id)]

@@ -219,7 +219,7 @@ def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
     assert [(p.x, p.y) for p in found.of("", "learned from high")] == [(3, 82.0), (3, 82.0)]
     assert found.found == 3
     figure = style.draw(FIGURES["frontier_cora_gcn"], found)
-    assert legend(figure) == ["fixed", "learned from low", "learned from high"]
+    assert legend(figure) == ["fixed", "learned from low", "learned from high", "published, from low"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
 
 
