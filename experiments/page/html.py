@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
+from experiments.figures.model import sentence
 from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
 from experiments.report.content import Report, TableContent
-from experiments.report.sections import COST, READING, TRUNCATION
+from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.store.records import publish
 from experiments.sweeps.terminal import interval_text, plain
@@ -58,6 +59,12 @@ def safe_json(value: Any) -> Markup:
     return Markup(text)
 
 
+def prose(text: str) -> Markup:
+    """Text of ours as markup: backticks mark code, underscores indices."""
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"(?<!\w)([A-Za-z])_(\w+)(?![^<]*</code>)", r"\1<sub>\2</sub>", coded))
+
+
 def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
     """(sub-heading above it or empty, label, cells) of every row of a table and of its stand-ins, in order."""
     heading = ""
@@ -92,7 +99,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=plain, slug=slug, key=cells.key_of)
+    made.filters.update(plain=plain, prose=prose, sentence=sentence, slug=slug, key=cells.key_of)
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
@@ -126,6 +133,7 @@ def render(report: Report, reader: Reader) -> str:
         table=table,
         titles={name: FIGURES[name].title for name in report.figures},
         curves=(given, stored),
+        about=ABOUT,
         reading=READING,
         truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,

@@ -23,11 +23,13 @@ from experiments.tables.one_d import FOUR
 _STYLES = {AGREES: "green", DISAGREES: "red"}
 _SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "times": "×"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\,\$\\pm\$\\,", " ± "),
     (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
     (r"\\texttt\{(.*?)\}", r"\1"),
     (r"\\(lambda|alpha|beta|times)", lambda found: _SIGNS[found[1]]),
+    (r"\b([A-Za-z])_(\d)", lambda found: found[1] + found[2].translate(_LOWERED)),
     (r"\\%", "%"),
     (r"\$", ""),
 )
@@ -98,7 +100,7 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
     for item in items:
         here = (item.row.key, item.stand_in)
         if here != before:
-            label = plain(", ".join(item.row.labels)) or item.table.title
+            label = plain(item.row.title) or item.table.title
             name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
             table, before = _block(widths), here
             blocks += [Text(f"{label}{name}", style="cyan"), table]

@@ -55,6 +55,7 @@ class Row:
         dashes: columns that hold no number by design.
         formats, quantities: column → what differs from the column's own.
         calibrated: columns by whose published values settings of the runs were chosen, or of runs that share them.
+        name: what the row is called outside its table; its labels where that is empty.
     """
 
     key: str
@@ -66,6 +67,12 @@ class Row:
     quantities: Mapping[str, str] = field(default_factory=dict)
     stand_ins: tuple[StandIn, ...] = ()
     calibrated: frozenset[str] = frozenset()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the row is called, in TeX."""
+        return self.name or ", ".join(self.labels)
 
 
 def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: Any) -> Row:

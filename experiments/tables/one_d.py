@@ -19,9 +19,9 @@ CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end; seed 0 is the figure's."""
 
 NUMBERS = (
-    number("stdT", "standard run: t", STANDARD, "grown.t", "<value:.2f>"),
-    number("stdSoftMSE", "standard run: soft MSE", STANDARD, "grown.soft.mse", "<value:.2e>"),
-    number("stdHardMSE", "standard run: truncated MSE", STANDARD, "grown.truncated.mse", "<value:.2e>"),
+    number("stdT", "Standard run: t", STANDARD, "grown.t", "<value:.2f>"),
+    number("stdSoftMSE", "Standard run: soft MSE", STANDARD, "grown.soft.mse", "<value:.2e>"),
+    number("stdHardMSE", "Standard run: truncated MSE", STANDARD, "grown.truncated.mse", "<value:.2e>"),
 )
 
 
@@ -49,7 +49,7 @@ def _four(columns: int) -> tuple[Row | str, ...]:
 
 FOUR = Table(
     "datafourbody",
-    "table 4: schedule ablation, medians",
+    "Table 4: schedule ablation, medians",
     (
         column("t", "t", "grown.t", "<median:.2f>"),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -61,7 +61,7 @@ FOUR = Table(
 
 FOUR_FULL = Table(
     "datafourfullbody",
-    "table 4, mean ± sd",
+    "Table 4, mean ± sd",
     (
         column("t", "t", "grown.t", MEAN_T),
         column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
@@ -97,7 +97,7 @@ _METHODS = (
 
 SEVEN = Table(
     "datasevenbody",
-    "capacity learners (figure 7), means",
+    "Capacity learners (figure 7), means",
     (
         column("t", "t", "grown.t", "<mean:.2f>"),
         column("soft", "soft MSE", "grown.soft.mse", "<mean:.2e>"),
@@ -109,7 +109,7 @@ SEVEN = Table(
 
 SEVEN_FULL = Table(
     "datasevenfullbody",
-    "capacity learners (figure 7), mean ± sd",
+    "Capacity learners (figure 7), mean ± sd",
     (
         column("t", "t", "grown.t", MEAN_T),
         column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
@@ -132,7 +132,7 @@ def _decay(
 _ONE, _ONE_MSE = ("<value:.2f>",), ("<value:.2e>",)
 DECAY = Table(
     "decayablationbody",
-    "learned decay and normalisation",
+    "Learned decay and normalisation",
     (
         column("r", "r", "config.gate.r", mean_sd(".2f", ".2f")),
         column("t", "t", "grown.t", MEAN_T),

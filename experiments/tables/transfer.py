@@ -45,7 +45,7 @@ _TEN_SEEDS = (
 
 EIGHT = Table(
     "dataeightbody",
-    "table 8: other structures and tasks, medians",
+    "Table 8: other structures and tasks, medians",
     (
         column("t", "learned t", "grown.t", _T),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -67,7 +67,7 @@ _ACCURACY = mean_sd(".2f", ".2f")
 _FROM_HIGH = rf"\texttt{{[<from_high.t.mean:.2f>{PM}<from_high.t.sd:.2f>]}}"
 EIGHT_FULL = Table(
     "dataeightfullbody",
-    "table 8, mean ± sd",
+    "Table 8, mean ± sd",
     (
         column("t", "learned t", "grown.t", rf"\texttt{{[{MEAN_T}]}}"),
         column("soft", "soft acc.", "grown.soft.accuracy", _ACCURACY),
@@ -97,7 +97,7 @@ def _layers(key: str, label: str, schedule: str) -> Row:
 _MSE = "<value:.2e>"
 NINE = Table(
     "dataninebody",
-    "table 9: depth, a boundary a layer",
+    "Table 9: depth, one boundary per layer",
     (
         column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"),
         column("depth", "depth", "grown.depth", "<value:d>"),
@@ -116,7 +116,7 @@ NINE = Table(
 
 TEN = Table(
     "datatenbody",
-    "table 9: depth, one boundary over a chain",
+    "Table 9: depth, one boundary over a chain",
     (
         column("t", "learned t", "grown.t", "<value:.2f>"),
         column("depth", "depth", "grown.depth", "<value:d>"),
