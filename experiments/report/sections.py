@@ -25,8 +25,8 @@ READING = (
     "judged. Calibrated cells, by which settings were chosen, are judged and marked: their agreement is no evidence.",
     "n is the number of usable seeds of those wanted. Stand-ins, such as shorter runs, are named beside the row that "
     "they stand for; they count in no total and enter no number of the paper's own tables.",
-    "Many cells print one fact twice, so facts are counted, each once. Some tests reject by chance alone; their expected "
-    "number stands beside them.",
+    "Many cells print one fact twice, so facts are counted, each once. Some tests reject by chance alone; their "
+    "expected number stands beside them.",
 )
 
 TRUNCATION = (
