@@ -94,7 +94,7 @@ class Job:
             data = FIGURES[name].data(reader, self.overrides)
         except ConfigError as error:
             return error
-        return Drawn(tuple(data.runs), _state(data), style.save(FIGURES[name].draw(data), self.output, name))
+        return Drawn(tuple(data.runs), _state(data), style.save(style.draw(FIGURES[name], data), self.output, name))
 
 
 def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:

@@ -59,6 +59,8 @@ def _table(reader: Reader, name: str) -> int:
         shown = [item for item in items if item.table is table]
         if shown:
             console.print(rich_tables(shown, f"{table.title} (\\{table.name})", console.width))
+            for note in reader.data_notes(run_id for item in shown for run_id in item.cell.run_ids):
+                console.print(note, style="yellow", highlight=False, markup=False)
     console.print(summary(items), highlight=False)
     refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
     print_problems(refused, console)

@@ -31,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper", help="folder of the report")
+    parser.add_argument("--summary", type=Path, help="also write the results page of the documentation to this file")
     parser.add_argument("--no-pdf", action="store_true", help="write report.tex and do not run LaTeX")
     arguments = parser.parse_args(argv)
     out: Path = arguments.output
@@ -41,16 +42,19 @@ def main(argv: list[str] | None = None) -> int:
     report = build(reader)
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
-    trace = json.dumps(document(report, reader, code().commit), separators=(",", ":"), allow_nan=False)
+    commit = code().commit
+    trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     source = out / "report.tex"
-    publish(source, latex.render(report, latex.pictures(report.figures, out)).encode(), replace=True)
+    publish(source, latex.render(report, latex.drawn(report.figures, out), commit).encode(), replace=True)
+    if arguments.summary:
+        publish(arguments.summary, latex.summary(report).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'provenance.json'}\n{source}: {counts}")
     if arguments.no_pdf:
         return 0
     try:
-        made = latex.compile_pdf(source)
+        made = latex.compile_pdf(source, *([report.origin.last] if report.origin else []))
     except latex.LatexError as error:
         print(error, file=sys.stderr)
         return 1

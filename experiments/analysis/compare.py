@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.collect import Reader, Run
-from experiments.analysis.formats import Format, Value
+from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import Published, value_of
-from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.reduce import Cell, Samples, reduce_cell, sample
 from experiments.analysis.selection import Selection
-from experiments.analysis.verdict import Verdict, judge
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, numbers
+from experiments.tables import MACROS
 from experiments.tables.model import Column, Row, Table
+
+MOST_SEEDS = 50
+"""Seeds among which a single published run is placed, if they are run: no study has more."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,41 @@ class Comparison:
         """What the paper prints, empty for a dash."""
         return "" if self.published is None else self.published[0].render(self.published[1])
 
+    @property
+    def fact(self) -> Hashable:
+        """What the cell is about: cells of the same runs and quantity print one fact, maybe in different statistics."""
+        if self.row.runs is None:
+            return self.name
+        return (
+            self.row.runs.choices,
+            self.row.runs.overrides,
+            self.row.seeds,
+            self.table.quantity(self.row, self.column.key),
+        )
+
     def runs(self, reader: Reader) -> tuple[Run, ...]:
         """The usable runs that it was reduced from, and some that lack a number of it."""
         selection = self.selection or self.row.runs
         return reader.collect(selection).runs if selection else ()
+
+
+def _others(values: Published, row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
+    """What all tables that print this row say of a column, such as the deviations that one of them leaves out."""
+    found: dict[str, Number | Sequence[Number]] = {}
+    for table in MACROS:
+        if any(line is row for line in table.rows) and any(other.key == column for other in table.columns):
+            published = value_of(values, table, row, column)
+            found.update(numbers(*published) if published else {})
+    return found
+
+
+def _every_seed(reader: Reader, table: Table, row: Row, column: str) -> Samples:
+    """The numbers of a single run's cell over all seeds of its configuration that there are."""
+    if row.seeds != 1 or row.runs is None:
+        return {}
+    form = parse_format(table.formats(row, column)[0])
+    quantities = list(dict.fromkeys(slot.quantity(table.quantity(row, column)) for slot in form.slots))
+    return sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities)[0]
 
 
 def compare_cell(
@@ -56,7 +91,15 @@ def compare_cell(
     """Reduce one cell, from ``selection`` where given, and judge it."""
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
-    verdict = judge(cell, published, table.quantity(row, column.key), row.seeds, table.calibrated)
+    verdict = judge(
+        cell,
+        published,
+        table.quantity(row, column.key),
+        row.seeds,
+        _others(values, row, column.key),
+        _every_seed(reader, table, row, column.key),
+        column.key in row.calibrated,
+    )
     return Comparison(table, row, column, cell, published, verdict, stand_in, selection)
 
 
@@ -87,3 +130,59 @@ def compare_all(
 def words(comparisons: Iterable[Comparison]) -> Counter[str]:
     """How many cells have which verdict; stand-ins are not counted."""
     return Counter(item.verdict.word for item in comparisons if not item.stand_in)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Facts by verdict, each counted once, and what chance alone does.
+
+    ``agreeing_calibrated`` of the facts that agree are calibrated. ``tests`` are the distinct ones that could reject.
+    ``placed`` single runs were placed among our seeds, ``outside`` of them lie outside their range, and chance alone
+    puts ``expected_outside`` there.
+    """
+
+    facts: Counter[str]
+    agreeing_calibrated: int
+    tests: int
+    placed: int
+    outside: int
+    expected_outside: float
+
+    def __str__(self) -> str:
+        if not self.facts:
+            return "No cell has runs that could be judged yet."
+        text = (
+            f"Of {self.facts.total()} facts, repeated cells counted once, {self.facts[AGREES]} agree "
+            f"({self.agreeing_calibrated} of them calibrated), {self.facts[DISAGREES]} disagree, and "
+            f"{self.facts[CANNOT_TELL]} cannot be told. There are {self.tests} distinct tests; by chance alone at most "
+            f"{LEVEL * self.tests:.1f} would reject."
+        )
+        if self.placed:
+            text += (
+                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our "
+                f"seeds, where chance alone puts {self.expected_outside:.1f}."
+            )
+        return text
+
+
+def totals(comparisons: Iterable[Comparison]) -> Totals:
+    """Count facts and tests; stand-ins are left out. A fact disagrees if any of its cells does."""
+    by_fact: dict[Hashable, list[Comparison]] = {}
+    for item in comparisons:
+        if not item.stand_in and item.verdict.word in (AGREES, DISAGREES, CANNOT_TELL):
+            by_fact.setdefault(item.fact, []).append(item)
+    facts: Counter[str] = Counter()
+    calibrated = placed = outside = 0
+    expected = 0.0
+    tests = set()
+    for fact, items in by_fact.items():
+        found = {item.verdict.word for item in items}
+        word = next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in found)
+        facts[word] += 1
+        calibrated += word == AGREES and any(item.verdict.calibrated for item in items)
+        tests |= {(fact, *(p.name for p in item.verdict.parts)) for item in items if item.verdict.decisive}
+        for part in items[0].verdict.parts if items[0].row.seeds == 1 else ():
+            placed += 1
+            outside += not part.inside
+            expected += 2 / (items[0].verdict.among + 1)
+    return Totals(facts, calibrated, len(tests), placed, outside, expected)

@@ -69,7 +69,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
     if column in row.dashes:
         return f"{name}: a dash by design, there is no such number"
     cell = reduce_cell(reader, table, row, column)
-    lines = [f"{name}: {', '.join(row.labels)}; {table.column(column).title}"]
+    lines = [f"{name}: {row.title}; {table.column(column).title}"]
     if row.runs is not None:
         by_id = {run.run_id: run for run in reader.collect(row.runs).runs}
         for at, run_id in enumerate(cell.run_ids):
@@ -85,6 +85,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
     if cell.value is not None:
         lines += [f"  {step}" for step in arithmetic(table, row, column, cell)]
         lines.append(f"  as text: {cell.text} ({cell.n} of {cell.wanted} seeds)")
+    lines += [f"  {note}" for note in reader.data_notes(cell.run_ids)]
     lines += [f"  {problem.kind}: {problem}" for problem in cell.problems]
     lines.append(f"  printed: {cell.printed}")
     return "\n".join(lines)

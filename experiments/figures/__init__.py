@@ -11,7 +11,6 @@ from experiments.figures import (
     figure5,
     figure6,
     figure7,
-    figure13,
     frontier,
     manifold,
 )
@@ -26,7 +25,6 @@ FIGURES: dict[str, Spec] = {
         figure5.SPEC,
         figure6.SPEC,
         figure7.SPEC,
-        figure13.SPEC,
         *frontier.SPECS,
         courses.SPEC,
         manifold.SPEC,

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.model import Data, Panel, Point, Spec, gather
+from experiments.figures.model import EACH, Data, Panel, Point, Spec, gather, spread
 from experiments.studies import study
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 FIXED, GROWN = "fixed", "grown"
-SEEDS = " (each run)"
-"""Ends the names of the series that hold one point a run."""
-PANELS = {"": Panel("retained count", "truncated MSE", ylog=True)}
+PANELS = {"": Panel("retained count", "truncated MSE", ylog=True, lanes=True, series=(FIXED, GROWN))}
+_SIDE = {FIXED: -1.0, GROWN: 1.0}
 
 
 def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
@@ -26,7 +22,8 @@ def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
     logs = np.log10([value for _, value in values])
     mean, sd = logs.mean(), logs.std(ddof=0)
     runs = tuple(name for name, _ in values)
-    return Point(series, x, float(10**mean), runs, low=float(10 ** (mean - sd)), high=float(10 ** (mean + sd)))
+    ends = (float(10 ** (mean - sd)), float(10 ** (mean + sd))) if len(runs) > 2 else (None, None)
+    return Point(series, x, float(10**mean), runs, low=ends[0], high=ends[1], shift=0.12 * _SIDE[series])
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
@@ -47,49 +44,17 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         series = FIXED if "fixed.count" in quantities[key] else GROWN
         for name, x, y in zip(group.ids, count, mse, strict=True):
             pooled[series, float(x)].append((name, float(y)))
-    means = [geometric(series, x, values) for (series, x), values in sorted(pooled.items())]
-    each = [
-        Point(series + SEEDS, x, y, (name,)) for (series, x), values in sorted(pooled.items()) for name, y in values
-    ]
+    points: list[Point] = []
+    for (series, x), values in sorted(pooled.items()):
+        points.append(geometric(series, x, values))
+        each = (Point(f"{series} ({EACH})", x, y, (name,)) for name, y in values)
+        points += spread(each, 0.14, 0.28 * _SIDE[series])
     prices = sorted({s.config(0).schedule.lambda0 for k, s in selections.items() if "grown.count" in quantities[k]})
     notes = [
-        "lines: geometric mean; bars: one standard deviation of log₁₀ MSE; numbers: runs in a point; faint: each run",
-        "grown: pooled by count over the prices λ₀ = " + ", ".join(f"{price:.0e}" for price in prices),
+        "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, from three runs on; faint: each run",
+        "grown: pooled by count over the prices λ₀ = " + ", ".join(map(np.format_float_positional, prices)),
     ]
-    return gathered.data([*means, *each], notes=notes)
+    return gathered.data(points, notes=notes)
 
 
-def paint(figure: Figure, data: Data) -> None:
-    """The two frontiers side by side, each point with the number of its runs."""
-    from experiments.figures import style
-
-    axes = figure.subplots()
-    style.label(axes, PANELS[""])
-    for series, look, shift in ((FIXED, style.LOOKS[0], -0.12), (GROWN, style.LOOKS[1], 0.12)):
-        points = data.of("", series)
-        if not points:
-            axes.errorbar([], [], label=f"{series} (not run)", **look.dots)
-            continue
-        runs = sum(len(point.runs) for point in points)
-        style.bars(axes, points, look, f"{series}, {runs} runs", shift)
-        for point in points:
-            singles = [single for single in data.of("", series + SEEDS) if single.x == point.x]
-            offsets = [point.x + shift * 2 + offset for offset in style.spread(len(singles), 0.14)]
-            axes.plot(offsets, [s.y for s in singles], ".", color=look.color, markersize=1.6, alpha=0.35, zorder=1)
-            above = series == GROWN
-            end = point.high if above else point.low
-            axes.annotate(
-                str(len(point.runs)),
-                (point.x + shift, point.y if end is None else end),
-                xytext=(0, 3 if above else -3),
-                textcoords="offset points",
-                ha="center",
-                va="bottom" if above else "top",
-                fontsize=6.5,
-                color=look.color,
-            )
-    axes.set_xticks(sorted({round(point.x) for point in data.points}))
-    axes.legend(loc="upper right")
-
-
-SPEC = Spec("figure3", "Figure 3: grown against fixed at matched counts, 1D regression", PANELS, make, paint, 3.2)
+SPEC = Spec("figure3", "Figure 3: grown against fixed models at matched counts, 1D regression", PANELS, make, 3.6)

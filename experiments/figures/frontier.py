@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from experiments.analysis import published
 from experiments.analysis.collect import Reader
+from experiments.analysis.published import value_of
 from experiments.analysis.selection import Selection
-from experiments.figures.model import Data, Panel, Point, Spec, gather
+from experiments.figures.model import Data, Line, Panel, Point, Spec, gather, spread
 from experiments.studies import study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from experiments.tables.transfer import EIGHT
 
 FIXED, FROM_LOW, FROM_HIGH = "fixed", "learned from low", "learned from high"
-PANELS = {"": Panel("retained count", "test accuracy (%)")}
-_FIXED_AT, _LOW_AT, _HIGH_AT = -0.25, 0.0, 0.25
-"""Where a series stands within the lane of a count."""
+PANELS = {"": Panel("retained count", "test accuracy (%)", lanes=True, series=(FIXED, FROM_LOW, FROM_HIGH))}
+_SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
+"""Where a learned series stands within the lane of a count; the fixed one stands on the tick."""
 
 
 def _selections(task: str, gate: str) -> tuple[Selection, dict[str | int, Selection]]:
@@ -44,67 +44,41 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
     }
     gathered = gather(reader, selections, quantities, overrides)
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
-    points = []
+    points: list[Point] = []
     for key, group in gathered.groups.items():
-        for n, run in enumerate(group.runs):
-            count, accuracy = (float(group.values[name][n]) for name in quantities[key])
-            if key in (FROM_LOW, FROM_HIGH):
-                points.append(Point(str(key), count, accuracy, (run.run_id,)))
-            else:
-                # the fixed phase of a learned run is the same model as the fixed run of that count and seed
-                pooled[count].setdefault(run.seed, (run.run_id, accuracy))
+        counts, accuracies = (group.values.get(name, ()) for name in quantities[key])
+        found = [(run, float(x), float(y)) for run, x, y in zip(group.runs, counts, accuracies, strict=True)]
+        if key in _SIDE:
+            points += spread((Point(str(key), x, y, (run.run_id,)) for run, x, y in found), 0.18, _SIDE[str(key)])
+            continue
+        for run, count, accuracy in found:
+            # the fixed phase of a learned run is the same model as the fixed run of that count and seed
+            pooled[count].setdefault(run.seed, (run.run_id, accuracy))
     for count, seeds in sorted(pooled.items()):
         values = np.array([value for _, value in seeds.values()])
         mean, sd = float(values.mean()), float(values.std(ddof=0))
-        points.append(Point(FIXED, count, mean, tuple(name for name, _ in seeds.values()), "", mean - sd, mean + sd))
+        ends = (mean - sd, mean + sd) if len(values) > 2 else (None, None)
+        points.append(Point(FIXED, count, mean, tuple(name for name, _ in seeds.values()), "", *ends))
     notes = [
-        "line: mean of the fixed models; bars: one standard deviation; numbers: seeds; learned: truncated, a seed each"
+        "fixed: mean over the seeds; bars: one standard deviation, from three seeds on",
+        "published: the median; learned: truncated, one point per seed, spread sideways within its count",
     ]
-    return gathered.data(points, notes=notes)
+    return gathered.data(points, lines=[_published(task, gate)], notes=notes)
 
 
-def paint(figure: Figure, data: Data) -> None:
-    """The frontier of fixed models with the learned ones over it."""
-    from experiments.figures import style
-
-    axes = figure.subplots()
-    style.label(axes, PANELS[""])
-    fixed = data.of("", FIXED)
-    name = f"fixed, {sum(len(point.runs) for point in fixed)} trainings" if fixed else "fixed (not run)"
-    style.bars(axes, fixed, style.LOOKS[0], name, _FIXED_AT)
-    for point in fixed:
-        end = point.y if point.low is None else point.low
-        axes.annotate(
-            str(len(point.runs)),
-            (point.x + _FIXED_AT, end),
-            xytext=(0, -3),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=6.5,
-            color=style.BLUE,
-        )
-    for series, look, shift in ((FROM_LOW, style.LOOKS[1], _LOW_AT), (FROM_HIGH, style.LOOKS[2], _HIGH_AT)):
-        points = data.of("", series)
-        xs, ys = [], []
-        for count in sorted({point.x for point in points}):
-            same = [point for point in points if point.x == count]
-            xs += [count + shift + offset for offset in style.spread(len(same), 0.14)]
-            ys += [point.y for point in same]
-        text = style.seeds(len(points)) if points else "not run"
-        axes.plot(xs, ys, label=f"{series}, {text}", markersize=3.5, **look.dots)
-    axes.margins(y=0.1)  # room for the number under the lowest bar
-    style.lanes(axes, [1, *(round(point.x) for point in data.points)])
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    order = [name, *(text for text in handles if text != name)]
-    axes.legend([handles[text] for text in order], order, loc="center left", bbox_to_anchor=(1.0, 0.5))
+def _published(task: str, gate: str) -> Line:
+    """The published median accuracy of the truncated model, across the lane of the published median count."""
+    values = {name: value_of(published.load(), EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
+    t, accuracy = (np.ravel(value[1]["median"]) for value in values.values() if value is not None)
+    count = np.floor(t + 0.5) + 1
+    return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))
 
 
 def _spec(task: str, gate: str, title: str) -> Spec:
     def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         return _make(task, gate, reader, overrides)
 
-    return Spec(f"frontier_{task}_{gate}", f"Accuracy against count: {title}", PANELS, make, paint, 2.8)
+    return Spec(f"frontier_{task}_{gate}", f"Accuracy against count: {title}", PANELS, make, 3.4)
 
 
 SPECS = (

@@ -18,7 +18,7 @@ from experiments.paths import ROOT
 from experiments.store.records import Store, publish
 
 NAME = ".manifest.json"
-_SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "ngn/*.json")
+_SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "ngn/*.json", "paper/published.json")
 """What says which runs belong to a figure, how they are read, and how they are drawn; nothing that trains."""
 
 

@@ -1,42 +1,63 @@
-"""What a figure is made of: points and curves that name their runs, and how they are gathered from records.
+"""What a figure is made of: points, curves and lines that name their runs, and how they are gathered from records.
 
-A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and knows nothing of matplotlib; its :meth:`Spec.draw`
-sees that data alone. So whatever else shows a figure (a page, a file of provenance) has exactly what was drawn.
+A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and knows nothing of matplotlib; :mod:`style` and the
+report's page draw that data and nothing else, by the same rules, so that one caption holds for both.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader, Run, same_data
 from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection, configurations
 from experiments.analysis.statistics import Array
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Key = TypeVar("Key", bound=Hashable)
+
+
+EACH = "each run"
+"""The series of single runs beside their means: alone, or in brackets behind the name of the mean."""
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital first letter and a full stop; empty text stays so."""
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: plain-text labels, and which axes are logarithmic."""
+    """One pair of axes.
+
+    Attributes:
+        xlog, ylog: which axes are logarithmic.
+        lanes: x is a count; a faint line separates neighbouring counts, and means say of how many runs they are.
+        series: names that stand in the legend even where no point has them, in this order.
+    """
 
     xlabel: str
     ylabel: str
     title: str = ""
     xlog: bool = False
     ylog: bool = False
+    lanes: bool = False
+    series: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Point:
-    """A marker, and the ids of the ``runs`` behind it. ``low`` and ``high`` are the ends of its bar."""
+    """A marker, and the ids of the ``runs`` behind it.
+
+    Attributes:
+        low, high: the ends of its bar.
+        shift: how far from x it is drawn, so that markers of one x do not cover each other.
+    """
 
     series: str
     x: float
@@ -45,11 +66,17 @@ class Point:
     panel: str = ""
     low: float | None = None
     high: float | None = None
+    shift: float = 0.0
+
+    @property
+    def faint(self) -> bool:
+        """Whether it is a single run beside the mean of several."""
+        return self.series.endswith((EACH, f"({EACH})"))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A course over the training of one run; ``x`` and ``y`` of shape [points]."""
+    """A quantity over the training of one run; ``x`` and ``y`` of shape [points]. All but ``strong`` ones are faint."""
 
     series: str
     run: str
@@ -57,6 +84,25 @@ class Curve:
     x: Array
     y: Array
     panel: str = ""
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that is no single run's: dashed, or solid from one point to another, for a statistic of ``runs``; dotted
+    where nothing was measured.
+
+    Attributes:
+        x, y: of shape [points].
+        label: printed above its middle.
+    """
+
+    series: str
+    x: Array
+    y: Array
+    panel: str = ""
+    runs: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,18 +113,26 @@ class Data:
         runs: the ids of all runs that belong to the figure, whether they have records or not.
         found: how many of them are drawn.
         notes: what is printed below: that it is partial, which stand-ins it shows, how to read it.
+        titles: panel → what the records add to its title.
     """
 
     points: tuple[Point, ...] = ()
     curves: tuple[Curve, ...] = ()
+    lines: tuple[Line, ...] = ()
     runs: tuple[str, ...] = ()
     found: int = 0
     notes: tuple[str, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to draw."""
         return self.found == 0
+
+    @property
+    def caption(self) -> str:
+        """The notes as one sentence."""
+        return sentence("; ".join(self.notes))
 
     def of(self, panel: str, series: str | None = None) -> list[Point]:
         """The points of a panel, or of one series in it."""
@@ -88,6 +142,25 @@ class Data:
         """The curves of a panel, or of one series in it."""
         return [c for c in self.curves if c.panel == panel and series in (None, c.series)]
 
+    def lines_of(self, panel: str) -> list[Line]:
+        """The lines of a panel."""
+        return [line for line in self.lines if line.panel == panel]
+
+    def title(self, key: str, panel: Panel) -> str:
+        """The panel's title with what the records add to it, and how many runs it shows."""
+        runs = {run for point in self.of(key) for run in point.runs} | {curve.run for curve in self.curves_of(key)}
+        n = f"n = {len(runs)} run{'' if len(runs) == 1 else 's'}" if runs else "not run"
+        return "\n".join(filter(None, [panel.title, self.titles.get(key, ""), n]))
+
+    def looks(self, panels: Mapping[str, Panel]) -> dict[str, int]:
+        """Series → the number of its colour and sign, one for all panels; single runs have that of their mean."""
+        named = [name for panel in panels.values() for name in panel.series]
+        named += [curve.series for curve in self.curves] + [point.series for point in self.points if not point.faint]
+        looks = {name: at for at, name in enumerate(dict.fromkeys(named))}
+        for point in self.points:
+            looks.setdefault(point.series, looks.get(point.series.removesuffix(f" ({EACH})"), 0))
+        return looks
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -95,18 +168,18 @@ class Spec:
 
     Attributes:
         name: of its files.
-        panels: key → axes; points and curves name theirs by the key.
+        panels: key → axes; points, curves and lines name theirs by the key.
         make: records and stand-in overrides → what is shown.
-        paint: draws that onto an empty matplotlib figure.
         height: inches.
+        columns: panels beside each other.
     """
 
     name: str
     title: str
     panels: Mapping[str, Panel]
     make: Callable[[Reader, Mapping[str, Any]], Data]
-    paint: Callable[[Figure, Data], None]
-    height: float = 2.6
+    height: float = 2.9
+    columns: int = 1
 
     def data(self, reader: Reader, overrides: Mapping[str, Any] | None = None) -> Data:
         """What the records give.
@@ -118,15 +191,13 @@ class Spec:
             experiments.blocks.ConfigError: if a run of the figure cannot have these overrides.
         """
         found = self.make(reader, overrides or {})
-        if not overrides:
-            return found
-        return replace(found, notes=(*found.notes, "stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items())))
-
-    def draw(self, data: Data) -> Figure:
-        """The picture of that data; where there is none, one that says "not run"."""
-        from experiments.figures import style
-
-        return style.not_run(self.title) if data.empty else style.drawn(self, data)
+        shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))
+        notes = list(found.notes)
+        if any(self.panels[point.panel].lanes and len(point.runs) > 1 for point in found.points):
+            notes.append("numbers: runs behind a point")
+        if overrides:
+            notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
+        return replace(found, notes=(*notes, *reader.data_notes(shown)))
 
 
 @dataclass(frozen=True)
@@ -156,9 +227,17 @@ class Gathered(Generic[Key]):
         """How many runs are usable."""
         return len({name for group in self.groups.values() for name in group.ids})
 
-    def data(self, points: Iterable[Point] = (), curves: Iterable[Curve] = (), notes: Iterable[str] = ()) -> Data:
+    def data(
+        self,
+        points: Iterable[Point] = (),
+        curves: Iterable[Curve] = (),
+        lines: Iterable[Line] = (),
+        notes: Iterable[str] = (),
+        titles: Mapping[str, str] | None = None,
+    ) -> Data:
         """The figure's data; a note says how much of it is there."""
-        return Data(tuple(points), tuple(curves), self.runs, self.found, (*self._partial(), *notes))
+        notes = (*self._partial(), *notes)
+        return Data(tuple(points), tuple(curves), tuple(lines), self.runs, self.found, notes, titles or {})
 
     def _partial(self) -> list[str]:
         if self.found == len(self.runs):
@@ -169,14 +248,29 @@ class Gathered(Generic[Key]):
         return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
 
 
-def boundaries(reader: Reader, group: Group, panel: str) -> list[Curve]:
-    """The boundary over training of each run of a group, of those that have curves."""
+def boundaries(reader: Reader, group: Group, panel: str) -> tuple[list[Curve], list[Line]]:
+    """The boundary over training of each run of a group that has curves, and the median of those of equal steps."""
     found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
-    return [
-        Curve("t", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
+    curves = [
+        Curve("t of each seed", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
         for run, stored in found
         if stored is not None
     ]
+    if not curves or not all(np.array_equal(curve.x, curves[0].x) for curve in curves):
+        return curves, []
+    middle = np.median([curve.y for curve in curves], axis=0)
+    runs = tuple(curve.run for curve in curves)
+    return curves, [Line("median over the seeds", curves[0].x, middle, panel, runs)]
+
+
+def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[Point]:
+    """The points, those of one panel and x drawn evenly over ``width`` about ``at`` beside it."""
+    places: dict[tuple[str, float], list[Point]] = {}
+    for point in points:
+        places.setdefault((point.panel, point.x), []).append(point)
+    for same in places.values():
+        for n, point in enumerate(same):
+            yield replace(point, shift=at + (width * (n / (len(same) - 1) - 0.5) if len(same) > 1 else 0.0))
 
 
 def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:

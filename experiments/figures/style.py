@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
-from experiments.figures.model import Curve, Data, Panel, Point, Spec
+from experiments.figures.model import Data, Panel, Point, Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,66 +86,105 @@ def new_figure(height: float = 2.6) -> Figure:
         return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def not_run(title: str) -> Figure:
-    """What stands in place of a figure that has no records."""
+def draw(spec: Spec, data: Data) -> Figure:
+    """The picture of a figure: its title, a legend, its panels, and the caption below; "not run" without data.
+
+    Panels share an axis where all of them say the same of it.
+    """
     with matplotlib.rc_context(RC):
-        figure = new_figure()
-        axes = figure.subplots()
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=18, color=GREY, transform=axes.transAxes)
-        axes.set_title(title)
+        caption = textwrap.wrap(data.caption, 135)
+        figure = new_figure(spec.height + 0.14 * len(caption))
+        if caption:
+            figure.supxlabel("\n".join(caption), fontsize=7, parse_math=False)
+        if data.empty:
+            axes = figure.subplots()
+            axes.set_axis_off()
+            axes.set_title(spec.title)
+            axes.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=18, color=GREY)
+            return figure
+        rows = -(-len(spec.panels) // spec.columns)
+        sharex, sharey = (
+            len({(getattr(panel, f"{axis}label"), getattr(panel, f"{axis}log")) for panel in spec.panels.values()}) == 1
+            for axis in "xy"
+        )
+        places = figure.subplots(rows, spec.columns, squeeze=False, sharex=sharex, sharey=sharey).flat
+        looks = {name: LOOKS[at % len(LOOKS)] for name, at in data.looks(spec.panels).items()}
+        for axes, (key, panel) in zip(places, spec.panels.items(), strict=True):
+            _panel(axes, panel, key, data, looks)
+            if sharex or sharey:
+                axes.label_outer()
+        _legend(figure, spec.title, list(looks))
         return figure
 
 
-def drawn(spec: Spec, data: Data) -> Figure:
-    """The picture of a figure that has data, with its notes below."""
-    with matplotlib.rc_context(RC):
-        figure = new_figure(spec.height)
-        spec.paint(figure, data)
-        if data.notes:
-            figure.supxlabel("\n".join(textwrap.wrap("; ".join(data.notes), 135)), fontsize=7, parse_math=False)
-        return figure
+def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, Look]) -> None:
+    """Curves, lines and points of one panel."""
+    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, title=data.title(key, panel))
+    axes.set_xscale("log" if panel.xlog else "linear")
+    axes.set_yscale("log" if panel.ylog else "linear")
+    for curve in data.curves_of(key):
+        weight = STRONG if curve.strong else FAINT
+        axes.plot(curve.x, curve.y, label=curve.series, **looks[curve.series].line, **weight)
+    for line in data.lines_of(key):
+        span = len(line.x) == 2
+        dash = ":" if not line.runs else "-" if span else "--"
+        marker = "|" if span and line.label else None
+        color = BLACK if line.runs else GREY
+        axes.plot(line.x, line.y, dash, marker=marker, label=line.series, color=color, linewidth=1.1, zorder=4)
+        if line.label:
+            middle = float(line.x.prod() ** 0.5 if panel.xlog else line.x.mean()), float(line.y.mean())
+            _number(axes, line.label, middle, BLACK)
+    points: dict[str, list[Point]] = {}
+    for point in data.of(key):
+        points.setdefault(point.series, []).append(point)
+    for name in dict.fromkeys([*panel.series, *points]):
+        _points(axes, name, points.get(name, []), looks[name], panel.lanes)
+    if panel.lanes:
+        lanes(axes, [round(point.x) for point in data.of(key)])
+    if not (points or data.curves_of(key)):
+        axes.text(0.5, 0.5, "not run", ha="center", va="center", color=GREY, transform=axes.transAxes)
+    axes.margins(y=0.08)  # room for a number at the lowest or highest point
 
 
-def label(axes: Axes, panel: Panel, title: str | None = None) -> None:
-    """Give the axes what their panel says; ``title`` replaces the panel's own."""
-    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
-    if panel.xlog:
-        axes.set_xscale("log")
-    if panel.ylog:
-        axes.set_yscale("log")
-    axes.set_title(panel.title if title is None else title)
+def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, numbered: bool) -> None:
+    """Single runs as dots; means joined by a line, with their bars and, where asked, how many runs they have."""
+    x, y = [p.x + p.shift for p in points], [p.y for p in points]
+    if not points:
+        axes.plot([], [], label=f"{name} (not run)", **look.dots)
+    elif points[0].faint:
+        axes.plot(x, y, ".", label=name, color=look.color, markersize=1.8, alpha=0.35, zorder=1)
+    elif all(len(point.runs) == 1 for point in points):
+        axes.plot(x, y, label=name, markersize=2.2 if len(points) > 100 else 3.5, alpha=0.85, **look.dots)
+    else:
+        low = [0.0 if p.low is None else p.y - p.low for p in points]
+        high = [0.0 if p.high is None else p.high - p.y for p in points]
+        whole = {**look.dots, "linestyle": look.dash}
+        axes.errorbar(x, y, yerr=[low, high], label=name, markersize=3.5, elinewidth=0.8, capsize=2, **whole)
+    for point in points if numbered and points and not points[0].faint else ():
+        if any(len(other.runs) > 1 for other in points):
+            _number(axes, str(len(point.runs)), (point.x + point.shift, point.high or point.y), look.color)
 
 
-def nothing(axes: Axes, text: str = "not run") -> None:
-    """Say in empty axes why they are."""
-    axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
+def _number(axes: Axes, text: str, at: tuple[float, float], color: str) -> None:
+    """A small number above a place."""
+    axes.annotate(text, at, (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=6.5, color=color)
 
 
-def bars(axes: Axes, points: Sequence[Point], look: Look, name: str, shift: float = 0.0) -> None:
-    """A line through ``points`` with their error bars; ``shift`` moves them along x, clear of another series."""
-    y = [p.y for p in points]
-    low = [p.y - (p.y if p.low is None else p.low) for p in points]
-    high = [(p.y if p.high is None else p.high) - p.y for p in points]
-    axes.errorbar(
-        [p.x + shift for p in points],
-        y,
-        yerr=[low, high],
-        label=name,
-        markersize=3.5,
-        elinewidth=0.8,
-        capsize=2,
-        **{**look.dots, "linestyle": look.dash},
+def _legend(figure: Figure, title: str, order: list[str]) -> None:
+    """One for all panels, below the title of the figure; lines come last."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
+    places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
+    names = sorted(entries, key=lambda name: places.get(name, len(order)))
+    handles = [entries[name] for name in names]
+    legend = figure.legend(
+        handles, names, loc="outside upper center", ncols=min(len(names), 5), title=title, title_fontsize=9.5
     )
-
-
-def courses(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Thin lines, and dashed their median at each step where all have the same steps."""
-    for curve in curves:
-        axes.plot(curve.x, curve.y, color=BLUE, linewidth=0.7, alpha=0.6)
-    if curves and all(np.array_equal(curve.x, curves[0].x) for curve in curves):
-        middle = np.median([curve.y for curve in curves], axis=0)
-        axes.plot(curves[0].x, middle, color=BLACK, linestyle="--", linewidth=1.3)
+    for entry in legend.legend_handles:
+        if entry is not None:
+            entry.set_alpha(1.0)
 
 
 def lanes(axes: Axes, counts: Sequence[int]) -> None:
@@ -157,18 +195,6 @@ def lanes(axes: Axes, counts: Sequence[int]) -> None:
     axes.tick_params(axis="x", which="minor", length=0)
     axes.grid(axis="x", which="minor", linewidth=0.4, alpha=0.6)
     axes.set_xlim(least - 0.5, most + 0.5)
-
-
-def spread(number: int, width: float) -> list[float]:
-    """Offsets for ``number`` markers at the same place, evenly over ``width`` and always the same."""
-    if number < 2:
-        return [0.0] * number
-    return [width * (n / (number - 1) - 0.5) for n in range(number)]
-
-
-def seeds(number: int) -> str:
-    """``n = 10 seeds``."""
-    return f"n = {number} seed{'' if number == 1 else 's'}"
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -18,7 +18,7 @@ def key_of(item: Comparison) -> str:
 
 def row_label(item: Comparison) -> str:
     """The printed labels of the cell's row, or the title of a single number."""
-    return plain(", ".join(item.row.labels)) or item.table.title
+    return plain(item.row.title) or item.table.title
 
 
 def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]:
@@ -38,10 +38,14 @@ def payload(item: Comparison, reader: Reader, table: RunTable) -> dict[str, Any]
         "printed": plain(cell.printed),
         "published": plain(item.published_text),
         "verdict": item.verdict.word,
+        "calibrated": item.verdict.calibrated,
         "n": cell.n,
         "wanted": cell.wanted,
         "seeds": item.row.seeds,
-        "parts": [[part.name, part.published, part.low, part.high, part.inside] for part in item.verdict.parts],
+        "parts": [
+            [part.name, part.published, part.low, part.high, part.inside, part.narrow] for part in item.verdict.parts
+        ],
+        "data": reader.data_notes(cell.run_ids),
         "runs": [table.at(run_id) for run_id in cell.run_ids],
         "beside": [
             [place, table.at(other.run_id)]

@@ -10,31 +10,32 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
-from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_PUBLISHED, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
+from experiments.figures.model import sentence
 from experiments.page import cells, plots
 from experiments.page.runs import CURVE_POINTS, RunTable, compact
 from experiments.page.strips import strip
 from experiments.report.content import Report, TableContent
-from experiments.report.sections import COST, READING, TRUNCATION
+from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
+from experiments.report.truncation import evidence
 from experiments.store.records import publish
-from experiments.sweeps.terminal import interval_text, plain, verdict_text
+from experiments.sweeps.terminal import interval_text, plain
 from experiments.tables.model import Row
 
 ASSETS = Path(__file__).with_name("assets")
 SCRIPTS = ("data", "dom", "theme", "axes", "plot", "views", "panel", "filters", "figures", "records", "main")
 
 SIGNS = {
-    REPRODUCED: "✓",
-    DIFFERS: "✗",
-    CALIBRATED: "≈",
-    SINGLE: "1",
-    TOO_FEW: "…",
+    AGREES: "✓",
+    DISAGREES: "✗",
+    CANNOT_TELL: "?",
+    SETTING: "=",
     NOT_RUN: "–",
     NOT_PUBLISHED: "○",
 }
@@ -56,6 +57,12 @@ def safe_json(value: Any) -> Markup:
     r"""JSON that can stand in a script element: ``<`` is written ``\u003c``, so no text in it can end the element."""
     text = compact(value).replace("<", r"\u003c").replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
     return Markup(text)
+
+
+def prose(text: str) -> Markup:
+    """Text of ours as markup: backticks mark code, underscores indices."""
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"(?<!\w)([A-Za-z])_(\w+)(?![^<]*</code>)", r"\1<sub>\2</sub>", coded))
 
 
 def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
@@ -92,7 +99,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=plain, slug=slug, key=cells.key_of, verdict_text=verdict_text)
+    made.filters.update(plain=plain, prose=prose, sentence=sentence, slug=slug, key=cells.key_of)
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
@@ -126,8 +133,9 @@ def render(report: Report, reader: Reader) -> str:
         table=table,
         titles={name: FIGURES[name].title for name in report.figures},
         curves=(given, stored),
+        about=ABOUT,
         reading=READING,
-        truncation=TRUNCATION,
+        truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,
         points=CURVE_POINTS,
         links=frozenset(run["id"] for run in table.runs),

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.build import problems_of, reduce_all
-from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import Comparison, compare_all, words
+from experiments.analysis.collect import Problem, Reader, Run
+from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
 from experiments.analysis.published import Published, load
 from experiments.analysis.reduce import Cell
-from experiments.analysis.reductions.compute import Spent, by_study, total
+from experiments.analysis.reductions.compute import Spent, by_study, hardware, total
 from experiments.analysis.reductions.cost import CostRow
 from experiments.analysis.reductions.cost import table as cost_table
 from experiments.analysis.selection import Selection, configurations
-from experiments.analysis.verdict import DIFFERS, Chance, by_chance
+from experiments.analysis.verdict import DISAGREES, NOT_RUN
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
@@ -35,6 +35,22 @@ class TableContent:
 
     table: Table
     items: tuple[Comparison, ...]
+
+    @property
+    def ran(self) -> tuple[Comparison, ...]:
+        """The cells of which anything was run."""
+        return tuple(item for item in self.items if item.verdict.word != NOT_RUN)
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """The rows of which nothing was run, or only some cells, in TeX; empty for a whole table."""
+        ran = {item.row.key for item in self.ran}
+        return tuple(dict.fromkeys(item.row.title for item in self.items if item.row.key not in ran)) if ran else ()
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs behind its cells."""
+        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
 
 
 @dataclass(frozen=True)
@@ -62,9 +78,14 @@ class Section:
         return tuple(item for table in self.tables for item in table.items)
 
     @property
+    def ran(self) -> tuple[TableContent, ...]:
+        """The tables of which anything was run."""
+        return tuple(table for table in self.tables if table.ran)
+
+    @property
     def inline_items(self) -> tuple[Comparison, ...]:
         """The comparisons of its single numbers."""
-        return tuple(item for item in self.items if item.table.inline)
+        return tuple(item for table in self.ran for item in table.ran if item.table.inline)
 
     @property
     def counts(self) -> Counter[str]:
@@ -73,8 +94,19 @@ class Section:
 
     @property
     def differing(self) -> tuple[Comparison, ...]:
-        """The cells whose published value does not fit our runs."""
-        return tuple(item for item in self.items if item.verdict.word == DIFFERS and not item.stand_in)
+        """The cells whose published value disagrees with our runs."""
+        return tuple(item for item in self.items if item.verdict.word == DISAGREES and not item.stand_in)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Of all records behind the report: days of the first and the last, commits, hardware, versions of packages."""
+
+    first: str
+    last: str
+    commits: int
+    hardware: tuple[str, ...]
+    packages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +115,8 @@ class Report:
 
     ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
     runs that merely do not exist yet are not among them. ``figures``: name → what the records give. ``compute``: what
-    each study has cost, then all together, each record once.
+    each study has cost, then all together, each record once. ``origin`` is None where there are no records.
+    ``data_notes``: run ids → how their data differ from the published files.
     """
 
     sections: tuple[Section, ...]
@@ -96,6 +129,8 @@ class Report:
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
     compute: tuple[Spent, ...]
+    origin: Origin | None
+    data_notes: Callable[[Iterable[str]], tuple[str, ...]]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -103,14 +138,19 @@ class Report:
         return tuple(item for section in self.sections for item in section.items)
 
     @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs behind all cells."""
+        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
+
+    @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
         return words(self.items)
 
     @property
-    def chance(self) -> Chance:
-        """How many tested numbers differ, and how many would by chance."""
-        return by_chance(item.verdict for item in self.items if not item.stand_in)
+    def totals(self) -> Totals:
+        """Facts by verdict, and what chance alone does."""
+        return totals(self.items)
 
 
 def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
@@ -154,6 +194,21 @@ def _compute(reader: Reader) -> tuple[Spent, ...]:
     return (*by_study(reader, names), *total(reader, names))
 
 
+def _origin(reader: Reader) -> Origin | None:
+    records = [run.record for run in reader.seen.values() if isinstance(run, Run)]
+    if not records:
+        return None
+    days = sorted(record["time"]["started"][:10] for record in records)
+    versions = Counter(f"{name} {record['packages'].get(name)}" for record in records for name in ("python", "torch"))
+    return Origin(
+        days[0],
+        days[-1],
+        len({record["code"]["commit"] for record in records}),
+        tuple(sorted({hardware(record) for record in records})),
+        tuple(sorted(text for text in versions if not text.endswith("None"))),
+    )
+
+
 def build(reader: Reader, values: Published | None = None) -> Report:
     """Read the records, reduce, compare and judge.
 
@@ -174,4 +229,6 @@ def build(reader: Reader, values: Published | None = None) -> Report:
         problems=tuple(problems),
         figures={name: FIGURES[name].data(reader) for plan in PLANS for name in plan.figures},
         compute=_compute(reader),
+        origin=_origin(reader),
+        data_notes=reader.data_notes,
     )

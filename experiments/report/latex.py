@@ -1,12 +1,16 @@
-"""The report as LaTeX, and LaTeX as PDF. Whatever a template prints is escaped, unless it is TeX of our own."""
+"""The report as LaTeX, LaTeX as PDF, and a summary as Markdown.
+
+Whatever a TeX template prints is escaped, unless it is TeX of our own.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,14 +20,15 @@ import jinja2
 from experiments.analysis import tex
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
-from experiments.analysis.verdict import CALIBRATED, DIFFERS, NOT_RUN, REPRODUCED, SINGLE, TOO_FEW
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.figures import FIGURES
-from experiments.figures.model import Data
-from experiments.report.content import Report
-from experiments.report.sections import COST, READING, TRUNCATION
-from experiments.sweeps.terminal import interval_text, verdict_text
+from experiments.figures.model import Data, sentence
+from experiments.report.content import Report, Section
+from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
+from experiments.report.truncation import evidence
+from experiments.sweeps.terminal import interval_text
 
-VERDICTS = (REPRODUCED, DIFFERS, TOO_FEW, SINGLE, CALIBRATED, NOT_RUN)
+VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
 INSTALL = "LaTeX is not installed: apt-get install texlive-latex-extra (or any TeX Live) and run this again"
 
 
@@ -35,21 +40,6 @@ class LatexError(RuntimeError):
     """pdflatex stopped; the message has its complaint."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure as the report shows it.
-
-    ``path`` is relative to the report, None where there is no drawing; ``missing`` then says why.
-    """
-
-    title: str
-    path: str | None
-    missing: str
-    found: int
-    wanted: int
-    notes: tuple[str, ...]
-
-
 def _printed(value: Any) -> str:
     return value if isinstance(value, Tex) else tex.escape(str(value))
 
@@ -57,15 +47,15 @@ def _printed(value: Any) -> str:
 def _rows(items: Iterable[Comparison]) -> Iterator[tuple[Tex, list[Comparison]]]:
     for (_, stand_in), found in groupby(items, lambda item: (item.row.key, item.stand_in)):
         cells = list(found)
-        label = ", ".join(cells[0].row.labels)
+        label = cells[0].row.title
         yield Tex(f"{label} (stand-in: {tex.escape(stand_in)})" if stand_in else label), cells
 
 
 def _interval(item: Comparison) -> Tex:
-    return Tex(r"\newline ".join(tex.escape(line) for line in interval_text(item).split("\n")))
+    return Tex(r"\newline ".join(tex.powers(tex.escape(line)) for line in interval_text(item).split("\n")))
 
 
-def environment() -> jinja2.Environment:
+def environment(finalize: Callable[[Any], str] = _printed) -> jinja2.Environment:
     """Templates in ``<% %>`` and ``<< >>``, which TeX does not use; values are escaped unless they are :class:`Tex`."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -78,34 +68,27 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printed,
+        finalize=finalize,
     )
-    made.globals.update(tex=Tex, prose=lambda text: Tex(tex.prose(text)), interval=_interval)
-    made.globals["verdict"] = lambda item: verdict_text(item.verdict)
+    made.globals.update(
+        tex=Tex, number=lambda text: Tex(tex.powers(text)), prose=lambda text: Tex(tex.prose(text)), interval=_interval
+    )
     made.filters["groupby_row"] = _rows
-    made.filters["groupby_label"] = by_label
+    made.filters.update(groupby_label=by_label, sentence=sentence)
     return made
 
 
-def pictures(figures: Mapping[str, Data], folder: Path) -> dict[str, Picture]:
-    """The figures of a report that lies in ``folder``, with their drawings in ``folder/figures``.
+def drawn(figures: Mapping[str, Data], folder: Path) -> set[str]:
+    """The names of those figures of a report in ``folder`` that have data, and their picture in ``folder/figures``."""
+    return {name for name, data in figures.items() if not data.empty and (folder / f"figures/{name}.pdf").exists()}
+
+
+def render(report: Report, pictures: Container[str], commit: str | None) -> str:
+    """The whole report as TeX; it includes ``data_generated.tex`` and the ``pictures`` that lie beside it.
 
     Args:
-        figures: name → what the records give.
+        commit: of the code that makes it.
     """
-    found = {}
-    for name, data in figures.items():
-        path = f"figures/{name}.pdf"
-        drawn = not data.empty and (folder / path).exists()
-        missing = "not run" if data.empty else "not drawn: scripts/build_figures.py draws it"
-        found[name] = Picture(
-            FIGURES[name].title, path if drawn else None, missing, data.found, len(data.runs), data.notes
-        )
-    return found
-
-
-def render(report: Report, shown: Mapping[str, Picture]) -> str:
-    """The whole report as TeX; it includes ``data_generated.tex`` and the figures that lie beside it."""
     made = environment()
     block = made.get_template("comparisons.tex.j2")
 
@@ -114,18 +97,39 @@ def render(report: Report, shown: Mapping[str, Picture]) -> str:
 
     return made.get_template("report.tex.j2").render(
         report=report,
-        figures=shown,
+        pictures=pictures,
+        titles={name: FIGURES[name].title for name in report.figures},
+        commit=commit or "unknown",
         comparisons=comparisons,
+        differing=differing,
         verdicts=VERDICTS,
+        about=ABOUT,
         reading=READING,
-        truncation=TRUNCATION,
+        truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,
         claim_counts=Counter(claim.word for claim in report.claims),
     )
 
 
-def compile_pdf(source: Path) -> Path | None:
-    """Run pdflatex twice (page breaks of long tables need it); the PDF, or None where there is no LaTeX.
+def summary(report: Report) -> str:
+    """The results page of the documentation, as Markdown."""
+    titles = {name: FIGURES[name].title for name in report.figures}
+    page = environment(lambda value: str(value).replace("|", r"\|")).get_template("results.md.j2")
+    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT)
+
+
+def differing(section: Section) -> Iterator[tuple[str, list[Comparison]]]:
+    """(table and row in TeX, its cells whose published value does not fit our runs), in order."""
+    for (row, table), items in groupby(section.differing, lambda item: (item.row.title, item.table)):
+        title = tex.escape(table.title)
+        yield title if table.inline else f"{title}, {row}", list(items)
+
+
+def compile_pdf(source: Path, day: str = "1970-01-01") -> Path | None:
+    """Run pdflatex three times (contents, and page breaks of long tables, need it); None where there is no LaTeX.
+
+    Args:
+        day: the date in the PDF's own description, so that equal sources give equal files.
 
     Raises:
         LatexError: if pdflatex fails; the message ends with its complaint.
@@ -134,8 +138,10 @@ def compile_pdf(source: Path) -> Path | None:
     if program is None:
         return None
     command = [program, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", source.name]
-    for _ in range(2):
-        done = subprocess.run(command, cwd=source.parent, capture_output=True, check=False)
+    epoch = int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "FORCE_SOURCE_DATE": "1"}
+    for _ in range(3):
+        done = subprocess.run(command, cwd=source.parent, env=environ, capture_output=True, check=False)
         if done.returncode:
             output = done.stdout.decode(errors="replace")
             complaint = output[output.find("\n!") :] if "\n!" in output else output

@@ -13,21 +13,23 @@ from rich.text import Text
 
 from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import Comparison, compare_cell, words
+from experiments.analysis.compare import Comparison, compare_cell, totals, words
 from experiments.analysis.formats import print_number
 from experiments.analysis.selection import Selection
-from experiments.analysis.verdict import CALIBRATED, DIFFERS, REPRODUCED, Verdict, by_chance
+from experiments.analysis.verdict import AGREES, DISAGREES
 from experiments.store.records import Store
 from experiments.tables.one_d import FOUR
 
-_STYLES = {REPRODUCED: "green", DIFFERS: "red"}
+_STYLES = {AGREES: "green", DISAGREES: "red"}
 _SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "times": "×"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\,\$\\pm\$\\,", " ± "),
     (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
     (r"\\texttt\{(.*?)\}", r"\1"),
     (r"\\(lambda|alpha|beta|times)", lambda found: _SIGNS[found[1]]),
+    (r"\b([A-Za-z])_(\d)", lambda found: found[1] + found[2].translate(_LOWERED)),
     (r"\\%", "%"),
     (r"\$", ""),
 )
@@ -42,25 +44,14 @@ def plain(text: str) -> str:
 
 def interval_text(item: Comparison) -> str:
     """The intervals of a comparison's numbers, at the printed precision of the published ones."""
-    if item.published is None:
-        return ""
-    specs = {slot.name: slot.spec for slot in item.published[0].slots}
     texts = []
     for part in item.verdict.parts:
-        spec = specs[part.name.split("[")[0]]
-        span = f"[{print_number(part.low, spec)}, {print_number(part.high, spec)}]"
+        span = f"[{print_number(part.low, part.spec)}, {print_number(part.high, part.spec)}]"
         texts.append(span if len(item.verdict.parts) == 1 else f"{part.name} {span}")
     return "\n".join(texts)
 
 
-def verdict_text(verdict: Verdict) -> str:
-    """The word; for a calibrated cell also whether the value lies in the interval, which is no test."""
-    if verdict.word == CALIBRATED and verdict.inside is not None:
-        return f"{CALIBRATED} ({'in' if verdict.inside else 'out'})"
-    return verdict.word
-
-
-COLUMNS = ("", "ours", "n", "published", "central 95 %", "verdict")
+COLUMNS = ("", "ours", "n", "published", "95 % interval", "verdict")
 _RIGHT = (False, True, True, True, False, False)
 
 
@@ -71,7 +62,7 @@ def _cells(item: Comparison) -> tuple[str, ...]:
         f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
         plain(item.published_text),
         interval_text(item),
-        verdict_text(item.verdict),
+        item.verdict.text,
     )
 
 
@@ -85,7 +76,7 @@ def _block(widths: Sequence[int]) -> RichTable:
 
 def _fit(widths: list[int], room: int) -> list[int]:
     """Narrow the widest of the columns that may fold until all fit into ``room``, but none below 10."""
-    folding = [COLUMNS.index(name) for name in ("ours", "published", "central 95 %")]
+    folding = [COLUMNS.index(name) for name in ("ours", "published", "95 % interval")]
     while sum(widths) + len(widths) > room and max(widths[at] for at in folding) > 10:
         widest = max(folding, key=lambda at: widths[at])
         widths[widest] -= 1
@@ -109,7 +100,7 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
     for item in items:
         here = (item.row.key, item.stand_in)
         if here != before:
-            label = plain(", ".join(item.row.labels)) or item.table.title
+            label = plain(item.row.title) or item.table.title
             name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
             table, before = _block(widths), here
             blocks += [Text(f"{label}{name}", style="cyan"), table]
@@ -119,15 +110,9 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
 
 
 def summary(items: Sequence[Comparison]) -> str:
-    """Counts by verdict, and what chance alone would do."""
+    """Cells by verdict, facts by verdict, and what chance alone would do."""
     counts = ", ".join(f"{word} {number}" for word, number in sorted(words(items).items()))
-    chance = by_chance(item.verdict for item in items if not item.stand_in)
-    if not chance.numbers:
-        return counts
-    return (
-        f"{counts}\nof {chance.numbers} tested numbers {chance.numbers_differ} lie outside; by chance alone "
-        f"{chance.expected:.1f} would, or {chance.expected_with_our_sampling:.1f} as our runs are a sample too"
-    )
+    return f"{counts}\n{totals(items)}"
 
 
 def print_problems(problems: Iterable[Problem], console: Console) -> None:

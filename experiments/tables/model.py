@@ -54,6 +54,8 @@ class Row:
         runs: None while no study of it exists; then every number prints as ``--``.
         dashes: columns that hold no number by design.
         formats, quantities: column → what differs from the column's own.
+        calibrated: columns by whose published values settings of the runs were chosen, or of runs that share them.
+        name: what the row is called outside its table; its labels where that is empty.
     """
 
     key: str
@@ -64,6 +66,13 @@ class Row:
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantities: Mapping[str, str] = field(default_factory=dict)
     stand_ins: tuple[StandIn, ...] = ()
+    calibrated: frozenset[str] = frozenset()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the row is called, in TeX."""
+        return self.name or ", ".join(self.labels)
 
 
 def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: Any) -> Row:
@@ -75,16 +84,15 @@ def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: 
 class Table:
     """One macro of the paper's file: a table body, or (``inline``) one number.
 
-    ``lines`` are rows, and TeX lines that are printed as they stand. ``calibrated``: settings of the runs were chosen
-    by the published values of this table.
+    ``lines`` are rows, and TeX lines that are printed as they stand. ``note`` is what a reader has to know of it.
     """
 
     name: str
     title: str
     columns: tuple[Column, ...]
     lines: tuple[Row | str, ...]
-    calibrated: bool = False
     inline: bool = False
+    note: str = ""
 
     @property
     def rows(self) -> tuple[Row, ...]:

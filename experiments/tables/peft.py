@@ -24,16 +24,16 @@ _COMPACT = (
 
 LORA = Table(
     "dataelevenlorabody",
-    "table 11: LoRA rank",
+    "Table 11: LoRA rank",
     (*_COMPACT, column("sora", "SoRA", "sora_score", _SCORE), column("adalora", "AdaLoRA", "adalora_score", _SCORE)),
     _rows(""),
 )
 
-ADAPTER = Table("dataelevenadapterbody", "table 11: adapter width", _COMPACT, _rows(""))
+ADAPTER = Table("dataelevenadapterbody", "Table 11: adapter width", _COMPACT, _rows(""))
 
 DIAGNOSTICS = Table(
     "dataelevenbody",
-    "table 11: NGN and matched fixed models",
+    "Table 11: NGN and matched fixed models",
     (
         column("base", "base", "base_score", _SCORE),
         column("size", "size", "size", "<value:d>"),
@@ -55,7 +55,7 @@ DIAGNOSTICS = Table(
 
 BASELINES = Table(
     "dataelevenbaselinesbody",
-    "table 11: NGN, SoRA and AdaLoRA",
+    "Table 11: NGN, SoRA and AdaLoRA",
     (
         # a kept/target pair is printed where a run misses the rank that it was asked for
         column("count", "learned count", "size", "<value:d>", "<size.value:d>/<target.value:d>"),

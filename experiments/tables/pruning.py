@@ -22,7 +22,7 @@ def _frontier() -> tuple[Row, ...]:
 
 THIRTEEN = Table(
     "datathirteenbody",
-    "table 13: pruning frontier",
+    "Table 13: pruning frontier",
     (
         column("kept", "kept", "kept", _KEPT),
         column("thirds", "e/m/l (%)", "kept_thirds", _THIRDS),
@@ -35,7 +35,7 @@ THIRTEEN = Table(
 _FORGETTING = "<value:short>"
 FOURTEEN = Table(
     "datafourteenbody",
-    "table 14: direct FFN pruning",
+    "Table 14: direct FFN pruning",
     (
         column("kept", "kept", "task.kept", _KEPT),
         column("thirds", "e/m/l (%)", "task.kept_thirds", _THIRDS),
@@ -56,6 +56,6 @@ FOURTEEN = Table(
 _RATE = r"<rate:.0f>\%"
 _NGN = row("number", "NGN prune", seeds=1)
 NUMBERS = (
-    number("datafourteenintrate", "table 14: integer, task-only", _NGN, "task.integer", _RATE),
-    number("datafourteenmixintrate", "table 14: integer, mixed", _NGN, "mixed.integer", _RATE),
+    number("datafourteenintrate", "Table 14: integer, task-only", _NGN, "task.integer", _RATE),
+    number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed.integer", _RATE),
 )

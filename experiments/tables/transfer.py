@@ -29,7 +29,8 @@ def _story(key: str, label: str) -> Row:
 
 
 _TEN_SEEDS = (
-    _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features"),
+    # the tie between two rates was decided with t in sight, so t is no independent test
+    _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features", calibrated=frozenset(["t"])),
     _ten("mnist-conv", "mnist", "conv", "MNIST", "conv branches"),
     _ten(
         "cifar10-conv",
@@ -44,7 +45,7 @@ _TEN_SEEDS = (
 
 EIGHT = Table(
     "dataeightbody",
-    "table 8: other structures and tasks, medians",
+    "Table 8: other structures and tasks, medians",
     (
         column("t", "learned t", "grown.t", _T),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -66,7 +67,7 @@ _ACCURACY = mean_sd(".2f", ".2f")
 _FROM_HIGH = rf"\texttt{{[<from_high.t.mean:.2f>{PM}<from_high.t.sd:.2f>]}}"
 EIGHT_FULL = Table(
     "dataeightfullbody",
-    "table 8, mean ± sd",
+    "Table 8, mean ± sd",
     (
         column("t", "learned t", "grown.t", rf"\texttt{{[{MEAN_T}]}}"),
         column("soft", "soft acc.", "grown.soft.accuracy", _ACCURACY),
@@ -96,7 +97,7 @@ def _layers(key: str, label: str, schedule: str) -> Row:
 _MSE = "<value:.2e>"
 NINE = Table(
     "dataninebody",
-    "table 9: depth, a boundary a layer",
+    "Table 9: depth, one boundary per layer",
     (
         column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"),
         column("depth", "depth", "grown.depth", "<value:d>"),
@@ -110,11 +111,12 @@ NINE = Table(
         _layers("dec-const", r"dec-$\lambda$, const-$r$", "dec_lambda"),
         _layers("dec-inc", r"dec-$\lambda$, inc-$r$", "dec_lambda_inc_r"),
     ),
+    note="A boundary may end past K - 1, as t = 10 does with K = 10; the count is bounded, so all ten are kept.",
 )
 
 TEN = Table(
     "datatenbody",
-    "table 9: depth, one boundary over a chain",
+    "Table 9: depth, one boundary over a chain",
     (
         column("t", "learned t", "grown.t", "<value:.2f>"),
         column("depth", "depth", "grown.depth", "<value:d>"),

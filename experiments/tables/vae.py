@@ -8,12 +8,13 @@ from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column
 _EXACT = column("exact", "exact rate", "exact", r"<rate:.0f>\%")
 _CHOICES = {"task": "manifold", "gate": "latent", "method": "ngn", "schedule": "paper"}
 _ROWS = tuple(
-    row(str(D), str(D), seeds=10, runs=Selection.of(_CHOICES, {"task.D": D}, range(10))) for D in (1, 2, 4, 6, 8)
+    row(str(D), str(D), name=f"$D = {D}$", seeds=10, runs=Selection.of(_CHOICES, {"task.D": D}, range(10)))
+    for D in (1, 2, 4, 6, 8)
 )
 
 FIFTEEN = Table(
     "datafifteenbody",
-    "table 15: intrinsic dimension, medians",
+    "Table 15: intrinsic dimension, medians",
     (
         column("learned", "learned D", "grown.count", "<median:.2f>"),
         _EXACT,
@@ -25,7 +26,7 @@ FIFTEEN = Table(
 
 FIFTEEN_FULL = Table(
     "datafifteenfullbody",
-    "table 15, mean ± sd",
+    "Table 15, mean ± sd",
     (
         column("learned", "learned D", "grown.count", MEAN_T),
         _EXACT,

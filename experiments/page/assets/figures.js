@@ -4,12 +4,22 @@ function startFigures() {
   for (const figure of DATA.figures) {
     const home = document.querySelector(`[data-figure="${CSS.escape(figure.name)}"]`);
     if (!home) continue;
+    const panels = element("div", { class: figure.columns > 1 ? "panels row" : "panels" });
+    home.querySelector("figcaption").after(panels);
     figure.panels.forEach((panel, place) => {
       const series = panel.series.map((one, at) => ({ ...one, links: one.runs.map((runs, point) => linkOf(runs, [figure.name, place, at, point])) }));
       const label = panel.title ? `${figure.title}, ${panel.title}` : figure.title;
-      home.append(element("div", {}, panel.title && element("h4", {}, panel.title), new Plot({ ...panel, label, series }).node, listOf(panel, series)));
+      const axes = Object.fromEntries(["x", "y"].map((axis) => [axis, { ...panel[axis], beside: sharing(figure, panel, axis) }]));
+      const plot = new Plot({ ...panel, ...axes, label, series });
+      panels.append(element("div", {}, element("h4", {}, panel.title), plot.node, listOf(panel, series)));
     });
   }
+}
+
+/** The series of all panels that say the same of an axis: they share it. */
+function sharing(figure, panel, axis) {
+  const same = (other) => other[axis].label === panel[axis].label && other[axis].log === panel[axis].log;
+  return figure.panels.filter(same).flatMap((other) => other.series);
 }
 
 function linkOf(runs, place) {

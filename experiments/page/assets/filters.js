@@ -12,6 +12,8 @@ function startFilters() {
     section: node.closest("[data-section]").dataset.section,
     text: `${node.dataset.search} ${node.textContent}`.toLowerCase(),
   }));
+  const none = document.getElementById("filter-none");
+  const tables = [...document.querySelectorAll("details.cells")].map((node) => ({ node, open: node.open }));
   form.hidden = false;
 
   function apply() {
@@ -26,8 +28,11 @@ function startFilters() {
     for (const group of document.querySelectorAll("tbody[data-row], .cells, section[data-section]")) {
       group.classList.toggle("empty", !group.querySelector("tr[data-cell]:not([hidden])"));
     }
+    none.hidden = count > 0;
     const filtered = wanted.size || words.length || section.value;
     document.body.classList.toggle("filtered", Boolean(filtered));
+    // what a filter finds is shown; without one, tables of which nothing was run stay closed
+    for (const { node, open } of tables) node.open = Boolean(filtered) || open;
     status.textContent = filtered ? `${count} of ${rows.length} cells shown` : `${rows.length} cells`;
   }
 
@@ -50,6 +55,7 @@ function startFilters() {
   for (const button of document.querySelectorAll("button[data-choose]")) {
     button.addEventListener("click", () => choose(button.dataset.choose, button.dataset.of ?? ""));
   }
+  none.querySelector("button").addEventListener("click", () => form.reset());
   section.addEventListener("change", apply);
   text.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,9 +1,9 @@
 // A plot in SVG: hover names the nearest point, a click opens its record, a dragged box zooms; all of it by keyboard too.
 //
-// spec: {label, x: {label, log}, y: {label, log}, series: [...], bands: [{low, high, label}], rules: [{at, label}]}
-// series: {name, like, mark: "dots" | "line", x: [], y: [], low: [], high: [], links: [hash or null], faint, mean}
-// Series of one name share the entry of the legend, those that are `like` one name its colour and shape. Bands and rules
-// stand on the x axis.
+// spec: {label, x: {label, log, beside}, y: {label, log, beside}, series: [...], bands: [{low, high}], rules: [{at, kind}], lanes}
+// series: {name, look, mark: "dots" | "line", x: [], y: [], shift: [], low: [], high: [], links: [hash or null], faint, mean, guide, text}
+// Series of one name share the entry of the legend. Means are joined by a line; a guide is a line that is no run's. Bands and
+// rules stand on the x axis. `beside`: all numbers on that axis in the plots that share it.
 
 const LOOKS = 7;
 const REACH = 40;
@@ -12,17 +12,19 @@ function markPath(kind, x, y, r) {
   switch (kind % 5) {
     case 1: return `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
     case 2: return `M${x},${y - 1.2 * r}l${1.2 * r},${2.1 * r}h${-2.4 * r}z`;
-    case 3: return `M${x},${y - 1.4 * r}l${1.4 * r},${1.4 * r}l${-1.4 * r},${1.4 * r}l${-1.4 * r},${-1.4 * r}z`;
-    case 4: return `M${x - r},${y - r}l${2 * r},${2 * r}M${x - r},${y + r}l${2 * r},${-2 * r}`;
+    case 4: return `M${x},${y - 1.4 * r}l${1.4 * r},${1.4 * r}l${-1.4 * r},${1.4 * r}l${-1.4 * r},${-1.4 * r}z`;
+    case 3: return `M${x - r},${y - r}l${2 * r},${2 * r}M${x - r},${y + r}l${2 * r},${-2 * r}`;
     default: return `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
   }
 }
+
+/** Where along x a point is drawn. */
+function drawnAt(series, at) { return series.x[at] + (series.shift?.[at] ?? 0); }
 
 class Plot {
   constructor(spec) {
     this.spec = spec;
     this.names = [...new Set(spec.series.map((series) => series.name))];
-    this.looks = [...new Set(spec.series.map((series) => series.like ?? series.name))];
     this.hidden = new Set();
     this.selected = null;
     this.points = [];
@@ -54,7 +56,8 @@ class Plot {
       const series = this.spec.series.find((one) => one.name === name && !one.faint) ?? this.spec.series.find((one) => one.name === name);
       const d = series.mark === "line" ? "M1,7H23" : markPath(this.look(series), 12, 7, series.faint ? 2.5 : 4);
       const sample = shape("path", { d, class: this.classes(series) });
-      const icon = shape("svg", { width: 24, height: 14, "aria-hidden": "true" }, sample);
+      const through = series.mean ? shape("path", { d: "M1,7H23", class: `line look${this.look(series)}` }) : null;
+      const icon = shape("svg", { width: 24, height: 14, "aria-hidden": "true" }, through, sample);
       return element("button", { type: "button", "aria-pressed": "true", onclick: (event) => this.toggle(name, event.currentTarget) }, icon, name);
     });
     const tool = (text, label, action) => element("button", { type: "button", title: label, "aria-label": `${label}: ${this.spec.label}`, onclick: action }, text);
@@ -62,9 +65,10 @@ class Plot {
     return element("div", { class: "plot-bar" }, element("div", { class: "legend" }, legend), element("div", { class: "tools" }, tools));
   }
 
-  look(series) { return this.looks.indexOf(series.like ?? series.name) % LOOKS; }
+  look(series) { return (series.look ?? this.names.indexOf(series.name)) % LOOKS; }
 
   classes(series) {
+    if (series.guide) return `line guide ${series.guide}${series.x.length === 2 ? " span" : ""}`;
     return `${series.mark} look${this.look(series)}${series.faint ? " faint" : ""}${series.mean ? " mean" : ""}`;
   }
 
@@ -77,10 +81,10 @@ class Plot {
   /** The view that holds everything. */
   whole() {
     const { series, bands = [], rules = [], x, y } = this.spec;
-    const xs = series.flatMap((one) => one.x.map((value) => placed(value, x.log)));
+    const xs = (x.beside ?? series).flatMap((one) => one.x.map((value, at) => placed(drawnAt(one, at), x.log)));
     for (const band of bands) xs.push(placed(band.low, x.log), placed(band.high, x.log));
     for (const rule of rules) xs.push(placed(rule.at, x.log));
-    const ys = series.flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])].map((value) => placed(value, y.log)));
+    const ys = (y.beside ?? series).flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])].map((value) => placed(value, y.log)));
     return { x: extent(xs), y: extent(ys, 0.07) };
   }
 
@@ -96,6 +100,7 @@ class Plot {
     this.points = [];
     this.inner = shape("svg", { ...this.area, overflow: "hidden" });
     this.drawBands();
+    this.drawLanes();
     const seen = this.spec.series.filter((series) => !this.hidden.has(series.name));
     for (const series of [...seen.filter((one) => one.faint), ...seen.filter((one) => !one.faint)]) this.drawSeries(series);
     this.points.sort((a, b) => a.px - b.px || a.py - b.py);
@@ -140,23 +145,43 @@ class Plot {
     }
   }
 
+  /** Faint lines between neighbouring counts. */
+  drawLanes() {
+    if (!this.spec.lanes) return;
+    for (let at = Math.ceil(this.view.x[0]) - 0.5; at < this.view.x[1]; at += 1) {
+      this.inner.append(shape("path", { class: "grid lane", d: `M${this.px(at)},0v${this.area.height}` }));
+    }
+  }
+
   drawSeries(series) {
     const look = this.look(series);
     const { x, y } = this.spec;
     const r = series.mean ? 4.5 : series.faint || series.x.length > 300 ? 2.2 : 3.4;
-    let path = "", stems = "", pen = "M";
-    series.x.forEach((value, at) => {
-      const px = this.px(placed(value, x.log)), py = this.py(placed(series.y[at], y.log));
+    let path = "", stems = "", through = "", pen = "M";
+    const texts = [];
+    series.x.forEach((_, at) => {
+      const px = this.px(placed(drawnAt(series, at), x.log)), py = this.py(placed(series.y[at], y.log));
       if (!Number.isFinite(px) || !Number.isFinite(py)) { pen = "M"; return; }
       if (px >= -1 && px <= this.area.width + 1 && py >= -1 && py <= this.area.height + 1) this.points.push({ series, at, px, py });
-      if (series.mark === "line") { path += `${pen}${px.toFixed(1)},${py.toFixed(1)}`; pen = "L"; }
-      else path += markPath(look, Number(px.toFixed(1)), Number(py.toFixed(1)), r);
+      if (series.mark === "line" || series.mean) { through += `${pen}${px.toFixed(1)},${py.toFixed(1)}`; pen = "L"; }
+      if (series.mark !== "line") path += markPath(look, Number(px.toFixed(1)), Number(py.toFixed(1)), r);
       if (series.low && series.low[at] !== null) {
         stems += `M${px.toFixed(1)},${this.py(placed(series.low[at], y.log)).toFixed(1)}V${this.py(placed(series.high[at], y.log)).toFixed(1)}`;
       }
+      if (series.mean && this.spec.lanes) {
+        const top = this.py(placed(series.high?.[at] ?? series.y[at], y.log));
+        texts.push(shape("text", { x: px, y: top - 6, "text-anchor": "middle" }, String(series.runs[at].length)));
+      }
     });
+    if (series.text) {
+      const [from, to] = [0, series.x.length - 1].map((at) => this.px(placed(series.x[at], x.log)));
+      texts.push(shape("text", { x: (from + to) / 2, y: this.py(placed(series.y[0], y.log)) - 7, "text-anchor": "middle" }, series.text));
+    }
+    if (series.mark === "line") path = through;
+    else if (series.mean) this.inner.append(shape("path", { class: `line look${look}`, d: through }));
     if (stems) this.inner.append(shape("path", { class: `stem look${look}`, d: stems }));
     if (path) this.inner.append(shape("path", { class: this.classes(series), d: path }));
+    this.inner.append(...texts);
   }
 
   nearest(event) {

@@ -5,7 +5,7 @@ function startTheme() {
   const button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const label = () => button.setAttribute("aria-pressed", String(dark()));
+  const label = () => { button.textContent = dark() ? "Light colours" : "Dark colours"; };
   try {
     const kept = localStorage.getItem("theme");
     if (kept === "dark" || kept === "light") root.dataset.theme = kept;

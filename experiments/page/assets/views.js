@@ -49,8 +49,8 @@ function cellView(name) {
   const cell = DATA.cells[name];
   if (!cell) return null;
   const parts = cell.parts.length
-    ? [table(["number", "published", "2.5 %", "97.5 %", "published value lies"],
-        cell.parts.map(([part, published, low, high, inside]) => [part, digits(published), digits(low), digits(high), inside ? "inside" : "outside"]),
+    ? [table(["number", "published", "from", "to", "published value lies", "interval"],
+        cell.parts.map(([part, published, low, high, inside, narrow]) => [part, digits(published), digits(low), digits(high), inside ? "inside" : "outside", narrow ? "narrow enough" : cell.seeds === 1 ? "of our seeds" : "too wide to agree"]),
         "intervals")]
     : [];
   return {
@@ -59,10 +59,11 @@ function cellView(name) {
     body: [
       pairs([
         ["table", cell.table], ["ours", cell.ours], ["seeds", cell.wanted ? `${cell.n} of ${cell.wanted}` : ""],
-        ["published", cell.published || "a dash"], ["verdict", verdictChip(cell.verdict)],
+        ["published", cell.published || "a dash"], ["verdict", verdictChip(cell.verdict)], ...(cell.calibrated ? [["calibrated", "settings were chosen by this number, or by one of the same configuration"]] : []),
+        ["data", cell.data.join("; ")],
         ["in the paper's file", cell.stand_in ? `no: a stand-in, ${cell.stand_in}` : cell.printed],
       ]),
-      ...(parts.length ? [element("h3", {}, `Central 95 % of the same statistic over samples of ${cell.seeds} of our runs`), ...parts] : []),
+      ...(parts.length ? [element("h3", {}, cell.seeds === 1 ? "Range of all our seeds" : "Published values that the test does not reject, at 5 %"), ...parts] : []),
       ...stripsOf(cell),
       ...arithmeticOf(cell),
       ...recordsOf(cell),
@@ -83,10 +84,10 @@ function stripsOf(cell) {
     const part = gates.length === 1 && mine.length === 1 ? cell.parts.find((one) => one[0].split(".").pop() === mine[0][0] && (one[0] === mine[0][0] || one[0].startsWith(quantity))) : null;
     if (part) rules.push({ at: part[1], label: "published", kind: "published" });
     const plot = new Plot({
-      label: `${label}, one point a seed`, height: 170,
+      label: `${label}, one point per seed`, height: 170,
       x: { label, log: low > 0 && high / low > 30 }, y: { label: "seed", log: false },
       bands: part ? [{ low: part[2], high: part[3] }] : [], rules,
-      series: [{ name: "a seed", mark: "dots", x: numbers, y: cell.runs.map((at) => DATA.runs[at].seed), links: cell.runs.map(hashOfRun) }],
+      series: [{ name: "each seed", mark: "dots", x: numbers, y: cell.runs.map((at) => DATA.runs[at].seed), links: cell.runs.map(hashOfRun) }],
     });
     const key = part ? `Solid line: our ${mine[0][0]}; dashed line: published; shaded: the interval of the ${mine[0][0]}.` : mine.length ? `Solid line: our ${mine[0][0]}.` : null;
     return [plot.node, key && element("p", { class: "note" }, key)];

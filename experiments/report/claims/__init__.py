@@ -1,8 +1,9 @@
 """What the paper states, and whether our records support it.
 
 A claim is a sentence and a predicate over records. Thresholds are ours and stand in the sentence; those on the
-baseline, the schedules and table 8 were set after their first results were known. ``evidence`` is how a predicate
-reads records; the other modules hold the claims.
+baseline, the schedules, the frontier, depth and table 8 were set after their first results were known. Where runs are
+paired, as the soft and the truncated model of a run are, and two schedules from one seed, pairs are compared.
+``evidence`` is how a predicate reads records; the other modules hold the claims.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.report.claims import language, one_d, transfer
+from experiments.report.claims import language, one_d, schedules, transfer
 from experiments.report.claims.evidence import (
     NOT_SUPPORTED,
     SUPPORTED,
@@ -23,7 +24,7 @@ from experiments.report.claims.evidence import (
     Untested,
 )
 
-CLAIMS: tuple[Claim, ...] = (*one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*schedules.CLAIMS, *one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS)
 
 
 def judge(claim: Claim, reader: Reader, items: Mapping[str, Comparison]) -> Judged:

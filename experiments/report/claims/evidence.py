@@ -86,6 +86,27 @@ class Evidence:
         self.used += runs
         return {quantity: gates[0] for quantity, gates in found.items()}
 
+    def pairs(self, first: Selection, second: Selection, quantity: str, what: str) -> tuple[Array, Array]:
+        """One quantity of two selections at the seeds that both have, each of shape [seeds].
+
+        Raises:
+            Untested: if fewer than half of the pairs are there.
+        """
+        by_seed: list[dict[int, tuple[float, str]]] = []
+        for selection in (first, second):
+            collected = self.reader.collect(selection)
+            found, names, _ = sample(collected, [quantity], frozenset([quantity]))
+            seeds = {run.run_id: run.seed for run in collected.runs}
+            numbers = found[quantity][0] if names else ()
+            by_seed.append({seeds[name]: (float(number), name) for name, number in zip(names, numbers, strict=True)})
+        shared = sorted(set(by_seed[0]) & set(by_seed[1]))
+        wanted = len(set(first.seeds) & set(second.seeds))
+        if not sufficient(len(shared), wanted):
+            raise Untested(f"{what}: {len(shared)} of {wanted} pairs of seeds")
+        self.used += [of[seed][1] for of in by_seed for seed in shared]
+        one, other = (np.array([of[seed][0] for seed in shared]) for of in by_seed)
+        return one, other
+
     def pooled(self, selections: Sequence[Selection], quantities: Sequence[str], what: str) -> dict[str, Array]:
         """The same over several selections together, each of whose quantities has shape [runs].
 

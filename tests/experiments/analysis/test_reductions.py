@@ -20,7 +20,7 @@ from experiments.config.identity import run_id
 from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store
 from experiments.tables import own
-from experiments.tables.one_d import BASELINE, TEN_WITH_FIXED
+from experiments.tables.one_d import BASELINE, DECAY
 from experiments.tables.transfer import EIGHT
 
 
@@ -143,9 +143,9 @@ def test_what_was_spent(store: Store) -> None:
     samples.put(store, BASELINE, 1, {"grown": diverged, "fixed": diverged}, **spent)
     gpu = {"device": "Some GPU", "engine": "torch", "replicas": 1, "threads": 1}
     samples.put(store, BASELINE, 2, phases, **spent, execution=gpu)
-    made = store.get(run_id(BASELINE.config(0)))
-    assert made is not None
-    alone = fixed_of_learned_count(TEN_WITH_FIXED, 0, made)
+    runs = DECAY.row("learn_r_and_t").runs
+    samples.put(store, runs, 0, phases, **spent)
+    alone = fixed_of_learned_count(runs, 0, store.get(run_id(runs.config(0))))
     samples.put(store, alone, 0, {"fixed": {**samples.fixed(5, 1e-5), "steps": 50}}, **spent)
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
@@ -153,10 +153,9 @@ def test_what_was_spent(store: Store) -> None:
         compute.Spent("baseline", cpu, 2, 200, 1.0),
         compute.Spent("baseline", "Some GPU", 1, 100, 0.5),
         compute.Spent("decay", cpu, 3, 250, 1.5),
-        compute.Spent("decay", "Some GPU", 1, 100, 0.5),
     )
     assert compute.total(reader, ["baseline", "decay"]) == (
-        compute.Spent("", cpu, 3, 250, 1.5),
+        compute.Spent("", cpu, 4, 350, 2.0),
         compute.Spent("", "Some GPU", 1, 100, 0.5),
     )
     with pytest.raises(KeyError, match="Did you mean 'baseline'"):

@@ -28,7 +28,7 @@ import sweep
         ("init_sweep_ten", 510),
         ("continue_learning", 10),
         ("learners", 200),
-        ("decay", 60),
+        ("decay", 51),
         ("sensitivity", 150),
         ("vision", 40),
         ("vision_frontier", 144),

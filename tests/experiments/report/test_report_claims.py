@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from experiments.analysis.reduce import Cell
 from experiments.analysis.reductions.plateaus import PRICES
 from experiments.analysis.selection import Selection, configurations
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.verdict import NOT_RUN, Verdict
+from experiments.analysis.verdict import DISAGREES, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.report.claims import CLAIMS, NOT_SUPPORTED, SUPPORTED, UNTESTED, judge
 from experiments.report.claims.evidence import geometric_mean, rank_correlation, sufficient
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables import MACROS
-from experiments.tables.one_d import BASELINE, CONTINUED, SEVEN
+from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
+from experiments.tables.transfer import EIGHT, NINE, TEN
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}
 
@@ -58,19 +60,6 @@ def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparis
     return name, Comparison(table, row, table.column(column_key), made, None, Verdict(NOT_RUN))
 
 
-def cells(prefix: str, **numbers: float) -> dict[str, Comparison]:
-    """``row__column=number`` below a macro; dashes of a row's key are written ``_d_``."""
-    found = {}
-    for name, number in numbers.items():
-        row, _, column = name.rpartition("__")
-        found.update([cell(f"{prefix}.{row.replace('_d_', '-')}.{column}", value=number)])
-    return found
-
-
-def four(**numbers: float) -> dict[str, Comparison]:
-    return cells("datafourbody", **numbers)
-
-
 def eight(
     column: str, numbers: Sequence[float], other: str | None = None, others: Sequence[float] = ()
 ) -> dict[str, Any]:
@@ -90,11 +79,6 @@ def stories(ratio: float) -> dict[str, Comparison]:
 def dimensions(last: float) -> dict[str, Comparison]:
     rates = {1: 100.0, 2: 100.0, 4: 100.0, 6: 100.0, 8: last}
     return dict(cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items())
-
-
-def depths(constant: float) -> dict[str, Comparison]:
-    table = cells("dataninebody", const_d_const__depth=constant, const_d_inc__depth=10, dec_d_inc__depth=6)
-    return table | cells("dataninebody", dec_d_inc__truncated=3e-4, dec_d_const__truncated=2e-2)
 
 
 TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
@@ -145,55 +129,14 @@ def removal(ngn: float) -> dict[str, Comparison]:
     )
 
 
-DECAY = "decayablationbody"
 OF_CELLS: dict[str, tuple[dict[str, Comparison], dict[str, Comparison]]] = {
-    "annealing": (
-        four(baseline__integer=100, lambda_const__integer=0),
-        four(baseline__integer=100, lambda_const__integer=90),
-    ),
-    "truncation_free": (
-        four(baseline__soft=1e-5, baseline__truncated=1.05e-5),
-        four(baseline__soft=1e-5, baseline__truncated=2e-5),
-    ),
-    "constant_schedules": (
-        four(baseline__truncated=1e-5, lambda_const__truncated=2e-5, alpha_const__truncated=5e-6),
-        four(baseline__truncated=1e-5, lambda_const__truncated=9e-5, alpha_const__truncated=5e-6),
-    ),
-    "gap": tuple(  # type: ignore[dict-item]
-        four(
-            baseline__soft=1e-5,
-            baseline__truncated=1e-5,
-            no_alpha__soft=1e-5,
-            no_alpha__truncated=9e-5,
-            beta4__soft=1e-5,
-            beta4__truncated=truncated,
-        )
-        for truncated in (6e-4, 1e-5)
-    ),
-    "sharp_start": tuple(  # type: ignore[dict-item]
-        four(baseline__t=6, beta15__t=t, baseline__truncated=1e-5, beta15__truncated=7e-4) for t in (2, 6)
-    ),
-    "quantile_cut": tuple(  # type: ignore[dict-item]
-        cells(DECAY, learn_r__soft=1e-6, learn_r__truncated=cut, standard__soft=6e-6) for cut in (8.0, 2e-6)
-    ),
-    "normalised": tuple(  # type: ignore[dict-item]
-        cells(DECAY, learn_r__soft=1e-6, learn_r_normalized__soft=soft) for soft in (2e-2, 2e-6)
-    ),
     "dimension": (dimensions(90.0), dimensions(50.0)),
-    "vision_truncation": (
-        eight("soft", [90, 90, 70, 80], "truncated", [90, 89.8, 70, 80]),
-        eight("soft", [90, 90, 70, 80], "truncated", [90, 80, 70, 80]),
-    ),
     "vision_fixed": (
         eight("fixed", [90, 90, 70, 80], "truncated", [90, 89.8, 70, 80]),
         eight("fixed", [90, 90, 70, 80], "truncated", [90, 92, 70, 80]),
     ),
     "vision_prune": (eight("prunes_back", [YES, PARTIAL, NO, YES]), eight("prunes_back", [YES] * 4)),
     "stories_truncation": (stories(1.02), stories(1.2)),
-    "depth": (depths(10), depths(8)),
-    "recursive": tuple(  # type: ignore[dict-item]
-        cells("datatenbody", recursive__depth=8, recursive__soft=2e-5, recursive__truncated=cut) for cut in (3e-5, 3e-2)
-    ),
     "peft_baselines": (peft(60.0), peft(40.0)),
     "peft_middle": (thirds(9), thirds(1)),
     "lora_close": (pairs("lora", 61), pairs("lora", 50)),
@@ -268,6 +211,78 @@ def continued(store: Memory, low: int, same: int, high: int) -> None:
     store.add(CONTINUED, phases)
 
 
+def errors(store: Memory, selection: Selection, t: float, soft: float, truncated: float) -> None:
+    store.add(selection, lambda seed: {"grown": {**samples.grown([t], soft, truncated), "r": [0.8]}})
+
+
+def schedules(**rows: tuple[float, float, float]) -> Callable[[Memory], None]:
+    """Rows of table 4 with (t, soft, truncated); the baseline is given its fifty seeds."""
+
+    def fill(store: Memory) -> None:
+        for key, numbers in {"baseline": (6.0, 1e-5, 1e-5), **rows}.items():
+            runs = FOUR.row(key).runs
+            assert runs is not None
+            errors(store, runs.with_seeds(range(50)) if key == "baseline" else runs, *numbers)
+
+    return fill
+
+
+def decay(**rows: tuple[float, float]) -> Callable[[Memory], None]:
+    """Rows of the decay table with (soft, truncated), beside a baseline of 1e-5."""
+
+    def fill(store: Memory) -> None:
+        errors(store, BASELINE, 6.0, 1e-5, 1e-5)
+        for key, numbers in rows.items():
+            runs = DECAY.row(key).runs
+            assert runs is not None
+            errors(store, runs, 6.0, *numbers)
+
+    return fill
+
+
+def accuracies(lost: float, seeds: int) -> Callable[[Memory], None]:
+    """Vision runs of which the first ``seeds`` lose that many points by truncation."""
+
+    def fill(store: Memory) -> None:
+        for key in ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn"):
+            runs = EIGHT.row(key).runs
+            assert runs is not None
+            store.add(
+                runs,
+                lambda seed: {"grown": samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy")},
+            )
+
+    return fill
+
+
+def layers(constant: int, both: int = 6, error: float = 3e-4) -> Callable[[Memory], None]:
+    def fill(store: Memory) -> None:
+        for key, depth, mse in (
+            ("const-const", constant, 2e-2),
+            ("const-inc", 10, 1e-3),
+            ("dec-inc", both, error),
+            ("dec-const", 7, 2e-2),
+        ):
+            runs = NINE.row(key).runs
+            assert runs is not None
+            phase = {**samples.grown([1.0] * 10, mse, mse), "depth": depth}
+            store.add(runs.with_seeds(range(10)), lambda seed, phase=phase: {"grown": phase})  # type: ignore[misc]
+
+    return fill
+
+
+def chain(bad: int) -> Callable[[Memory], None]:
+    def fill(store: Memory) -> None:
+        runs = TEN.row("recursive").runs
+        assert runs is not None
+        store.add(
+            runs.with_seeds(range(10)),
+            lambda seed: {"grown": {**samples.grown([7.0], 2e-5, 3e-2 if seed < bad else 3e-5), "depth": 8}},
+        )
+
+    return fill
+
+
 def baseline(store: Memory, t: Callable[[int], float]) -> None:
     store.add(BASELINE.with_seeds(range(50)), lambda seed: {"grown": samples.grown([t(seed)], 1e-5, 1e-5)})
 
@@ -289,6 +304,7 @@ def two_learners(
 
 
 WIDE, NARROW = (5, 6, 7, 8), (7, 7, 7, 8)
+L0 = dict([cell("datasevenfullbody.l0.truncated", 0)])
 OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = {
     "knob": (lambda s: sweep(s, 40), lambda s: sweep(s, 40, falling=False)),
     # 40 prices are a factor of 10**(4 * 39 / 499) = 2.05; 100 one of 6.2
@@ -299,9 +315,22 @@ OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = 
         lambda s: baseline(s, lambda seed: 6.0),
         lambda s: baseline(s, lambda seed: 6.5 if seed == 3 else 6),
     ),
+    "annealing": (schedules(lambda_const=(5.5, 1e-5, 1e-5)), schedules(lambda_const=(5.0, 1e-5, 1e-5))),
+    "truncation_free": (schedules(), schedules(baseline=(6.0, 1e-5, 2e-5))),
+    "constant_schedules": tuple(
+        schedules(lambda_const=(5.5, 1e-5, 2e-5), alpha_const=(7.0, 1e-5, error)) for error in (5e-6, 1e-6)
+    ),
+    "gap": tuple(schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, error)) for error in (6e-4, 1e-5)),
+    "sharp_start": tuple(schedules(beta15=(t, 1e-5, 7e-4)) for t in (2.0, 6.0)),
+    "quantile_cut": (decay(learn_r=(1e-6, 8.0)), decay(learn_r=(1e-6, 2e-6))),
+    "normalised": tuple(decay(learn_r=(1e-6, 8.0), learn_r_normalized=(soft, 1.0)) for soft in (2e-2, 2e-6)),
+    "vision_truncation": (accuracies(2.0, 3), accuracies(2.0, 7)),
+    "depth": (layers(10), layers(8)),
+    "recursive": (chain(1), chain(2)),
     "frontier": (lambda s: frontier(s, 1.5), lambda s: frontier(s, 0.5)),
     "l0": (two_learners("l0", WIDE, 1e-5, WIDE, 1e-4), two_learners("l0", WIDE, 1e-5, WIDE, 1e-6)),
-    "awnn": (two_learners("awnn", WIDE, 1e-5, NARROW, 1e-4), two_learners("awnn", NARROW, 1e-5, WIDE, 1e-4)),
+    "awnn_spread": (two_learners("awnn", WIDE, 1e-5, NARROW, 1e-4), two_learners("awnn", NARROW, 1e-5, WIDE, 1e-4)),
+    "awnn_fit": (two_learners("awnn", WIDE, 1e-5, WIDE, 1e-4), two_learners("awnn", WIDE, 1e-5, WIDE, 1e-6)),
     "ste": (two_learners("ste", WIDE, 1e-5, (2, 3, 7), 1e-5), two_learners("ste", WIDE, 1e-5, WIDE, 1e-5)),
     "overshoot": (lambda s: courses(s, 8.0), lambda s: courses(s, 6.1)),
     "both_directions": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 14, 14)),
@@ -316,13 +345,29 @@ def test_claims_on_runs(key: str) -> None:
     for fill, word in ((holds, SUPPORTED), (fails, NOT_SUPPORTED)):
         store = Memory()
         fill(store)
-        found = judge(BY_KEY[key], Reader(store), {})
+        found = judge(BY_KEY[key], Reader(store), L0)
         assert found.word == word, found.because
         assert set(found.runs) <= set(store.records)
         assert found.runs
-    lacking = judge(BY_KEY[key], Reader(Memory()), {})
+    lacking = judge(BY_KEY[key], Reader(Memory()), L0)
     assert (lacking.word, lacking.runs) == (UNTESTED, ())
     assert " of " in lacking.because
+
+
+def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
+    store = Memory()
+    two_learners("l0", WIDE, 1e-5, WIDE, 1e-4)(store)
+    ((name, item),) = L0.items()
+    found = judge(BY_KEY["l0"], Reader(store), {name: replace(item, verdict=Verdict(DISAGREES))})
+    assert (found.word, found.runs) == (UNTESTED, ())
+    assert "no evidence" in found.because
+
+
+def test_how_many_seeds_lose_by_truncation_is_said() -> None:
+    store = Memory()
+    accuracies(2.0, 3)(store)
+    found = judge(BY_KEY["vision_truncation"], Reader(store), {})
+    assert "12 of 40 runs" in found.because
 
 
 def test_every_claim_is_tested_here() -> None:

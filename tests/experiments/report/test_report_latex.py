@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from experiments.report import latex
 from experiments.report.claims import CLAIMS
 from experiments.report.content import build
 from experiments.report.latex import render
-from experiments.report.sections import COST, OWN_TEXTS, PLANS, READING, TRUNCATION
+from experiments.report.sections import ABOUT, COST, OWN_TEXTS, PLANS, READING, TRUNCATION
 from experiments.store.records import Store
 from experiments.tables import MACROS
 from experiments.tables.own import OWN
@@ -32,6 +34,13 @@ def test_whatever_a_template_prints_is_escaped() -> None:
     assert made.from_string("<< prose(text) >>").render(text="see `a_b` & c") == r"see \texttt{a\_b} \& c"
 
 
+def test_prose_has_indices_and_powers() -> None:
+    assert tex.prose("f_k and λ_0, `a_b`: 1.85e-04, 2.0e+00") == (
+        r"\ensuremath{f_{k}} and \ensuremath{\lambda_{0}}, \texttt{a\_b}: "
+        r"\ensuremath{1.85\mathord{\times}10^{-4}}, 2.0"
+    )
+
+
 def test_escaped_text_holds_no_command_of_its_own() -> None:
     safe = tex.escape(HOSTILE)
     assert r"\input" not in safe
@@ -43,7 +52,14 @@ def test_escaped_text_holds_no_command_of_its_own() -> None:
 
 
 def test_every_text_of_ours_can_be_set() -> None:
-    texts = [*READING, *TRUNCATION, *OWN_TEXTS.values(), COST, *(text for plan in PLANS for text in plan.paragraphs)]
+    texts = [
+        *ABOUT,
+        *READING,
+        *TRUNCATION,
+        *OWN_TEXTS.values(),
+        COST,
+        *(text for plan in PLANS for text in plan.paragraphs),
+    ]
     texts += [text for claim in CLAIMS for text in (claim.text, claim.where)]
     assert not [text for text in texts if "U+" in tex.prose(text)]
 
@@ -79,7 +95,30 @@ def test_a_complaint_of_latex_is_named(tmp_path: Path) -> None:
 def test_our_own_tables_are_shown(tmp_path: Path) -> None:
     """Every row, with dashes where nothing was run."""
     report = build(Reader(Store(tmp_path)))
-    lines = render(report, {}).splitlines()
+    lines = render(report, set(), None).splitlines()
     for label in [", ".join(row.labels) for table in OWN for row in table.rows]:
         (line,) = [line for line in lines if line.startswith(f"{label} & 0/10")]
         assert line.endswith(r"0/10 & -- & -- & -- & -- \\")
+
+
+def test_what_is_not_run_stands_in_one_list(tmp_path: Path) -> None:
+    text = render(build(Reader(Store(tmp_path))), set(), None)
+    for table in MACROS:
+        assert text.count(tex.escape(f"{table.title}:")) == 1, table.title
+    assert "As the paper prints it" not in text
+    assert "no records" in text
+
+
+def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() -> None:
+    path = next((ROOT / "results" / "cifar10").glob("*.json"))
+    provenance = json.loads(path.read_text())["data"]["provenance"]
+    images = sum(int(number) for number in re.findall(r"(\d+) (?:training|test)", provenance))
+    assert f"{images} of its 60,000 images" in (ROOT / "README.md").read_text()
+
+
+def test_the_results_page_names_what_was_not_run_and_has_no_dead_link(tmp_path: Path) -> None:
+    page = latex.summary(build(Reader(Store(tmp_path))))
+    assert [line for line in page.splitlines() if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "results.md").read_text())
+    assert len(links) > 10
+    assert not [link for link in links if not (ROOT / "docs" / link).exists()]

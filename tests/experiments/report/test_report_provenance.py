@@ -57,7 +57,7 @@ def test_a_cell_names_the_runs_it_is_made_of(trace: dict[str, Any]) -> None:
     (cell,) = [cell for cell in trace["cells"] if cell["cell"] == "datafourbody.baseline.t"]
     assert [trace["runs"][at][0] for at in cell["runs"]] == [baseline_id(seed) for seed in range(10)]
     assert cell["samples"]["grown.t"] == [[samples.values(seed)[0] for seed in range(10)]]
-    (fixed,) = [cell for cell in trace["cells"] if cell["cell"] == "decayablationbody.standard.fixed"]
+    (fixed,) = [cell for cell in trace["cells"] if cell["cell"] == "decayablationbody.learn_r_and_t.fixed"]
     assert len(fixed["companions"]) == 10
     assert not set(fixed["companions"]) & set(fixed["runs"])
 

@@ -29,10 +29,19 @@ def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
     for seed in range(10):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 3e-5)}, clean=False)
     text = shown(store)
-    for expected in ("6.50", "100%", "1.00e-05", "3.00e-05", "6.00", "1.31e-05", "10/10", "[6.00, 7.00]"):
+    for expected in (
+        "6.50",
+        "100%",
+        "1.00e-05",
+        "3.00e-05",
+        "6.00",
+        "1.31e-05",
+        "10/10",
+        "[6.00, 7.00]",
+        "agrees (calibrated)",
+    ):
         assert expected in text
-    assert text.count("calibrated (in)") == 2
-    assert text.count("calibrated (out)") == 2
+    assert text.count("disagrees (calibrated)") == 2
 
 
 def test_shorter_runs_are_named_as_stand_ins(tmp_path: Path) -> None:

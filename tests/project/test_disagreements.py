@@ -1,0 +1,68 @@
+"""docs/disagreements.md against the verdicts of the committed records."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from experiments.analysis import published
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import Comparison, compare_all, totals
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
+from experiments.paths import ROOT
+from experiments.report.claims import NOT_SUPPORTED, judge_all
+from experiments.store.records import Store
+from experiments.sweeps.terminal import plain
+from experiments.tables import MACROS
+
+PAGE = (ROOT / "docs" / "disagreements.md").read_text()
+TEXT = " ".join(PAGE.split())
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(Store(ROOT / "results"))
+
+
+@pytest.fixture(scope="module")
+def items(reader: Reader) -> list[Comparison]:
+    return compare_all(reader, published.load(), MACROS)
+
+
+def test_every_disagreement_stands_there_once_with_its_numbers(items: list[Comparison]) -> None:
+    apart = {}
+    for item in items:
+        outside = item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
+        if not item.stand_in and (item.verdict.word == DISAGREES or outside):
+            apart.setdefault(item.fact, []).append(item)
+    lines = re.findall(r"^\| `(\w+\.[\w-]+\.\w+)` \| (.*) \| (.*) \|$", PAGE, flags=re.M)
+    by_name = {item.name: item for found in apart.values() for item in found}
+    wrong = [
+        name
+        for name, ours, theirs in lines
+        if name not in by_name
+        or (ours, theirs) != (plain(by_name[name].cell.text), plain(by_name[name].published_text))
+    ]
+    assert not wrong, "no longer so"
+    facts = [by_name[name].fact for name, *_ in lines]
+    assert len(facts) == len(set(facts))
+    missing = [found[-1].name for fact, found in apart.items() if fact not in facts]
+    assert not missing
+
+
+def test_the_totals_are_those_of_the_verdicts(items: list[Comparison]) -> None:
+    found = totals(items)
+    assert (
+        f"Of {found.facts.total()} facts that can be judged {found.facts[DISAGREES]} disagree, "
+        f"{found.facts[AGREES]} agree and {found.facts[CANNOT_TELL]} cannot be told; chance alone gives at most "
+        f"{LEVEL * found.tests:.1f} rejections among the {found.tests} distinct tests"
+    ) in TEXT
+    outside = f"{found.outside} of {found.placed} such numbers lie outside"
+    assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
+
+
+def test_unsupported_claims_are_listed(reader: Reader, items: list[Comparison]) -> None:
+    judged = judge_all(reader, {item.name: item for item in items if not item.stand_in})
+    listed = re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.M)
+    assert sorted(listed) == sorted(claim.key for claim in judged if claim.word == NOT_SUPPORTED)
