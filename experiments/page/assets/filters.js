@@ -59,9 +59,11 @@ function startFilters() {
   section.addEventListener("change", apply);
   text.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => {
+  form.addEventListener("reset", (event) => {
+    event.preventDefault(); // the browser would empty the fields only after this
     for (const button of buttons) button.setAttribute("aria-pressed", "false");
-    setTimeout(apply); // once the fields are empty
+    section.value = text.value = "";
+    apply();
   });
   // the whole row opens the panel; the link in it is what the keyboard reaches
   document.addEventListener("click", (event) => {
