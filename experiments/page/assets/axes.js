@@ -1,4 +1,4 @@
-// Scales and ticks. A logarithmic axis works on log10 of its numbers.
+// Scales, ticks and markers. A logarithmic axis works on log10 of its numbers.
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
@@ -54,4 +54,15 @@ function ticks([low, high], log, wanted) {
     found.push([log ? Math.log10(n * step) : n * step, digits(n * step, 6)]);
   }
   return found.filter(([at]) => Number.isFinite(at) && at >= low && at <= high);
+}
+
+/** The outline of a marker about (x, y). */
+function markPath(kind, x, y, r) {
+  switch (kind % 5) {
+    case 1: return `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
+    case 2: return `M${x},${y - 1.2 * r}l${1.2 * r},${2.1 * r}h${-2.4 * r}z`;
+    case 4: return `M${x},${y - 1.4 * r}l${1.4 * r},${1.4 * r}l${-1.4 * r},${1.4 * r}l${-1.4 * r},${-1.4 * r}z`;
+    case 3: return `M${x - r},${y - r}l${2 * r},${2 * r}M${x - r},${y + r}l${2 * r},${-2 * r}`;
+    default: return `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
+  }
 }

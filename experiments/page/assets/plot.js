@@ -8,16 +8,6 @@
 const LOOKS = 7;
 const REACH = 40;
 
-function markPath(kind, x, y, r) {
-  switch (kind % 5) {
-    case 1: return `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
-    case 2: return `M${x},${y - 1.2 * r}l${1.2 * r},${2.1 * r}h${-2.4 * r}z`;
-    case 4: return `M${x},${y - 1.4 * r}l${1.4 * r},${1.4 * r}l${-1.4 * r},${1.4 * r}l${-1.4 * r},${-1.4 * r}z`;
-    case 3: return `M${x - r},${y - r}l${2 * r},${2 * r}M${x - r},${y + r}l${2 * r},${-2 * r}`;
-    default: return `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
-  }
-}
-
 /** Where along x a point is drawn. */
 function drawnAt(series, at) { return series.x[at] + (series.shift?.[at] ?? 0); }
 
