@@ -1,0 +1,57 @@
+"""The commands and the code of docs/tutorial.md run, in order, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text()
+
+
+def said(command: list[str], folder: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    for name in ("run.py", "scripts", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    blocks: list[list[str]] = []
+    for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", TEXT, re.S | re.M):
+        if "network()" in block and "def network" not in block:
+            blocks[-1][-1] += block  # it goes on from the block before
+        else:
+            start = ["bash", "-e", "-c"] if language == "sh" else [sys.executable, "-c"]
+            blocks.append([*start, block])
+    first, record, sweep, table, study, own, task = (said(block, tmp_path) for block in blocks)
+    assert len(re.findall(r"grown t = ", first)) == 3
+    assert len(re.findall(r"^step ", record, re.M)) == 5
+    assert sweep.count("already in") == 3
+    means = [float(n) for n in re.findall(r": ([\d.]+) components", table)]
+    assert len(means) == 3
+    assert means == sorted(means, reverse=True)
+    assert means[0] > means[-1]
+    assert "200 of 200 runs done" in study
+    t, units = map(float, re.findall(r"t = ([\d.]+): (\d+) of 64", own)[0])
+    assert units == 4 * (int(t + 0.5) + 1) < 64
+    assert float(re.findall(r"deployed (\S+)", own)[0]) < 1e-2
+    assert 4 <= int(own.splitlines()[-1].split()[0]) < 64
+    assert task.count("] sine-two_sums-ngn") == 2
+    assert "factor: 2.0" in task
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_links_of_the_documents_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
