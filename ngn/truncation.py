@@ -230,6 +230,8 @@ def _keep_books(module: nn.Module, name: str, dim: int) -> None:
     elif isinstance(module, nn.Embedding):
         module.num_embeddings, module.embedding_dim = module.weight.shape
     elif isinstance(module, _ConvNd):
+        if 0 in shape:
+            raise ValueError(f"torch computes no convolution of no channels: the axis of {name} needs delta=0.5")
         side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
         per_group, size = module.weight.shape[other], module.weight.shape[side]
         if module.groups > 1 and name == "weight":

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import ordering_weights, prefix, softplus_inverse
-from ngn.methods.base import Capacity, Mode, Scalar, setting
+from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
 
 SLACK = 1e-9
 """A width of 16 + 1e-9 or less is 16: rounding must not add a block to the initial width."""
@@ -68,8 +68,7 @@ class AdaptiveWidth(Capacity):
     def gates(self, mode: Mode) -> Tensor:
         """1 on the live prefix, in every mode."""
         live = self.count()
-        # On CUDA reading the width back would stall the device, so all K are computed there.
-        k = self.K if live.is_cuda else int(live.max())
+        k = int(live.max()) if on_host(live) else self.K
         return prefix(live, k).to(torch.float64)
 
     def weights(self) -> Tensor:

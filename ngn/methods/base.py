@@ -37,6 +37,12 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     return tensor.expand(shape).clone()
 
 
+def on_host(value: Tensor) -> bool:
+    """Whether ``value`` can be read back for nothing: on CUDA that stalls the device, and in a compiled graph there is
+    no value yet. Where it cannot, all K gates are computed, not only those that matter."""
+    return not value.is_cuda and not torch.compiler.is_compiling()
+
+
 class CapacityExceeded(RuntimeError):
     """A boundary advanced beyond the largest number of components that may be allocated."""
 

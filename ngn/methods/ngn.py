@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
-from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, setting
+from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, on_host, setting
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, shape_at
 
 
@@ -128,8 +128,7 @@ class CountGate(Capacity):
         t = self.t()
         if mode == "hard":
             return prefix(self.count(), self.K).to(torch.float64)
-        # On CUDA reading t back would stall the device, so all K are computed there.
-        k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
+        k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
 

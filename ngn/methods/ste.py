@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ngn.gate import active_components, gates, prefix
-from ngn.methods.base import Mode
+from ngn.methods.base import Mode, on_host
 from ngn.methods.ngn import CountGate
 
 
@@ -25,7 +25,7 @@ class StraightThrough(CountGate):
         t = self.t()
         if mode != "soft":
             return prefix(self.count(), self.K).to(torch.float64)
-        k = self.K if t.is_cuda else active_components(t.detach(), self.K, self.beta, self.delta)
+        k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         s = gates(t, k, self.beta, self.delta)
         # s - s.detach() is exactly zero, so the forward pass is the hard prefix to the last bit.
         return prefix(self.count(), k) + (s - s.detach())

@@ -2,12 +2,10 @@
 
 import copy
 import functools
-import subprocess
-import sys
 
 import pytest
 import torch
-from axes import MODELS, K, X, model_of
+from axes import K, X, model_of
 from learners import LEARNERS
 from torch import nn
 from torch.nn.utils import parametrizations
@@ -16,87 +14,7 @@ import ngn
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
-from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
-
-PLAIN = [name for name in LEARNERS if name != "decay-normalised" and name != "decay-free"]  # without a bank: no rms
-
-
-def with_weights_everywhere(model: nn.Module) -> nn.Module:
-    """Buffers of normalisations that are not what they start as."""
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.copy_(torch.linspace(-1, 1, len(module.running_mean)))
-            module.running_var.copy_(torch.linspace(0.5, 2, len(module.running_var)))
-    return model
-
-
-@pytest.mark.parametrize("method", PLAIN)
-@pytest.mark.parametrize("name", MODELS)
-def test_deployed_is_the_hard_forward_and_smaller(name, method):
-    learner = ngn.CapacityLearner(with_weights_everywhere(model_of(name, LEARNERS[method](None))))
-    before = {key: p.clone() for key, p in learner.state_dict().items()}
-    small = learner.deploy(example=X)
-    with torch.no_grad():
-        want = learner.hard_forward(X)
-        assert float((small(X) - want).abs().max()) <= 1e-12 * float(want.abs().max())
-    assert not any(isinstance(module, ngn.Capacity) for module in small.modules())
-    body = sum(p.numel() for p in learner.body_parameters())
-    assert sum(p.numel() for p in small.parameters() if p.requires_grad) < body or int(learner.count()) == K
-    assert all(torch.equal(p, before[key]) for key, p in learner.state_dict().items())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_gradients_are_those_of_the_plain_sum(name):
-    """dL/dt is sum_k dL/dc_k dc_k/dt, with dL/dc_k by central differences of models with constant coefficients."""
-
-    class Constant(FixedCount):
-        def coefficients(self, mode):
-            return self.values
-
-    gate = CountGate(K, t0=1.7)
-    model = model_of(name, gate)
-    model(X).square().sum().backward()
-    c = gate.coefficients("soft")
-    slopes = []
-    for k in range(K):
-        values = []
-        for shift in (1e-5, -1e-5):
-            constant = Constant(K)
-            constant.values = c.detach().index_add(0, torch.tensor([k]), torch.tensor([shift], dtype=torch.float64))
-            other = model_of(name, constant)
-            with torch.no_grad():
-                values.append(float(other(X).square().sum()))
-        slopes.append((values[0] - values[1]) / 2e-5)
-    (wanted,) = torch.autograd.grad(c, gate.tau, torch.tensor(slopes, dtype=torch.float64))
-    assert float(gate.tau.grad) == pytest.approx(float(wanted), rel=1e-6)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
-    gate = CountGate(K, t0=1.2)
-    learner = ngn.CapacityLearner(with_weights_everywhere(model_of(name, gate)))
-    small = learner.deploy()
-    ngn.save(small, tmp_path / "small.safetensors")
-    with torch.device("meta"):
-        fresh = MODELS[name](FixedCount(K)).double()
-    loaded = ngn.load(fresh, tmp_path / "small.safetensors")
-    assert torch.equal(loaded(X), small(X))
-    assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}
-
-
-def test_a_fresh_process_loads_it(tmp_path):
-    learner = ngn.CapacityLearner(model_of("heads-fused", CountGate(K, t0=1.2)))
-    small, path = learner.deploy(), tmp_path / "small.safetensors"
-    ngn.save(small, path)
-    torch.save(small(X), tmp_path / "wanted.pt")
-    program = (
-        "import ngn, torch; from axes import Heads, X\n"
-        f"small = ngn.load(Heads(ngn.CountGate({K}), fused=True).double(), {str(path)!r})\n"
-        f"assert torch.equal(small(X), torch.load({str(tmp_path / 'wanted.pt')!r}))\n"
-        "assert small.heads == 2 and small.axis.capacity is None\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "PATH": ""})
 
 
 def test_sizes_are_those_of_the_tensors():
@@ -287,18 +205,6 @@ def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
         changed.model.frozen.weight[0, 0] += 1.0
     with pytest.raises(ValueError, match="frozen"):
         changed.restore(state)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_training_goes_on_from_a_copy_as_from_the_original(name):
-    learner = ngn.CapacityLearner(model_of(name, CountGate(K, t0=1.7)))
-    twin = copy.deepcopy(learner)
-    for each in (learner, twin):
-        optimizer = torch.optim.Adam([*each.body_parameters(), *each.controller_parameters()], 1e-2)
-        (each(X).square().mean() + each.penalty()).backward()
-        optimizer.step()
-    assert not torch.equal(learner.size(), torch.tensor([1.7], dtype=torch.float64))
-    assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), twin.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to", "deepcopy", "autocast"])

@@ -1,50 +1,82 @@
-"""Small ordinary models of which one axis is ordered: what a size is learned along when there is no bank."""
+"""Small ordinary models of which one axis is ordered: what a size is learned along when there is no bank.
+
+``forward`` is written as anybody would, with the axis in its place. ``plain(x, c)`` is what it has to give: one
+component after the other, with the coefficients c_k, and no axis.
+"""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import Cut, OrderedAxis, inputs, outputs
+from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
+from ngn.methods.ngn import CountGate
 
 K = 4
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 class Heads(nn.Module):
-    """Causal attention with grouped queries: each of K key-value heads serves two query heads; one fused projection."""
+    """Causal attention with grouped queries: component k is a key-value head and the two query heads that it serves.
 
-    def __init__(self, capacity: Capacity, fused: bool = False) -> None:
+    ``layout`` of q, k and v: three maps, one map with all queries first, or one map head by head, as in GPT-NeoX.
+    """
+
+    def __init__(self, capacity: Capacity | None, K: int = K, layout: str = "separate") -> None:
         super().__init__()
-        self.heads, self.width, self.fused = K, 3, fused
-        q, kv = 2 * self.width, self.width
-        if fused:
-            self.qkv = nn.Linear(8, K * (q + 2 * kv))
-            spans = [*outputs(self.qkv, q), *outputs(self.qkv, kv, K * q), *outputs(self.qkv, kv, K * (q + kv))]
+        self.heads, self.layout = K, layout
+        self.sizes = q, kv, _ = 6, 3, 3
+        if layout == "separate":
+            self.q, self.k, self.v = (nn.Linear(8, K * size) for size in self.sizes)
+            cuts = [*outputs(self.q, q), *outputs(self.k, kv), *outputs(self.v, kv)]
         else:
-            self.q, self.k, self.v = nn.Linear(8, K * q), nn.Linear(8, K * kv), nn.Linear(8, K * kv)
-            spans = [*outputs(self.q, q), *outputs(self.k, kv), *outputs(self.v, kv)]
+            self.qkv = nn.Linear(8, K * 12)
+            cuts = outputs(self.qkv, 12)
+        if layout == "fused":
+            cuts = [*outputs(self.qkv, q), *outputs(self.qkv, kv, K * q), *outputs(self.qkv, kv, K * (q + kv))]
         self.out = nn.Linear(K * q, 8)
-        self.axis = OrderedAxis(capacity, [*spans, *inputs(self.out, q)], counts=[(self, "heads")])
+        self.axis = OrderedAxis(capacity, [*cuts, *inputs(self.out, q)], counts=[(self, "heads")])
+
+    def projections(self, x: Tensor) -> list[Tensor]:
+        """q, k and v, each [..., heads, entries]."""
+        H = self.heads
+        if self.layout == "interleaved":
+            return list(self.qkv(x).unflatten(-1, (H, 12)).split(self.sizes, -1))
+        if self.layout == "fused":
+            parts = self.qkv(x).split([H * size for size in self.sizes], -1)
+        else:
+            parts = self.q(x), self.k(x), self.v(x)
+        return [part.unflatten(-1, (H, size)) for part, size in zip(parts, self.sizes, strict=True)]
 
     def forward(self, x: Tensor) -> Tensor:
-        H, w = self.heads, self.width
-        q, k, v = self.qkv(x).split([2 * H * w, H * w, H * w], -1) if self.fused else (self.q(x), self.k(x), self.v(x))
-        q, k, v = (part.unflatten(-1, (-1, w)).transpose(-2, -3) for part in (q, k, v))
-        k, v = (part.repeat_interleave(2, -3) for part in (k, v))
+        q, k, v = self.projections(x)
+        q, k, v = q.unflatten(-1, (2, 3)).flatten(-3, -2), k.repeat_interleave(2, -2), v.repeat_interleave(2, -2)
+        q, k, v = (part.transpose(-2, -3) for part in (q, k, v))
         h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
         return self.out(self.axis(h))
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        q, k, v = self.projections(x)
+        later = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1)
+        y = self.out.bias
+        for n in range(len(c)):
+            scores = [part @ k[..., n, :].mT / 3**0.5 for part in q[..., n, :].split(3, -1)]
+            heads = [part.masked_fill(later, -torch.inf).softmax(-1) @ v[..., n, :] for part in scores]
+            y = y + c[n] * (torch.cat(heads, -1) @ self.out.weight[:, 6 * n : 6 * n + 6].T)
+        return y
+
 
 class Slices(nn.Module):
-    """A feed-forward layer in K slices of three units, gated or not, with biases."""
+    """A feed-forward layer in K slices of three units: gated without biases (SwiGLU), or with biases."""
 
-    def __init__(self, capacity: Capacity, gated: bool) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K, gated: bool = False) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(8, 3 * K), nn.Linear(3 * K, 8)
-        self.gate = nn.Linear(8, 3 * K) if gated else None
+        self.up, self.down = nn.Linear(8, 3 * K, bias=not gated), nn.Linear(3 * K, 8, bias=not gated)
+        self.gate = nn.Linear(8, 3 * K, bias=False) if gated else None
         maps = [self.up] if self.gate is None else [self.up, self.gate]
         self.axis = OrderedAxis(capacity, [cut for m in maps for cut in outputs(m, 3)] + inputs(self.down, 3))
 
@@ -52,11 +84,20 @@ class Slices(nn.Module):
         h = F.gelu(self.up(x)) if self.gate is None else self.up(x) * F.silu(self.gate(x))
         return self.down(self.axis(h))
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        y = torch.zeros_like(x) if self.gate is not None else self.down.bias
+        for n in range(len(c)):
+            rows = slice(3 * n, 3 * n + 3)
+            h = x @ self.up.weight[rows].T
+            h = F.gelu(h + self.up.bias[rows]) if self.gate is None else h * F.silu(x @ self.gate.weight[rows].T)
+            y = y + c[n] * (h @ self.down.weight[:, rows].T)
+        return y
+
 
 class LowRank(nn.Module):
     """A frozen linear map and K learned terms beside it."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
         self.frozen = nn.Linear(8, 8).requires_grad_(False)
         self.A, self.B = nn.Linear(8, K, bias=False), nn.Linear(K, 8, bias=False)
@@ -65,11 +106,16 @@ class LowRank(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.frozen(x) + self.B(self.axis(self.A(x)))
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        return self.frozen(x) + sum(
+            c[n] * (x @ self.A.weight[n])[..., None] * self.B.weight[:, n] for n in range(len(c))
+        )
+
 
 class Adapter(nn.Module):
-    """A residual bottleneck behind a frozen map."""
+    """A residual bottleneck, two units per component, behind a frozen map."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
         self.frozen = nn.Linear(8, 8).requires_grad_(False)
         self.down, self.up = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
@@ -79,56 +125,83 @@ class Adapter(nn.Module):
         h = self.frozen(x)
         return h + self.up(self.axis(torch.relu(self.down(h))))
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        h = self.frozen(x)
+        y = h + self.up.bias
+        for n in range(len(c)):
+            D, b, U = (part[..., 2 * n : 2 * n + 2] for part in (self.down.weight.T, self.down.bias, self.up.weight))
+            y = y + c[n] * (torch.relu(h @ D + b) @ U.T)
+        return y
+
 
 class States(nn.Module):
     """A selective state space with K state coordinates: x_proj gives delta, B and C, of which B and C have the axis."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
         self.x_proj, self.dt_proj = nn.Linear(8, 2 + 2 * K, bias=False), nn.Linear(2, 8)
         self.A_log = nn.Parameter(torch.log(torch.arange(1.0, K + 1)).repeat(8, 1))
         self.states = K
-        self.axis = OrderedAxis(
-            capacity,
-            [
-                Cut(self.x_proj, "weight", 0, start=2),
-                Cut(self.x_proj, "weight", 0, start=2 + K, fold=True),
-                Cut(self, "A_log", 1),
-            ],
-            counts=[(self, "states")],
-        )
+        cuts = [*outputs(self.x_proj, start=2), *outputs(self.x_proj, start=2 + K, fold=True), Cut(self, "A_log", 1)]
+        self.axis = OrderedAxis(capacity, cuts, counts=[(self, "states")])
 
     def forward(self, x: Tensor) -> Tensor:
         delta, B, C = self.x_proj(x).split([2, self.states, self.states], -1)
         delta, C = F.softplus(self.dt_proj(delta)), self.axis(C)
-        state, ys = x.new_zeros(len(x), 8, self.states), []
+        state, ys = x.new_zeros(x.shape[0], 8, self.states), []
         for t in range(x.shape[1]):
             d = delta[:, t, :, None]
             state = torch.exp(-d * torch.exp(self.A_log)) * state + d * B[:, t, None] * x[:, t, :, None]
             ys.append((state * C[:, t, None]).sum(-1))
         return torch.stack(ys, 1)
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        weight, y = self.x_proj.weight, torch.zeros_like(x)
+        delta = F.softplus(self.dt_proj(x @ weight[:2].T))
+        for n in range(len(c)):
+            state = torch.zeros_like(x[:, 0])
+            for t in range(x.shape[1]):
+                state = torch.exp(-delta[:, t] * torch.exp(self.A_log[:, n])) * state
+                state = state + delta[:, t] * (x[:, t] @ weight[2 + n])[:, None] * x[:, t]
+                here = torch.arange(x.shape[1])[:, None] == t
+                y = y + here * (c[n] * (x[:, t] @ weight[2 + len(c) + n])[:, None] * state)[:, None]
+        return y
+
 
 class Channels(nn.Module):
     """Channels between two convolutions that exist, with their normalisation and a depthwise convolution."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
         self.first, self.norm = nn.Conv1d(5, 2 * K, 3, padding=1), nn.BatchNorm1d(2 * K)
         self.each, self.last = nn.Conv1d(2 * K, 2 * K, 3, padding=1, groups=2 * K), nn.Conv1d(2 * K, 5, 1)
+        with torch.no_grad():  # statistics that are not what they start as
+            self.norm.running_mean.copy_(torch.linspace(-1, 1, 2 * K))
+            self.norm.running_var.copy_(torch.linspace(0.5, 2, 2 * K))
         cuts = [cut for module in (self.first, self.norm, self.each) for cut in outputs(module, 2)]
         self.axis = OrderedAxis(capacity, cuts + inputs(self.last, 2), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.axis(torch.relu(self.each(self.norm(self.first(x))))))
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        y, norm = self.last.bias[:, None], self.norm
+        for i in range(2 * len(c)):
+            one = slice(i, i + 1)
+            h = F.conv1d(x, self.first.weight[one], self.first.bias[one], padding=1)
+            h = (h - norm.running_mean[i]) / torch.sqrt(norm.running_var[i] + norm.eps) * norm.weight[i] + norm.bias[i]
+            h = torch.relu(F.conv1d(h, self.each.weight[one], self.each.bias[one], padding=1))
+            y = y + c[i // 2] * h * self.last.weight[:, i]
+        return y
+
 
 class Residuals(nn.Module):
-    """K residual layers in a row, of which later ones count less."""
+    """K residual layers in a row, normalised in front, of which later ones count less."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(K))
+        layers = (nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Tanh()) for _ in range(K))
+        self.layers = nn.ModuleList(layers)
         self.axis = OrderedAxis(capacity, [Cut(self, "layers", 0)])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,29 +210,55 @@ class Residuals(nn.Module):
             x = x + (1.0 if c is None else c[k].to(x.dtype)) * layer(x)
         return x
 
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        for n, (norm, linear, _) in enumerate(self.layers):
+            centred = x - x.mean(-1, keepdim=True)
+            h = centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + norm.eps) * norm.weight + norm.bias
+            x = x + c[n] * torch.tanh(h @ linear.weight.T + linear.bias)
+        return x
 
-def neurons(capacity: Capacity) -> nn.Module:
-    """Neurons between two linear maps that exist."""
-    up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
-    return nn.Sequential(up, nn.Tanh(), OrderedAxis(capacity, [*outputs(up, 2), *inputs(down, 2)]), down)
+
+class Neurons(nn.Sequential):
+    """Neurons between two linear maps that exist, two per component."""
+
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
+        up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
+        super().__init__(up, nn.Tanh(), OrderedAxis(capacity, [*outputs(up, 2), *inputs(down, 2)]), down)
+
+    def plain(self, x: Tensor, c: Tensor) -> Tensor:
+        up, _, _, down = self
+        return down.bias + sum(
+            c[i // 2] * torch.tanh(x @ up.weight[i] + up.bias[i])[..., None] * down.weight[:, i]
+            for i in range(2 * len(c))
+        )
 
 
-MODELS: dict[str, Callable[[Capacity], nn.Module]] = {
+MODELS: dict[str, Callable[..., nn.Module]] = {
     "heads": Heads,
-    "heads-fused": lambda capacity: Heads(capacity, fused=True),
-    "slices": lambda capacity: Slices(capacity, gated=False),
-    "slices-gated": lambda capacity: Slices(capacity, gated=True),
+    "heads-fused": partial(Heads, layout="fused"),
+    "heads-interleaved": partial(Heads, layout="interleaved"),
+    "slices": Slices,
+    "slices-gated": partial(Slices, gated=True),
     "low-rank": LowRank,
     "adapter": Adapter,
     "states": States,
     "channels": Channels,
     "residuals": Residuals,
-    "neurons": neurons,
+    "neurons": Neurons,
 }
 
 
-def model_of(name: str, capacity: Capacity) -> nn.Module:
+def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:
     """One of the models, drawn from a fixed seed, in float64; in eval mode, for what BatchNorm does."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return MODELS[name](capacity).double().eval()
+        return MODELS[name](capacity, size).double().eval()
+
+
+def all_structures() -> CapacityLearner:
+    """One behind the other, each with a size, a boundary and a price of its own: i + 1 of i + 2 components are kept."""
+    capacities = (CountGate(i + 2, t0=i + 0.4, r=0.9, lambda0=i) for i in range(len(MODELS)))
+    models = [
+        model_of(name, capacity, i + 2) for i, (name, capacity) in enumerate(zip(MODELS, capacities, strict=True))
+    ]
+    return CapacityLearner(nn.Sequential(*models))

@@ -1,0 +1,113 @@
+"""One mechanism on every structure: its gradients, truncation, training, and files."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from axes import MODELS, K, X, all_structures, model_of
+from learners import LEARNERS
+from torch import nn
+
+import ngn
+
+PLAIN = [name for name in LEARNERS if name not in ("decay-normalised", "decay-free")]  # those need a bank for the rms
+UNTRUNCATED = {"r": 1.0, "t0": K + 5.0, "beta": (400.0, 400.0)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_soft_passes_and_gradients_are_those_of_the_plain_sum(name):
+    gate = ngn.CountGate(K, t0=1.7, r=0.7, beta=(3.0, 9.0))
+    model, tau = model_of(name, gate), gate.tau.detach().clone().requires_grad_()
+    weights, k = torch.linspace(-1, 2, X.numel(), dtype=torch.float64).view_as(X), torch.arange(K, dtype=torch.float64)
+    c = 0.7**k / (1 + torch.exp(-3.0 * (torch.log1p(torch.exp(tau)) - k + 0.5)))
+    y, wanted = model(X), model.plain(X, c)
+    torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad and p is not gate.tau}
+    got = torch.autograd.grad((weights * y).sum(), [gate.tau, *trained.values()])
+    naive = torch.autograd.grad((weights * wanted).sum(), [tau, *trained.values()])
+    for what, one, other in zip(["tau", *trained], got, naive, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11, msg=what)
+
+
+@pytest.mark.parametrize("method", PLAIN)
+@pytest.mark.parametrize("name", MODELS)
+def test_deployed_is_the_hard_forward_and_smaller(name, method):
+    learner = ngn.CapacityLearner(model_of(name, LEARNERS[method](None)))
+    before = {key: p.clone() for key, p in learner.state_dict().items()}
+    small, count = learner.deploy(example=X), int(learner.count())
+    with torch.no_grad():
+        want = learner.hard_forward(X)
+        assert float((small(X) - want).abs().max()) <= 1e-12 * float(want.abs().max())
+    assert not any(isinstance(module, ngn.Capacity) for module in small.modules())
+    built = model_of(name, None, count)
+    assert [(n, p.shape) for n, p in small.named_parameters()] == [(n, p.shape) for n, p in built.named_parameters()]
+    assert all(torch.equal(p, before[key]) for key, p in learner.state_dict().items())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_of_no_component_what_is_beside_them_is_left(name):
+    model = model_of(name, ngn.CountGate(K, t0=0.3, delta=-0.5))
+    if name == "channels":
+        with pytest.raises(ValueError, match="no channels"):
+            ngn.deploy(model)
+        return
+    wanted = model.plain(X, torch.zeros(K, dtype=torch.float64))
+    torch.testing.assert_close(ngn.deploy(model)(X), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_with_all_gates_open_and_weights_of_one_it_is_the_original(name):
+    original, model = model_of(name, None), model_of(name, ngn.CountGate(K, **UNTRUNCATED))
+    torch.testing.assert_close(model(X), original(X), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(ngn.deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_moves_it_and_a_copy_goes_the_same_way(name):
+    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.7)))
+    twin, still = copy.deepcopy(learner), {n: p.clone() for n, p in learner.named_parameters() if not p.requires_grad}
+    for each in (learner, twin):
+        ngn.fit(each, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=1), progress="never")
+    assert float(learner.size()) != pytest.approx(1.7)
+    assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), twin.parameters(), strict=True))
+    assert all(torch.equal(learner.get_parameter(n), p) for n, p in still.items())
+
+
+def test_one_model_of_all_structures():
+    learner = all_structures()
+    assert learner.count().tolist() == [i + 1 for i in range(len(MODELS))]
+    assert float(learner.penalty().detach()) == pytest.approx(sum(i * (i + 0.4) for i in range(len(MODELS))))
+    small = learner.deploy(example=X)
+    with torch.autocast("cpu", torch.bfloat16):
+        soft = learner(X)
+        assert all(axis.coefficients().dtype == torch.float64 for axis in learner.axes)
+    torch.testing.assert_close(soft.double(), learner(X), rtol=0.1, atol=0.1)
+    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
+    small = ngn.deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
+    ngn.save(small, tmp_path / "small.safetensors")
+    with torch.device("meta"):
+        fresh = MODELS[name](ngn.FixedCount(K)).double()
+    loaded = ngn.load(fresh, tmp_path / "small.safetensors")
+    assert torch.equal(loaded(X), small(X))
+    assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}
+
+
+def test_a_fresh_process_loads_it(tmp_path):
+    small, path = all_structures().deploy(), tmp_path / "small.safetensors"
+    ngn.save(small, path)
+    torch.save(small(X), tmp_path / "wanted.pt")
+    program = (
+        "import ngn, torch; from axes import X, all_structures\n"
+        f"small = ngn.load(all_structures().model, {str(path)!r})\n"
+        f"assert torch.equal(small(X), torch.load({str(tmp_path / 'wanted.pt')!r}))\n"
+        "assert small[0].heads == 1 and small[0].axis.capacity is None\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"}
+    )

@@ -1,0 +1,90 @@
+"""Where a model with learned sizes goes from here: compilers, exported programs, ONNX."""
+
+import pytest
+import torch
+from axes import MODELS, K, X, model_of
+from learners import LEARNERS
+from structures import STRUCTURES, awake
+
+import ngn
+
+LONGER = torch.cat([X, X.flip(-1)])
+"""Another number of samples than programs are made with."""
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch.compiler.reset()
+
+
+def compiled(model, backend="eager"):
+    return torch.compile(model, fullgraph=True, backend=backend)
+
+
+@pytest.mark.parametrize("method", LEARNERS)
+def test_a_compiled_soft_model_follows_its_capacity(method):
+    """In one graph, though outside of it which gates matter is read back, and moves here from a few to all."""
+    bank = awake(STRUCTURES[0].bank(K, 0)).double()
+    capacity = LEARNERS[method](None)
+    learner = ngn.CapacityLearner(ngn.OrderedSum(bank, capacity))
+    fast, x = compiled(learner), STRUCTURES[0].x(torch.float64)
+    for shift in (-9.0, 0.0, 12.0):
+        with torch.no_grad():
+            for p in capacity.controllers():
+                p.add_(shift)
+        learner.set_progress(0.5)
+        learner.before_step(0)
+        parameters = [p for p in learner.parameters() if p.requires_grad]
+        y, wanted = fast(x), learner(x)
+        torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+        for one, other in zip(
+            torch.autograd.grad(y.square().sum(), parameters, allow_unused=True),
+            torch.autograd.grad(wanted.square().sum(), parameters, allow_unused=True),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_soft_and_deployed_models_are_one_graph(name):
+    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2)))
+    torch.testing.assert_close(compiled(learner)(X), learner(X), rtol=1e-12, atol=1e-12)
+    small = learner.deploy()
+    torch.testing.assert_close(compiled(small)(X), small(X), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_deployed_model_is_exported(name):
+    small = ngn.deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
+    program = torch.export.export(small, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    torch.testing.assert_close(program.module()(LONGER), small(LONGER), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_generated_code_trains_the_same():
+    """The compiler of loops, too, which takes no number that is read back."""
+    learner = ngn.CapacityLearner(model_of("neurons", ngn.CountGate(K, t0=1.2)))
+    got, wanted = compiled(learner, "inductor")(X), learner(X)
+    torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
+    parameters = list(learner.parameters())
+    slopes = (torch.autograd.grad(y.square().sum(), parameters) for y in (got, wanted))
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+@pytest.mark.parametrize("delta", [0.5, -0.5])
+def test_onnx_computes_the_same(delta):
+    """Of one component on every axis, and of none where ONNX can shape tensors without entries."""
+    reference = pytest.importorskip("onnx.reference")
+    pytest.importorskip("onnxscript")
+    names = [
+        name for name in MODELS if delta > 0 or name not in ("channels", "heads", "heads-fused", "heads-interleaved")
+    ]
+    models = [model_of(name, ngn.CountGate(K, t0=0.2, delta=delta)) for name in names]
+    small = ngn.deploy(torch.nn.Sequential(*models)).float()
+    batch = ({0: torch.export.Dim("batch")},)
+    program = torch.onnx.export(small, (X.float(),), dynamo=True, dynamic_shapes=batch, verbose=False)
+    (y,) = reference.ReferenceEvaluator(program.model_proto).run(None, {"input": LONGER.float().numpy()})
+    torch.testing.assert_close(torch.from_numpy(y), small(LONGER.float()), rtol=1e-5, atol=1e-5)
