@@ -20,7 +20,7 @@ from experiments.store.records import Store
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
-from experiments.tables.own import DEPTH, SENSITIVITY
+from experiments.tables.own import DEPTH, SENSITIVITY, SUSPECTS
 from experiments.tables.vae import FIFTEEN
 
 FIFTY = range(50)
@@ -180,6 +180,7 @@ STUDIES: dict[str, Study] = {
         Study(
             "depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", lambda: _of(DEPTH)
         ),
+        Study("suspects", "what may explain a disagreement: one setting changed", lambda: _of(SUSPECTS)),
         Study(
             "tables",
             "every run that a table names today, and the fixed models that belong to them",

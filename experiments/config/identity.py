@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ ADDED_LATER: dict[str, Any] = {
     "gate.kinds": None,
     "train.optimizer": "adam",
     "train.warmup": 0.0,
+    "method.limit": math.log(100.0),
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

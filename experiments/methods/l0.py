@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -28,6 +29,8 @@ class L0(Method):
     """Sigmoid of the gates' initial parameter."""
     stretch_low: Annotated[float, Field(lt=0)]
     stretch_high: Annotated[float, Field(gt=1)]
+    limit: Positive = math.log(100.0)
+    """|a_k|, the parameters of the gates, are held below this."""
 
     @property
     def has_boundary(self) -> bool:
@@ -41,5 +44,6 @@ class L0(Method):
             group.stack.seeds,
             **{name: group.stack.scalar(f"method.{name}") for name in self.scalars},
             stretch=(self.stretch_low, self.stretch_high),
+            limit=self.limit,
             name=group.number,
         )

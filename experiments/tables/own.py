@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from experiments.tables.model import MEAN_T, MEDIAN_MSE, PM, Row, Table, column, row
+from experiments.analysis.selection import Selection
+from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, PM, Row, Table, column, mean_sd, row
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import NINE, TEN
 
@@ -59,4 +60,85 @@ DEPTH = Table(
 )
 """The rows of the paper's tables of depth, which show seed 0, with their spread."""
 
-OWN = (SENSITIVITY, DEPTH)
+_ACCURACY = mean_sd(".2f", ".2f")
+L0_LIMIT = 50.0
+"""Past every draw of the noise: a gate at this limit is open or closed in every step."""
+
+
+def _one_d(
+    key: str, label: str, method: str, overrides: Mapping[str, Any], schedule: str = "paper", **rest: Any
+) -> Row:
+    choices = {**dict(BASELINE.choices), "method": method, "schedule": schedule}
+    return row(key, label, seeds=10, runs=Selection.of(choices, overrides), **rest)
+
+
+def _l0(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
+    quantities = {"size": "grown.count", "soft": "grown.truncated.mse"}
+    return _one_d(key, f"$L_0$, {label}", "l0", overrides, quantities=quantities)
+
+
+def _fixed(count: int, r: float) -> Row:
+    """A fixed model of so many components, which has no soft form; r = 1 leaves the ordering weights out."""
+    errors = dict.fromkeys(("soft", "truncated", "median"), "fixed.truncated.mse")
+    key, label = f"fixed{count}r{r:g}", f"fixed model of {count} components, $r={r:g}$"
+    overrides = {"method.count": count, "gate.r": r}
+    return _one_d(key, label, "fixed", overrides, quantities={"size": "config.method.count", **errors})
+
+
+def _held_out(
+    key: str, label: str, task: str, gate: str, overrides: Mapping[str, Any], seeds: Iterable[int], phase: str
+) -> Row:
+    """Runs that are evaluated on held-out training data, with seeds of their own."""
+    runs = Selection.of({"task": task, "gate": gate}, {"task.split": "validation", **overrides}, seeds)
+    score = f"{phase}.truncated.accuracy"
+    return row(
+        key,
+        label,
+        seeds=len(runs.seeds),
+        runs=runs,
+        formats={"soft": (_ACCURACY,), "truncated": (_ACCURACY,), "median": ("<median:.2f>",)},
+        quantities={"size": f"{phase}.t", "soft": f"{phase}.soft.accuracy", "truncated": score, "median": score},
+    )
+
+
+def _cora(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
+    return _held_out(key, f"Cora, held out, {label}", "cora", "gcn", overrides, range(100, 110), "grown")
+
+
+def _mnist_from_high(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
+    phases = {"phases": ("grown", "from_high")}
+    title = f"MNIST convolution from high, held out, {label}"
+    return _held_out(key, title, "mnist", "conv", phases | dict(overrides), range(100, 102), "from_high")
+
+
+SUSPECTS = Table(
+    "suspects",
+    "What may explain a disagreement",
+    (
+        column("size", "t or count", "grown.t", MEAN_T),
+        column("soft", "soft", "grown.soft.mse", MEAN_MSE),
+        column("truncated", "truncated", "grown.truncated.mse", MEAN_MSE),
+        column("median", "trunc., median", "grown.truncated.mse", MEDIAN_MSE),
+    ),
+    (
+        _l0("l0", "limit ln 100", {}),
+        _l0("l0_limit", "limit 50", {"method.limit": L0_LIMIT}),
+        _l0(
+            "l0_constant",
+            "limit 50, constant body rate",
+            {"method.limit": L0_LIMIT, "train.lr_shape.kind": "constant"},
+        ),
+        _l0("l0_width", "limit 50, hidden width 32", {"method.limit": L0_LIMIT, "gate.width": 32}),
+        _one_d("decay", "learn $r$ and $t$", "decay", {}),
+        _one_d("decay_no_alpha", r"learn $r$ and $t$, $\alpha=0$", "decay", {}, "no_alpha"),
+        *(_fixed(count, r) for count in (7, 8) for r in (0.5, 1.0)),
+        _cora("cora", "as it is", {}),
+        _cora("cora_no_decay", "no weight decay", {"train.weight_decay": 0.0}),
+        _cora("cora_short", "rate 1e-2, 200 steps", {"train.lr": 1e-2, "train.steps": 200}),
+        _mnist_from_high("mnist", "as it is", {}),
+        _mnist_from_high("mnist_rate", "boundary rate 1e-1", {"train.lr_boundary": 1e-1}),
+    ),
+)
+"""Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
+
+OWN = (SENSITIVITY, DEPTH, SUSPECTS)

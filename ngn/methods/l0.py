@@ -24,9 +24,10 @@ EDGE = 1e-6
 """Uniform draws stay this far from 0 and 1, where the logistic noise is infinite."""
 SPREAD = 0.01
 """Standard deviation of the initial a_k around the logit of the open probability."""
-LARGEST = math.log(100.0)
-"""|a_k| is held below this after every step, as the authors' release does; not in the paper's equations. The evaluated
-gate is exactly 0 or 1 well inside (from |a| = 2.4 with the usual stretch): this only keeps a closed gate revivable."""
+LIMIT = math.log(100.0)
+"""What |a_k| is held below after every step, as the authors' release does; not in the paper's equations. The evaluated
+gate is exactly 0 or 1 well inside (from |a| = 2.4 with the usual stretch). It keeps a closed gate revivable, and an
+open one noisy: at temperature 2/3 one at the limit is drawn below 1 in 4.7 % of the steps."""
 
 
 class HardConcrete(Capacity):
@@ -39,10 +40,11 @@ class HardConcrete(Capacity):
         temperature: tau.
         open_probability: sigmoid of the mean initial a_k.
         stretch: gamma < 0 and zeta > 1.
+        limit: what |a_k| is held below.
         name: of the group, where a model has several.
 
     Raises:
-        ValueError: if K < 1 or the stretch does not contain [0, 1].
+        ValueError: if K < 1, the stretch does not contain [0, 1], or the limit is not positive.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class HardConcrete(Capacity):
         temperature: Scalar = 2 / 3,
         open_probability: Scalar = 0.9,
         stretch: tuple[float, float] = (-0.1, 1.1),
+        limit: float = LIMIT,
         name: str | int = 0,
     ) -> None:
         super().__init__()
@@ -61,7 +64,9 @@ class HardConcrete(Capacity):
             raise ValueError(f"K must be at least 1, not {K}")
         if not stretch[0] < 0 < 1 < stretch[1]:
             raise ValueError(f"the stretch limits must lie below 0 and above 1, not {stretch}")
-        self.K, self.seeds, self.stretch, self.name = K, seeds, stretch, name
+        if not limit > 0:
+            raise ValueError(f"the limit of |a_k| must be positive, not {limit}")
+        self.K, self.seeds, self.stretch, self.limit, self.name = K, seeds, stretch, limit, name
         self.replicas = None if isinstance(seeds, int) else len(seeds)
         for key, value in (("price", price), ("temperature", temperature)):
             self.register_buffer(key, setting(value, self.replicas), persistent=False)
@@ -124,7 +129,7 @@ class HardConcrete(Capacity):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        self.log_alpha.clamp_(-LARGEST, LARGEST)
+        self.log_alpha.clamp_(-self.limit, self.limit)
 
     def count(self) -> Tensor:
         return self.kept().sum(-1)

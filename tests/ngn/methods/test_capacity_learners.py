@@ -11,7 +11,7 @@ from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
-from ngn.methods.l0 import LARGEST, HardConcrete
+from ngn.methods.l0 import LIMIT, HardConcrete
 from ngn.methods.ste import StraightThrough
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
@@ -120,10 +120,11 @@ def test_l0_noise_is_addressed_and_gates_stay_revivable():
     before = alone.coefficients("soft").detach()
     alone.before_step(12)
     assert not torch.equal(before, alone.coefficients("soft"))
-    with torch.no_grad():
-        alone.log_alpha.fill_(-50.0)
-    alone.after_step()
-    assert float(alone.log_alpha.detach().max()) == -LARGEST
+    for gate, limit in ((alone, LIMIT), (HardConcrete(K, 9, limit=20.0), 20.0)):
+        with torch.no_grad():
+            gate.log_alpha.fill_(-50.0)
+        gate.after_step()
+        assert gate.log_alpha.detach().tolist() == [-limit] * K
 
 
 # AWNN
