@@ -104,7 +104,8 @@ def place(source: Path, folder: Path, replicas: int) -> float:
         if name.startswith("curve."):
             continue
         # These have no replica axis.
-        kept[name] = value if name.endswith(".step") or name in ("allocated", "random") else value[pick]
+        shared = name.endswith((".step", ".progress")) or name in ("allocated", "random")
+        kept[name] = value if shared else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
     checkpoint.save(folder, step, kept, meta)
     gate = CountGate(K)

@@ -6,41 +6,64 @@ What needs torch is loaded when it is first used, so that the configuration, the
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors and type checkers
+    from ngn.axis import Cut as Cut
+    from ngn.axis import OrderedAxis as OrderedAxis
+    from ngn.axis import Stacked as Stacked
+    from ngn.axis import inputs as inputs
+    from ngn.axis import outputs as outputs
+    from ngn.components.base import Bank as Bank
+    from ngn.components.base import OrderedSum as OrderedSum
+    from ngn.components.conv import ConvBank as ConvBank
+    from ngn.components.depth import ChainBank as ChainBank
+    from ngn.components.depth import TanhBank as TanhBank
+    from ngn.components.gcn import GCNBank as GCNBank
+    from ngn.components.latent import RankOneBank as RankOneBank
+    from ngn.components.mlp import MLPBank as MLPBank
+    from ngn.components.parallel import ParallelModel as ParallelModel
+    from ngn.learner import CapacityLearner as CapacityLearner
+    from ngn.learner import Learner as Learner
+    from ngn.methods.awnn import AdaptiveWidth as AdaptiveWidth
+    from ngn.methods.base import Capacity as Capacity
+    from ngn.methods.decay import DecayGate as DecayGate
+    from ngn.methods.fixed import FixedCount as FixedCount
+    from ngn.methods.l0 import HardConcrete as HardConcrete
+    from ngn.methods.ngn import CountGate as CountGate
+    from ngn.methods.ste import StraightThrough as StraightThrough
+    from ngn.shapes import load as load
+    from ngn.shapes import save as save
+    from ngn.train.fit import fit as fit
+    from ngn.train.trainer import Trainer as Trainer
+    from ngn.train.trainer import TrainPlan as TrainPlan
+    from ngn.truncation import deploy as deploy
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "CountGate": "ngn.methods.ngn",
-    "FixedCount": "ngn.methods.fixed",
-    "StraightThrough": "ngn.methods.ste",
-    "HardConcrete": "ngn.methods.l0",
-    "AdaptiveWidth": "ngn.methods.awnn",
-    "DecayGate": "ngn.methods.decay",
-    "OrderedSum": "ngn.components.base",
-    "MLPBank": "ngn.components.mlp",
-    "ConvBank": "ngn.components.conv",
-    "GCNBank": "ngn.components.gcn",
-    "ParallelModel": "ngn.components.parallel",
-    "Bank": "ngn.components.base",
-    "TanhBank": "ngn.components.depth",
-    "ChainBank": "ngn.components.depth",
-    "RankOneBank": "ngn.components.latent",
-    "Capacity": "ngn.methods.base",
-    "Cut": "ngn.axis",
-    "OrderedAxis": "ngn.axis",
-    "Stacked": "ngn.axis",
-    "inputs": "ngn.axis",
-    "outputs": "ngn.axis",
-    "deploy": "ngn.truncation",
-    "save": "ngn.shapes",
-    "load": "ngn.shapes",
-    "Learner": "ngn.learner",
-    "CapacityLearner": "ngn.learner",
-    "Trainer": "ngn.train.trainer",
-    "TrainPlan": "ngn.train.trainer",
-    "fit": "ngn.train.fit",
+_NAMES = {
+    "ngn.methods.ngn": "CountGate",
+    "ngn.methods.fixed": "FixedCount",
+    "ngn.methods.ste": "StraightThrough",
+    "ngn.methods.l0": "HardConcrete",
+    "ngn.methods.awnn": "AdaptiveWidth",
+    "ngn.methods.decay": "DecayGate",
+    "ngn.components.base": "OrderedSum Bank",
+    "ngn.components.mlp": "MLPBank",
+    "ngn.components.conv": "ConvBank",
+    "ngn.components.gcn": "GCNBank",
+    "ngn.components.parallel": "ParallelModel",
+    "ngn.components.depth": "TanhBank ChainBank",
+    "ngn.components.latent": "RankOneBank",
+    "ngn.methods.base": "Capacity",
+    "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
+    "ngn.truncation": "deploy",
+    "ngn.shapes": "save load",
+    "ngn.learner": "Learner CapacityLearner",
+    "ngn.train.trainer": "Trainer TrainPlan",
+    "ngn.train.fit": "fit",
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *_WHERE]
 
 

@@ -30,6 +30,11 @@ class Cut:
             an identity: -1 says that component 0 has none.
         fold: truncation multiplies these entries by the components' coefficients, for good.
         merge: truncation sums them over the axis, which stays with length 1: the output bias of a sum of blocks.
+
+    >>> import torch, ngn
+    >>> cut = ngn.Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
+    >>> cut.module.weight.shape[cut.dim] // cut.width  # components
+    4
     """
 
     module: nn.Module
@@ -45,6 +50,10 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     """The cuts of a linear map, a convolution, a normalisation or an embedding whose output entries have the axis.
 
     ``fold`` multiplies what the module gives by the coefficients; wrong for a module that something nonlinear follows.
+
+    >>> import torch, ngn
+    >>> [(cut.name, cut.dim, cut.width) for cut in ngn.outputs(torch.nn.Linear(3, 8), width=2)]
+    [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
     dim = 1 if isinstance(module, nn.Embedding) or getattr(module, "transposed", False) else 0
@@ -61,6 +70,10 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
     """The cut of a linear map or a convolution whose input entries have the axis; the coefficients are folded into it.
 
     Right where nothing but this map lies behind the axis; its bias is left as it is.
+
+    >>> import torch, ngn
+    >>> [(cut.name, cut.dim, cut.fold) for cut in ngn.inputs(torch.nn.Linear(8, 3))]
+    [('weight', 1, True)]
     """
     return [Cut(module, "weight", 0 if getattr(module, "transposed", False) else 1, width, start, fold)]
 
@@ -187,6 +200,11 @@ class Stacked(nn.Module):
 
     Attributes:
         replicas: its length; None for one model, without the axis.
+
+    >>> import torch, ngn
+    >>> bank = ngn.MLPBank([2, 3], K=4, seeds=[5, 6])
+    >>> isinstance(bank, ngn.Stacked), bank.replicas
+    (True, 2)
     """
 
     replicas: int | None

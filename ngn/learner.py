@@ -25,6 +25,12 @@ class Learner(nn.Module, ABC):
     :meth:`activity_penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`; :meth:`finish` once.
     What a learner does not need it leaves as it is. Parameters and persistent buffers of its own, beside those of
     ``model``, are its state and go into checkpoints.
+
+    >>> import torch, ngn
+    >>> class Rank(ngn.Learner):  # the largest singular values of a matrix
+    ...     def count(self): return (torch.linalg.svdvals(self.model.weight) > 1e-3).sum(-1, keepdim=True)
+    >>> Rank(torch.nn.Linear(3, 3)).count()
+    tensor([3])
     """
 
     replicas: int | None = None
@@ -168,6 +174,11 @@ class CapacityLearner(Learner):
 
     Raises:
         ValueError: if the model has no axis, or axes of different replica counts.
+
+    >>> import ngn, torch
+    >>> sums = [ngn.OrderedSum(ngn.MLPBank([2, 3, 2], K, 0, name=K), ngn.CountGate(K, t0=K - 2.0)) for K in (4, 8)]
+    >>> ngn.CapacityLearner(torch.nn.Sequential(*sums)).count()
+    tensor([3, 7])
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -26,7 +26,12 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save(model: nn.Module, path: str | Path) -> None:
-    """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once."""
+    """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
+
+    >>> import tempfile, torch, ngn
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     ngn.save(torch.nn.Linear(3, 2), file.name)
+    """
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors_of(model).items()}
     publish(Path(path), safetensors.torch.save(tensors), replace=True)
 
@@ -43,6 +48,13 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
 
     Raises:
         ValueError: if the file is not of such a model.
+
+    >>> import tempfile, torch, ngn
+    >>> def model(): return ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=8, seeds=0), ngn.CountGate(8, t0=2.1))
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     ngn.save(ngn.deploy(model()), file.name)
+    ...     ngn.load(model(), file.name).K
+    3
     """
     stored = safetensors.torch.load(Path(path).read_bytes())
     names = {id(value): name for name, value in tensors_of(model).items()}

@@ -50,6 +50,13 @@ def deploy(
 
     Raises:
         ValueError: if the replica is missing or out of place, or part of the model cannot be copied faithfully.
+
+    >>> import torch, ngn
+    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*ngn.outputs(up), *ngn.inputs(down)])
+    >>> small = ngn.deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> small[0], small[3]
+    (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
     axes = axes_of(model)
     stacked = {module.replicas is not None for module in model.modules() if isinstance(module, Stacked)}

@@ -30,6 +30,18 @@ class Bank(Stacked, ABC):
     left out of the stored axis.
 
     Truncation cuts the leading dimension of every parameter; the bank stays what it is, with fewer components.
+
+    >>> import torch, ngn
+    >>> class Scales(ngn.Bank):  # f_k(x) = a_k x
+    ...     last = ("a",)
+    ...     def draw(self, source): return {"a": torch.zeros(1)}
+    ...     def components(self, x, count=None): return self.a[:count, :, None] * x
+    ...     def forward(self, x, coefficients):
+    ...         f = self.components(x, None if coefficients is None else len(coefficients))
+    ...         return (f if coefficients is None else f * coefficients.to(f)[:, None, None]).sum(0)
+    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.2)))
+    >>> learner.deploy(example=torch.ones(5, 1)).bank.a.shape
+    torch.Size([2, 1])
     """
 
     last: tuple[str, ...] = ()
@@ -116,6 +128,11 @@ class OrderedSum(OrderedAxis):
 
     Raises:
         ValueError: if the bank and the capacity disagree about K or the replica axis.
+
+    >>> import torch, ngn
+    >>> model = ngn.OrderedSum(ngn.MLPBank([2, 5, 3], K=4, seeds=0), ngn.CountGate(4))
+    >>> model(torch.ones(7, 2)).shape
+    torch.Size([7, 3])
     """
 
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:

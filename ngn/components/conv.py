@@ -35,6 +35,11 @@ class ConvBank(Bank):
 
     Raises:
         ValueError: if the image cannot be halved as often as there are convolutions.
+
+    >>> import torch, ngn
+    >>> bank = ngn.ConvBank((3, 8, 8), (4, 4), 10, K=2, seeds=0)
+    >>> bank(torch.ones(7, 3, 8, 8), None).shape
+    torch.Size([7, 10])
     """
 
     def __init__(

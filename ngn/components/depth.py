@@ -15,6 +15,11 @@ class TanhBank(Bank):
     """K maps f_k(h) = tanh(h W_k + b_k) of ``width`` entries, computed as one product; with ``identity``, f_0(h) = h.
 
     Unlike in other banks no map is zero at the start: all k of a layer would move alike.
+
+    >>> import torch, ngn
+    >>> bank = ngn.TanhBank(2, K=3, seeds=0, identity=True)
+    >>> bank(torch.ones(7, 2), torch.tensor([1.0, 0.0, 0.0])).tolist()[0]
+    [1.0, 1.0]
     """
 
     def __init__(self, width: int, K: int, seeds: Seeds, name: str | int = 0, identity: bool = False) -> None:
@@ -95,6 +100,10 @@ class ChainBank(Bank):
     """A chain u_0 = F_0(x), u_k = F_k(x + u_{k-1}) with F_k(v) = tanh(tanh(v U_k + a_k) V_k + b_k): f_k is u_k.
 
     ``out`` entries in and out, ``width`` between. V_k and b_k are zero at the start.
+
+    >>> import torch, ngn
+    >>> ngn.ChainBank(2, width=5, K=3, seeds=0).components(torch.ones(7, 2)).shape
+    torch.Size([3, 7, 2])
     """
 
     def __init__(self, out: int, width: int, K: int, seeds: Seeds, name: str | int = 0) -> None:

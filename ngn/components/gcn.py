@@ -60,6 +60,13 @@ class GCNBank(Bank):
 
     Args:
         features, width, out: sizes of the input features, the hidden layer and the output vector.
+
+    >>> import torch, ngn
+    >>> from ngn.components.gcn import GraphInput
+    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> x = GraphInput.of(torch.eye(3), path, targets=torch.tensor([0, 2]))
+    >>> ngn.GCNBank(3, width=4, out=5, K=2, seeds=0)(x, None).shape
+    torch.Size([2, 5])
     """
 
     def __init__(self, features: int, width: int, out: int, K: int, seeds: Seeds, name: str | int = 0) -> None:

@@ -12,7 +12,13 @@ from ngn.streams import generator
 
 
 class RankOneBank(Bank):
-    """K rank-one maps of ``inputs`` to ``out`` entries: A [*R, K, inputs] without bias, B [*R, K, out] first zero."""
+    """K rank-one maps of ``inputs`` to ``out`` entries: A [*R, K, inputs] without bias, B [*R, K, out] first zero.
+
+    >>> import torch, ngn
+    >>> bank = ngn.RankOneBank(4, out=3, K=2, seeds=0).take(A=torch.eye(2, 4), B=torch.ones(2, 3))
+    >>> bank(torch.tensor([[1.0, 2.0, 0.0, 0.0]]), None).tolist()
+    [[3.0, 3.0, 3.0]]
+    """
 
     def __init__(self, inputs: int, out: int, K: int, seeds: Seeds, name: str | int = 0) -> None:
         self.inputs, self.out = inputs, out

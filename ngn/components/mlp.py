@@ -14,6 +14,11 @@ class MLPBank(Bank):
     """K tanh MLPs of the layer sizes ``sizes`` (input, hidden, ..., output), computed as batched matrix products.
 
     Input: [N, in], or [R, N, in] where every replica has samples of its own. Weights are stored as [*R, K, in, out].
+
+    >>> import torch, ngn
+    >>> bank = ngn.MLPBank([2, 5, 3], K=4, seeds=[0, 1])  # two models in a stack
+    >>> bank(torch.ones(7, 2), None).shape, bank.components(torch.ones(7, 2)).shape
+    (torch.Size([2, 7, 3]), torch.Size([2, 4, 7, 3]))
     """
 
     def __init__(self, sizes: Sequence[int], K: int, seeds: Seeds, name: str | int = 0) -> None:

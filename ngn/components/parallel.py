@@ -36,7 +36,13 @@ class StackedLinear(Stacked):
 
 
 class ParallelModel(nn.Module):
-    """One ordered group and an optional head."""
+    """One ordered group and an optional head.
+
+    >>> import torch, ngn
+    >>> group = ngn.OrderedSum(ngn.MLPBank([2, 5, 3], K=4, seeds=0), ngn.FixedCount(4))
+    >>> ngn.ParallelModel(group)(torch.ones(7, 2)).shape
+    torch.Size([7, 3])
+    """
 
     def __init__(self, group: OrderedSum, head: StackedLinear | None = None) -> None:
         super().__init__()

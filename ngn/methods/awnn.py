@@ -39,6 +39,11 @@ class AdaptiveWidth(Capacity):
 
     Raises:
         ValueError: if K or samples is below 1.
+
+    >>> import ngn
+    >>> width = ngn.AdaptiveWidth(8, samples=100, width=2.5)
+    >>> width.count().item(), width.gates("soft").tolist()
+    (3, [1.0, 1.0, 1.0])
     """
 
     def __init__(

@@ -48,7 +48,21 @@ class CapacityExceeded(RuntimeError):
 
 
 class Capacity(nn.Module, ABC):
-    """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis."""
+    """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis.
+
+    >>> import torch, ngn
+    >>> class EveryOther(ngn.Capacity):
+    ...     K, replicas = 4, None
+    ...     def gates(self, mode): return torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    ...     def weights(self): return torch.ones(4, dtype=torch.float64)
+    ...     def kept(self): return self.gates("hard").bool()
+    ...     def penalty(self): return torch.zeros((), dtype=torch.float64)
+    ...     def count(self): return self.kept().sum()
+    ...     def size(self): return self.count().double()
+    >>> bank = ngn.MLPBank([1, 3, 1], K=4, seeds=0)
+    >>> ngn.CapacityLearner(ngn.OrderedSum(bank, EveryOther())).deploy().bank.K
+    2
+    """
 
     K: int
     replicas: int | None

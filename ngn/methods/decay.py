@@ -34,6 +34,11 @@ class DecayGate(CountGate):
 
     Raises:
         ValueError: if there is nothing to learn, or a learned decay starts at 0 or 1.
+
+    >>> import ngn
+    >>> gate = ngn.DecayGate(4, t0=1.2, r=0.6)
+    >>> gate.count().item(), round(gate.learned_decay().item(), 6)
+    (2, 0.6)
     """
 
     def __init__(

@@ -16,6 +16,10 @@ class FixedCount(Capacity):
         count: number of components; 0 is the empty model.
         r: ordering weights, one number or one a replica.
         replicas: None for one model, else the length of the replica axis.
+
+    >>> import ngn
+    >>> ngn.FixedCount(3).coefficients("soft").tolist()
+    [1.0, 0.5, 0.25]
     """
 
     def __init__(self, count: int, *, r: Scalar = 0.5, replicas: int | None = None) -> None:

@@ -45,6 +45,12 @@ class HardConcrete(Capacity):
 
     Raises:
         ValueError: if K < 1, the stretch does not contain [0, 1], or the limit is not positive.
+
+    >>> import ngn
+    >>> gate = ngn.HardConcrete(4, seeds=0, open_probability=0.9)
+    >>> gate.before_step(0)  # draws the noise
+    >>> gate.gates("soft").shape, gate.count().item()
+    (torch.Size([4]), 4)
     """
 
     def __init__(

@@ -27,6 +27,11 @@ class CountGate(Capacity):
         t0: initial boundary.
         lambda_shape, alpha_shape, beta_shape: their courses over training progress.
         replicas: None for one model, else the length of the replica axis; every number above may then be one a replica.
+
+    >>> import ngn
+    >>> gate = ngn.CountGate(4, t0=2.3)
+    >>> gate.count().item(), gate.coefficients("hard").tolist()
+    (3, [1.0, 0.5, 0.25, 0.0])
     """
 
     has_boundary = True

@@ -18,7 +18,12 @@ from ngn.methods.ngn import CountGate
 
 
 class StraightThrough(CountGate):
-    """A count gate that is hard in the forward pass. Arguments as of :class:`CountGate`; the paper's beta is 2, 2."""
+    """A count gate that is hard in the forward pass. Arguments as of :class:`CountGate`; the paper's beta is 2, 2.
+
+    >>> import ngn
+    >>> ngn.StraightThrough(4, t0=2.3, beta=(2.0, 2.0)).gates("soft").tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
 
     def gates(self, mode: Mode) -> Tensor:
         """h_k in every mode; the soft one carries the sigmoid's derivative."""

@@ -51,6 +51,10 @@ class TrainPlan:
 
     Raises:
         ValueError: if the optimiser is not known, or the warm-up leaves nothing of the training.
+
+    >>> import ngn
+    >>> ngn.TrainPlan(steps=1000, optimizer="adamw", weight_decay=0.1, warmup=0.05).lr_boundary
+    0.05
     """
 
     steps: int
@@ -107,6 +111,14 @@ class Trainer:
         on_step: called with the number of finished steps; tests interrupt here.
         on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,
             every ``evaluate_every`` steps and at the end.
+
+    >>> import torch, ngn
+    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)))
+    >>> class Noise:
+    ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
+    >>> def loss(model, batch): return (model(batch) - batch).square().mean()
+    >>> ngn.Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
+    (5, 1, 1)
     """
 
     engine: ClassVar[str] = "torch"

@@ -1,0 +1,39 @@
+"""The examples of the library's docstrings and of docs/library.md run, and no public name is without one."""
+
+import ast
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+import ngn
+from experiments.paths import ROOT
+
+NAMES = [name for name in ngn.__all__ if name != "__version__"]
+MODULES = sorted(path for path in (ROOT / "ngn").rglob("*.py") if ">>> " in path.read_text())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_examples_give_what_they_say(path):
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed
+
+
+def test_the_page_of_the_library_runs():
+    results = doctest.testfile(str(ROOT / "docs" / "library.md"), module_relative=False)
+    assert results.attempted
+    assert not results.failed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_has_an_example(name):
+    assert ">>> " in inspect.getdoc(getattr(ngn, name))
+
+
+def test_editors_see_what_is_loaded_when_it_is_used():
+    tree = ast.parse((ROOT / "ngn" / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert {(a.name, part.module) for part in block.body for a in part.names} == set(ngn._WHERE.items())
