@@ -4,7 +4,7 @@
 
 Every variant runs in processes of its own, which gives each its peak memory; the variants take turns in rounds, and the
 median of the rounds counts. Where it matters (the active window) they start from the same real training: ten seeds of
-the baseline after 5,000 of 25,000 steps; at most the next 1,000 steps are timed. Run-steps a second are those of all
+the baseline after 5,000 of 25,000 steps; at most the next 1,000 steps are timed. Run-steps per second are those of all
 processes of a variant together.
 """
 
@@ -55,7 +55,7 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("a", "loop over 32 modules, one process a seed", "loop", 1, 2, 1),
+    Variant("a", "loop over 32 modules, one process per seed", "loop", 1, 2, 1),
     Variant("b", "batched blocks, one seed", "torch", 1, 2, 1),
     Variant("c", "10 stacked replicas", "torch", 10, 2, 1),
     Variant("c", "10 stacked replicas", "torch", 10, 1, 2),
@@ -115,7 +115,7 @@ def place(source: Path, folder: Path, replicas: int) -> float:
 
 
 def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
-    """Run-steps a second of ``step``, which returns the number of finished steps."""
+    """Run-steps per second of ``step``, which returns the number of finished steps."""
     first = step()
     began = time.perf_counter()
     while True:
@@ -269,7 +269,7 @@ def table(rows: Sequence[dict[str, Any]], course: Course) -> str:
                 f"{row['letter']:2} {row['name']:42} {where:>10} {row['rate']:12,.0f} {row['ratio']:7.1f} "
                 f"{row['active']:6.1f} {row['of_matmul']:9.1%} {row['peak_mib']:8.0f} {row['imported_mib']:8.0f}"
             )
-    lines.append(f"operations counted: {flops(K) / 1e6:.1f} MFLOP a run-step in matrix products with all {K} blocks")
+    lines.append(f"operations counted: {flops(K) / 1e6:.1f} MFLOP per run-step in matrix products with all {K} blocks")
     return "\n".join(lines)
 
 

@@ -105,7 +105,7 @@ def lines(device: torch.device) -> dict[str, list[Line]]:
 def main(arguments: list[str] | None = None) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="a few steps a line")
+    parser.add_argument("--quick", action="store_true", help="a few steps per line")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     given = parser.parse_args(arguments)
     if given.device == "cuda" and not torch.cuda.is_available():
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     first, last = (3, 6) if given.quick else (50, 550)
     print(torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU: these numbers mean nothing")
     for title, own in lines(device).items():
-        print(f"{title}\n  {'variant':38} {'ms a step':>10} {'run-steps/s':>12} {'x the first':>12} {'peak MiB':>9}")
+        print(f"{title}\n  {'variant':38} {'ms / step':>10} {'run-steps/s':>12} {'x the first':>12} {'peak MiB':>9}")
         rival = 0.0
         for line in own:
             if device.type == "cuda":

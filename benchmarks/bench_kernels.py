@@ -43,7 +43,7 @@ from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.trainer import Trainer, TrainPlan
 
 BOUNDARY = 3.0
-"""Where the boundaries are held; a sharpness of 4 leaves 13 components a gate that is not closed."""
+"""Where the boundaries are held; a sharpness of 4 leaves 13 components per gate that is not closed."""
 
 
 @dataclass(frozen=True)

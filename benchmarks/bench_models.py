@@ -187,7 +187,7 @@ GROUPS: dict[str, Callable[[], Variants]] = {
 
 
 def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[str, str, float, float]]:
-    """(group, variant, milliseconds a model-step, times as fast as the first variant)."""
+    """(group, variant, milliseconds per model-step, times as fast as the first variant)."""
     rounds = 1 if quick else 5
     rows = []
     for title, make in groups.items():
@@ -222,7 +222,7 @@ def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[s
     with process.prepared():  # for all variants of a group alike
         for title, name, milliseconds, ratio in bench(groups, parser.parse_args(arguments).quick):
             if title != before:
-                print(f"{title}\n  {'variant':34} {'ms a model-step':>16} {'x the first':>12}")
+                print(f"{title}\n  {'variant':34} {'ms / model-step':>16} {'x the first':>12}")
                 before = title
             print(f"  {name:34} {milliseconds:16.2f} {ratio:12.2f}", flush=True)
 

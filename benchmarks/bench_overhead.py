@@ -81,7 +81,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
 
 
 def bench(many: int, rounds: int) -> tuple[float, float, float]:
-    """Medians of milliseconds a run: Hydra's composing, the suite's own share, and all of the command."""
+    """Medians of milliseconds per run: Hydra's composing, the suite's own share, and all of the command."""
     hydra, own, whole = [], [], []
     for _ in range(rounds):
         hydra.append(measure(__file__, {"what": "hydra", "runs": 10}, 1, 1)["whole"] / 10)

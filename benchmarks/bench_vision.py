@@ -180,7 +180,7 @@ class Variant:
 
 
 CONVOLUTION = (
-    Variant("a", "list of modules, one process a seed", "modules"),
+    Variant("a", "list of modules, one process per seed", "modules"),
     Variant("a", "the same, channels-last", "modules channels-last"),
     Variant("a", "the same, channels-last, bf16", "modules channels-last bf16"),
     Variant("a", "one grouped convolution", "grouped"),
@@ -191,7 +191,7 @@ CONVOLUTION = (
     Variant("c", "torch engine, 2 stacked seeds", "torch stacked", 2),
 )
 GRAPH = (
-    Variant("a", "list of GCNConv, one process a seed", "modules"),
+    Variant("a", "list of GCNConv, one process per seed", "modules"),
     Variant("b", "torch engine, one seed", "torch"),
     Variant("b", "the same, ungated", "torch ungated"),
     Variant("c", "torch engine, 10 stacked seeds", "torch stacked", 10),
@@ -212,7 +212,7 @@ STUDIES: dict[str, tuple[str, tuple[Variant, ...], Callable[[str], Run]]] = {
 
 
 def timed(run: Run, seconds: float) -> float:
-    """Steps a second, over about ``seconds``; one step before them prepares what a training needs."""
+    """Steps per second, over about ``seconds``; one step before them prepares what a training needs."""
     run(1)
     began = time.perf_counter()
     run(1)

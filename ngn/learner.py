@@ -143,7 +143,7 @@ class Learner(nn.Module, ABC):
         """Take what :meth:`state` of a learner of the same structure has given.
 
         Raises:
-            ValueError: if the frozen parameters are not those of the training that is to be gone on with.
+            ValueError: if the frozen parameters are not those of the training that is to be resumed.
         """
         moving, frozen = self._tensors()
         if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):

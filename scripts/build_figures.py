@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper" / "figures", help="folder of the figures")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one a core)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one per core)")
     parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")
     parser.add_argument(
         "--stand-in",

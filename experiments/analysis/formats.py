@@ -2,7 +2,7 @@ r"""Number formats of the paper's cells, which print values and read printed one
 
 A format is TeX text with slots: ``<mean:.2f>\,$\pm$\,<sd:.2f>``. A slot is ``<statistic:spec>``, or
 ``<quantity.statistic:spec>`` where the number is not of the column's own quantity, or ``<statistic:spec*, >`` for one
-number a gate, joined by ``, ``. What a cell prints is a value: slot name → number, or list of numbers. Specs:
+number per gate, joined by ``, ``. What a cell prints is a value: slot name → number, or list of numbers. Specs:
 
 ========= ==================================================================
 ``.2f``   fixed decimals, any number of them
@@ -37,7 +37,7 @@ _SLOT = re.compile(r"<([A-Za-z_][\w./]*):(\.\d[fe]|d|short|word)(?:\*([^>]*))?>"
 
 @dataclass(frozen=True)
 class Slot:
-    """One place for a number, or for one number a gate where ``separator`` is given."""
+    """One place for a number, or for one number per gate where ``separator`` is given."""
 
     name: str
     spec: str

@@ -79,7 +79,7 @@ NEEDS_COMPANION = {"fixed_mse": "fixed"}
 
 
 def measure(run: Run, quantity: str) -> list[float]:
-    """A quantity of one run: one number, or one a gate.
+    """A quantity of one run: one number, or one per gate.
 
     Raises:
         NotMeasured: if the phase diverged, or the record lacks the number or holds none that is finite.

@@ -51,7 +51,7 @@ def sample(
     """The quantities of those runs that have all of them, the ids of these runs, and what was wrong with the others.
 
     Args:
-        single: quantities that must be one number a run, not one a gate.
+        single: quantities that must be one number per run, not one per gate.
     """
     problems = list(collected.problems)
     broken: set[str] = set()
@@ -84,7 +84,7 @@ def sample(
 
 
 def apply(slot: Slot, samples: Array) -> Number | list[Number]:
-    """A slot's statistic over ``samples`` of shape [gates, seeds]; one number, or one a gate where the slot is a list.
+    """A slot's statistic over ``samples`` [gates, seeds]; one number, or one per gate where the slot is a list.
 
     Raises:
         ValueError: if the slot takes one number and there are several gates.

@@ -120,5 +120,5 @@ def refuse_code(token: str) -> None:
         return
     raise ConfigError(
         f"{token}: this setting of Hydra is not open, since some of them can name code to run. "
-        f"Open are: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.*"
+        f"What stays open: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.*"
     )

@@ -81,7 +81,7 @@ _names: dict[int, tuple[weakref.ref[Config], str]] = {}
 
 
 def run_id(config: Config) -> str:
-    """``<task>-<component>-<method><count>-s<seed>-<hash>``; file-name safe. Computed once an object: none changes."""
+    """``<task>-<component>-<method><count>-s<seed>-<hash>``; file-name safe. Computed once per object: none changes."""
     key = id(config)
     if key not in _names:
         name = name_of(config, identity_keys(config))

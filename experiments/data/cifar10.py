@@ -95,7 +95,7 @@ def _batches(folder: Folder, count: int) -> Iterator[tuple[Path, np.ndarray, np.
 
 
 def read(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:
-    """CIFAR-10 with the given number of images a batch; see :func:`load`."""
+    """CIFAR-10 with the given number of images per batch; see :func:`load`."""
     images = np.empty((6 * per_batch, 3, 32, 32), dtype=np.uint8)
     labels = np.empty(6 * per_batch, dtype=np.int64)
     for i, (where, some_labels, pixels) in enumerate(_batches(folder, per_batch)):

@@ -53,11 +53,11 @@ def _edges(graph: Any, where: Path, nodes: int) -> np.ndarray:
 
 
 def _test_index(content: np.ndarray, where: Path, known: int, nodes: int) -> np.ndarray:
-    """int64 [nodes - known]: the node of each row of ``tx`` and ``ty``, one a line in the file."""
+    """int64 [nodes - known]: the node of each row of ``tx`` and ``ty``, one per line of the file."""
     try:
         index = np.array([int(line) for line in content.tobytes().decode("ascii").split()], dtype=np.int64)
     except (ValueError, OverflowError):
-        raise DataError(f"{where}: holds something else than one node number a line") from None
+        raise DataError(f"{where}: holds something else than one node number per line") from None
     if not np.array_equal(np.sort(index), np.arange(known, nodes)):
         raise DataError(f"{where}: its numbers are not the nodes {known} to {nodes - 1}, each once")
     return index

@@ -1,7 +1,7 @@
 """Where data sets lie, and the check of every byte that is read from there.
 
-A data root has one folder a data set. Each file is hashed whenever it is read: the 180 MB of CIFAR-10 take a fifth of a
-second, so no list of files checked earlier is kept that could hide a change.
+A data root has one folder per data set. Each file is hashed whenever it is read: the 180 MB of CIFAR-10 take a fifth
+of a second, so no list of files checked earlier is kept that could hide a change.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
     A sixth of the nodes is for training, a third for validation, the rest for testing.
 
     Raises:
-        ValueError: if there are fewer than six nodes or features a class, or less than one class.
+        ValueError: if there are fewer than six nodes or features per class, or less than one class.
     """
     if classes < 1 or nodes < 6 * classes or features < 6 * classes:
-        raise ValueError("at least one class, and six nodes and six features a class are needed")
+        raise ValueError("at least one class, and six nodes and six features per class are needed")
     rng = np.random.default_rng(0)
     labels = np.arange(nodes) % classes
     own_word = np.arange(features)[None] % classes == labels[:, None]

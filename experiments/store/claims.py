@@ -164,7 +164,7 @@ class Claims:
                 with self._lock():
                     # Under the lock a dead owner's claim has one heir; releasing takes the lock too.
                     if path.exists() and self.owner(name) is None:
-                        log.warning("%s: its owner is gone; taking the run over", name)
+                        log.warning("%s: the process that was training it is gone; taking the run over", name)
                         os.replace(temporary, path)
                         return True
             return False

@@ -132,7 +132,7 @@ def _sources() -> str:
 
 
 def training_identity(numerics: dict[str, int]) -> dict[str, Any]:
-    """What must be the same for an interrupted training to be gone on with: sources, numerics and packages.
+    """What must be the same for an interrupted training to be resumed: sources, numerics and packages.
 
     The sources are named by their content. So a commit of documents lets trainings go on, and an edit that was never
     committed does not.

@@ -1,4 +1,4 @@
-"""Records: one JSON file a run, written once, checked when written and when read.
+"""Records: one JSON file per run, written once, checked when written and when read.
 
 ``results/<task>/<run id>.json`` holds everything measured; ``<run id>.curves.npz`` beside it holds the courses of loss,
 error and t. No torch is imported.

@@ -1,4 +1,4 @@
-"""A sweep on this machine: workers that are watched, one a GPU.
+"""A sweep on this machine: workers that are watched, one per GPU.
 
 A worker is a process of its own, so that one that crashes, hangs or is killed leaves the others: its task is noted as
 failed, and a new worker goes on with the next.

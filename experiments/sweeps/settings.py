@@ -20,7 +20,7 @@ Number = Annotated[int, Field(ge=1)]
 class Cluster(Closed):
     """How the tasks of a plan are run.
 
-    Attributes of both kinds: ``workers`` at a time (None: one a GPU, or one), ``runs_per_task`` at most,
+    Attributes of both kinds: ``workers`` at a time (None: one per GPU, or one), ``runs_per_task`` at most,
     ``task_minutes`` after which a task is stopped and reported (None: never). The others are Slurm's.
     """
 

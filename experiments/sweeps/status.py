@@ -26,7 +26,7 @@ STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale"
 that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 SAMPLE = 30
-"""Records a task that speeds are taken from."""
+"""Records per task that speeds are taken from."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Speeds:
         return (config["task"]["name"], gate["component"], method["name"], config["profile"])
 
     def _of(self, task: str) -> dict[tuple[str, ...], float]:
-        """Kind → run-steps a second, over all phases of a record."""
+        """Kind → run-steps per second, over all phases of a record."""
         if task not in self._rates:
             seen: dict[tuple[str, ...], list[float]] = defaultdict(list)
             for root in self.roots:

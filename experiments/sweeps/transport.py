@@ -1,6 +1,6 @@
 """Records on their way between machines: packed into archives of a limited size, and checked before they are taken in.
 
-For a machine that is lent for a while and has no git: a copy of the tree with its stamp goes there
+For a machine without git, such as one that is rented for a while: a copy of the tree with its stamp goes there
 (:func:`experiments.store.provenance.write_stamp`), archives of records come back. Imports no torch.
 """
 

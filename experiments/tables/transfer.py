@@ -1,4 +1,4 @@
-r"""Other structures and tasks: tables 8 (accuracies, bits a character), and depth (tables 9 and 10, printed as one)."""
+r"""Other structures and tasks: table 8 (accuracies, bits per character), and depth (tables 9 and 10, in one)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONE_RUN = {
     "truncated": (_BITS,),
     "fixed": (_BITS,),
 }
-"""A single run in bits a character, where the other rows are medians in percent."""
+"""A single run in bits per character, where the other rows are medians in percent."""
 
 
 def _ten(key: str, task: str, gate: str, *labels: str, **rest: Any) -> Row:

@@ -28,7 +28,7 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     """A scalar setting as a float64 tensor of shape [*R].
 
     Raises:
-        ValueError: if there is neither one number nor one a replica.
+        ValueError: if there is neither one number nor one per replica.
     """
     tensor = torch.as_tensor(value, dtype=torch.float64)
     shape = () if replicas is None else (replicas,)

@@ -14,7 +14,7 @@ class FixedCount(Capacity):
 
     Args:
         count: number of components; 0 is the empty model.
-        r: ordering weights, one number or one a replica.
+        r: ordering weights, one number or one per replica.
         replicas: None for one model, else the length of the replica axis.
 
     >>> import ngn

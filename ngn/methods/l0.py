@@ -35,7 +35,7 @@ class HardConcrete(Capacity):
 
     Args:
         K: components.
-        seeds: one seed, or one a replica, from which the initial a_k and the noise of every step are drawn.
+        seeds: one seed, or one per replica, from which the initial a_k and the noise of every step are drawn.
         price: lambda, for each component that is expected to be open.
         temperature: tau.
         open_probability: sigmoid of the mean initial a_k.

@@ -26,7 +26,7 @@ class CountGate(Capacity):
         delta: 1/2 (count >= 1) or -1/2 (count >= 0).
         t0: initial boundary.
         lambda_shape, alpha_shape, beta_shape: their courses over training progress.
-        replicas: None for one model, else the length of the replica axis; every number above may then be one a replica.
+        replicas: None for one model, else the length of the replica axis; numbers above may then be one per replica.
 
     >>> import ngn
     >>> gate = ngn.CountGate(4, t0=2.3)

@@ -49,7 +49,7 @@ class MiniBatches:
     Args:
         split: the training data.
         size: samples in a batch; no more than there are.
-        seeds: one seed (batches [N, ...]) or one a replica (batches [R, N, ...]).
+        seeds: one seed (batches [N, ...]) or one per replica (batches [R, N, ...]).
         prepare: turns a batch of stored inputs into what the model takes (uint8 pixels into standardised floats).
     """
 

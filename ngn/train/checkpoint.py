@@ -30,7 +30,7 @@ DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorEr
 """What a damaged file makes reading raise."""
 
 Identity = Mapping[str, Any] | None
-"""What must be the same for a training to be gone on with, such as the commit, in JSON's types; None: no demand."""
+"""What must be the same for a training to be resumed, such as the commit, in JSON's types; None: no demand."""
 
 
 class CheckpointError(FileError):

@@ -6,9 +6,9 @@ where a processor takes some hundred cycles an operation. Set to zero instead, s
 that they are added to as before. The setting is the thread's, and so the caller's: it ends with the training.
 
 **Memory.** glibc gives large blocks back to the system as soon as they are free. A training step frees and asks for the
-same activations again, and every page of them is then mapped and zeroed anew: 3,568 page faults a step for ten stacked
-replicas of the 1D study in the torch engine, none with this setting (docs/benchmarks.md), which lasts until the process
-ends.
+same activations again, and every page of them is then mapped and zeroed anew: 3,568 page faults per step for ten
+stacked replicas of the 1D study in the torch engine, none with this setting (docs/benchmarks.md), which lasts until the
+process ends.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def requeue() -> str | None:
     """Put the Slurm job that this process is into its queue again; its name, or None where this is no such job.
 
     Called after SIGUSR1 or SIGUSR2, which Slurm sends when told so (``--signal``). After SIGTERM Slurm decides by
-    itself: a preempted job is requeued by it, and a cancelled one must not come back.
+    itself: a preempted job is requeued by it, and a cancelled one must stay cancelled.
 
     Raises:
         RuntimeError: if Slurm refuses; the message has its reason.

@@ -103,7 +103,7 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def put_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an Adam what :func:`moments` has told of one over the same parameters."""
+    """Give an Adam what :func:`moments` returned for one over the same parameters."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         if f"adam.{i}.step" in tensors:
             state = {name: tensors[f"adam.{i}.{name}"].to(p.device) for name in ("step", "exp_avg", "exp_avg_sq")}

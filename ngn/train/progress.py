@@ -11,7 +11,7 @@ Mode = Literal["auto", "always", "never"]
 
 
 class Progress:
-    """A bar with speed (steps of all replicas a second) and time left. ``auto`` shows it only on a terminal.
+    """A bar with speed (steps of all replicas per second) and time left. ``auto`` shows it only on a terminal.
 
     Used as a context manager; :meth:`due` is cheap enough for every step.
     """

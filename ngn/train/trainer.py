@@ -106,7 +106,7 @@ class Trainer:
             by it, so that their gradient is that of one large batch; None where they count alike.
         folder: where checkpoints go; None for none.
         checkpoint_seconds: wall time between them.
-        identity: what has to be the same, with the engine, for a checkpoint to be gone on with; None for no demand.
+        identity: what has to be the same, with the engine, for a checkpoint to be resumed; None for no demand.
         title, progress: what the progress bar says, and whether it is shown.
         on_step: called with the number of finished steps; tests interrupt here.
         on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,

@@ -105,7 +105,7 @@ class Hook:
             self.action()
 
     def at_steps(self) -> Hook:
-        """Count the looks at the signals, one a step."""
+        """Count the looks at the signals, one per step."""
         real = interrupt.asked
 
         def asked() -> bool:

@@ -71,11 +71,11 @@ class Evidence:
         self.used += cell.run_ids
         found = cell.value[slot or next(iter(cell.value))]
         if isinstance(found, Sequence):
-            raise TypeError(f"{name} holds one number a gate: {list(found)}")
+            raise TypeError(f"{name} holds one number per gate: {list(found)}")
         return float(found)
 
     def samples(self, selection: Selection, quantities: Sequence[str], what: str) -> dict[str, Array]:
-        """Quantity → one number a run, shape [runs], over at least half of the runs of a selection.
+        """Quantity → one number per run, shape [runs], over at least half of the runs of a selection.
 
         Raises:
             Untested: if there are fewer; ``what`` names them.

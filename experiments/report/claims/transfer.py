@@ -125,7 +125,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim("vision_prune", "Pruning back from a high start is not universal.", "table 8", _not_universal),
     Claim(
-        "stories_truncation", "Truncation costs at most 5 % in bits a character on TinyStories.", "table 8", _stories
+        "stories_truncation", "Truncation costs at most 5 % in bits per character on TinyStories.", "table 8", _stories
     ),
     Claim(
         "depth",

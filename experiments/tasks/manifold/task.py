@@ -45,7 +45,7 @@ class FreshBatches:
     """New points at every step, drawn from each seed and the step alone; input and target are the same points.
 
     Args:
-        seeds: one seed (points [N, ambient]) or one a replica ([R, N, ambient]).
+        seeds: one seed (points [N, ambient]) or one per replica ([R, N, ambient]).
         size: N.
         D: intrinsic dimension.
         embed: maps latents [*R, N, D] to points.

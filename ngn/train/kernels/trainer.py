@@ -28,7 +28,7 @@ from ngn.train.progress import Progress
 from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan
 
 CHUNK = 100
-"""Steps a call at most: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+"""Most steps per call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
 RUN_STEPS = 20_000
 """Run-steps of the 1D study a call at most: a second or two, however many replicas there are."""
 SCOPES = {"joint": 1, "separate": 2, "body": 3}

@@ -27,7 +27,7 @@
   struct NAME { __VA_ARGS__ };   \
   static const char NAME##_declaration[] = #__VA_ARGS__
 
-// One call's work. R replicas, G groups, P floats a replica. Arrays are row-major.
+// One call's work. R replicas, G groups, P floats per replica. Arrays are row-major.
 NGN_DESCRIBED(
     Job,
     int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up

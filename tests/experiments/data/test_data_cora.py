@@ -74,7 +74,7 @@ def test_the_structure_is_checked(tmp_path):
             read(tmp_path / name, samples.official(changed))
     changed = files | {"ind.cora.test.index": b"one\n"}
     samples.put(tmp_path / "text" / "cora", changed)
-    with pytest.raises(DataError, match="one node number a line"):
+    with pytest.raises(DataError, match="one node number per line"):
         read(tmp_path / "text", samples.official(changed))
     changed = files | {"ind.cora.graph": pickle.dumps([1], 2)}
     samples.put(tmp_path / "list" / "cora", changed)

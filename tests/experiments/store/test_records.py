@@ -135,7 +135,7 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
 
 
 def test_reading_is_cheap_enough_for_thousands(tmp_path):
-    """Counted in calls to the compiled validator rather than in seconds: compiled once, called once a record."""
+    """Counted in calls to the compiled validator rather than in seconds: compiled once, called once per record."""
     from experiments.store import records
 
     store = Store(tmp_path)
