@@ -34,6 +34,8 @@ NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1, strict=True)]
+Components = Annotated[int, Field(ge=1, le=2**16, strict=True)]
+"""Candidates of one group: each is initialised by itself, so a million would take minutes before the first step."""
 Size = Annotated[int, Field(ge=0, strict=True)]
 
 Block = TypeVar("Block", bound=Closed)

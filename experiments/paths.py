@@ -1,12 +1,15 @@
-"""Where things lie in the checkout."""
+"""Where things lie: in the checkout, and where its output goes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 RESULTS = ROOT / "results"
 """The committed records."""
-SCRATCH = ROOT / "scratch"
+OUTPUT = os.environ.get("NGN_OUTPUT")
+"""The one folder that is written to, where the checkout is not: one that is shared, or that cannot be written."""
+SCRATCH = Path(OUTPUT).absolute() if OUTPUT else ROOT / "scratch"
 """Everything that is not committed: checkpoints, plans, records of trials."""

@@ -16,7 +16,7 @@ from experiments.analysis.selection import Selection
 from experiments.config.compose import nearest
 from experiments.config.identity import run_id
 from experiments.config.schema import Config, Seed
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
@@ -52,7 +52,10 @@ class Study:
                 if name not in seen:
                     seen.add(name)
                     yield name, config
-                record = store.get(name) if store is not None and selection.companions else None
+                try:
+                    record = store.get(name) if store is not None and selection.companions else None
+                except RecordError:  # of its companions nothing is known before it is run again
+                    continue
                 if record is None or record["status"] != "complete":
                     continue
                 for _, find in selection.companions:

@@ -17,9 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-GATE_CUTOFF = 1e-15
-"""Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
-identical to the full bank over 25,000 steps, while 1e-13 did not."""
+from ngn.schedules import GATE_CUTOFF
 
 
 def softplus_inverse(t: Tensor | float) -> Tensor:

@@ -10,6 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
+GATE_CUTOFF = 1e-15
+"""Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
+identical to the full bank over 25,000 steps, while 1e-13 did not."""
 T = TypeVar("T")
 
 

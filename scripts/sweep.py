@@ -25,7 +25,8 @@ from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.data import DataError
-from experiments.paths import ROOT
+from experiments.paths import RESULTS, SCRATCH
+from experiments.runs.places import results_root
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, study
 from experiments.sweeps import plan as plans
@@ -42,11 +43,18 @@ class Sweep:
         except KeyError as unknown:
             raise ConfigError(str(unknown.args[0])) from None
         first = next(self.study.runs())[1]
-        self.results = (given.results or plans.usual_results([first])).resolve()
+        self.results = (given.results or results_root(first)).resolve()
         self.folder = plans.folder_of(self.study.name, self.results)
         self.strict, self.again = given.strict, given.again
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
         self.device = given.device
+        self.options = [] if given.results is None else ["--results", str(self.results)]
+        self.options += [] if self.data_root is None else ["--data-root", self.data_root]
+        self.options += [] if self.device == "auto" else ["--device", self.device]
+
+    def command(self, verb: str) -> str:
+        """A command on the same study, records, data and device."""
+        return shlex.join(["python", "scripts/sweep.py", verb, self.study.name, *self.options])
 
     def runs(self) -> Iterator[tuple[str, Config]]:
         """(run id, configuration) of every run, as the YAML files say now."""
@@ -68,7 +76,7 @@ class Sweep:
     @cached_property
     def speeds(self) -> status.Speeds:
         """Speeds from the records of this folder, and of the usual ones."""
-        places = {self.results, ROOT / "results", ROOT / "scratch" / "results"}
+        places = {self.results, RESULTS, SCRATCH / "results"}
         return status.Speeds(Store(place) for place in sorted(places))
 
     def wanted(self) -> list[Config]:
@@ -153,13 +161,16 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     for name in sweep.view.claimed & sweep.view.records:
         sweep.view.claims.clear(name)  # of those who were killed between a record and their goodbye
     if plan is None:
-        print(f"{sweep.study.name}: nothing is missing" + (", the rest is queued" if sweep.view.queued else ""))
-        return 0
+        counts = status.progress(sweep.runs(), sweep.view, sweep.speeds).counts
+        doubtful = counts["stale"] + counts["refused"]
+        wrong = f", but {doubtful} records do not count: {sweep.command('status')}" if doubtful else ""
+        print(f"{sweep.study.name}: nothing is missing{', the rest is queued' if sweep.view.queued else ''}{wrong}")
+        return 1 if doubtful else 0
     unfinished = [n for n, names in enumerate(plan.tasks) if not set(names) <= sweep.view.records or sweep.again]
     if cluster.kind == "slurm":
         jobs = slurm.submit(plan, unfinished, cluster)
         arrays = sorted({job.job.partition("_")[0] for job in jobs})
-        print(f"submitted {len(jobs)} array tasks as {', '.join(arrays)}; python scripts/sweep.py status {plan.study}")
+        print(f"submitted {len(jobs)} array tasks as {', '.join(arrays)}; {sweep.command('status')}")
         return 0
     if given.detach:
         return _leave_running(sweep, plan, given)
@@ -169,8 +180,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
     """Run a frozen plan in a process of its own that outlives this terminal; its output goes to a file."""
     words = ["run", sweep.study.name, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
-    words += ["--results", str(sweep.results), "--device", sweep.device]
-    words += [] if sweep.data_root is None else ["--data-root", sweep.data_root]
+    words += ["--results", str(sweep.results), *sweep.options]
     words += [word for state in sweep.again for word in ("--again", state)]
     log = plan.path.with_suffix(".log")
     with log.open("ab") as out:
@@ -182,7 +192,7 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
             start_new_session=True,
         )
     print(f"running as process {child.pid}, which says what it does in\n  {log}")
-    print(f"python scripts/sweep.py status {plan.study}; kill {child.pid} saves and stops it")
+    print(f"{sweep.command('status')}; kill {child.pid} saves and stops it")
     return 0
 
 
@@ -230,6 +240,8 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
         rest = f" ({told.unknown} runs of unknown speed)" if 0 < told.unknown < open_runs else ""
         print(f"  left: {known}{rest}")
     doubtful = told.counts["stale"] + told.counts["refused"]
+    if doubtful:
+        print("  --again refused --again stale runs anew what does not count")
     if sweep.strict and doubtful:
         print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
         return 1

@@ -28,8 +28,15 @@ def _check_device(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
 
         if not torch.cuda.is_available():
             raise ConfigError(
-                "device=cuda: torch finds no CUDA device on this machine; leave device out, or device=cpu"
+                "device=cuda: torch finds no CUDA device on this machine; leave device (or engine=cuda_graph) out"
             )
+
+
+def _check_output() -> None:
+    """A checkout that is shared or read-only needs one other folder."""
+    place = next(folder for folder in (paths.SCRATCH, *paths.SCRATCH.parents) if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise ConfigError(f"{place}: cannot be written; name a folder for all output: NGN_OUTPUT=DIR python run.py ...")
 
 
 def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
@@ -59,6 +66,7 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
 
     jobs = expand(tokens)
     _check_device(jobs, tokens)
+    _check_output()
     if typed.mode == "multirun" or is_sweep(tokens):
         if "--run" in typed.flags:
             raise ConfigError(f"--run: the command stands for {len(jobs):,} jobs; leave --run out")
@@ -82,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 2
     session = Session([configuration(job) for job in jobs])
-    os.environ["NGN_ROOT"] = str(paths.ROOT)
+    os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     program = sys.argv[0]
     sys.argv = [program, *rewritten]
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Literal
 
 from experiments.blocks import ConfigError
@@ -27,7 +28,14 @@ OPEN_KEYS = (
     "hydra.sweeper.max_batch_size",
 )
 """Settings of Hydra that may be overridden, besides those of the launcher."""
-OPEN_GROUPS = ("hydra/launcher", "hydra/job_logging", "hydra/hydra_logging", "hydra/output", "hydra/help")
+OPEN_GROUPS = {
+    "hydra/launcher": ("basic", "pack", "pack_slurm", "submitit_local", "submitit_slurm"),
+    "hydra/job_logging": ("default", "disabled", "none", "stdout"),
+    "hydra/hydra_logging": ("default", "disabled", "hydra_debug", "none"),
+    "hydra/output": ("default",),
+    "hydra/help": ("default", "ngn"),
+}
+"""Groups of Hydra and their choices. The list is closed: a name such as ``../x`` would bring in a foreign file."""
 SHELL_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args")
 """Settings of cluster launchers that hold commands or programs to run."""
 
@@ -113,6 +121,11 @@ def refuse_code(token: str) -> None:
     if key == "hydra.job.chdir":
         raise ConfigError(f"{token}: refused: relative folders are always relative to where you call from")
     if key in OPEN_GROUPS:
+        choice, choices = token.partition("=")[2], OPEN_GROUPS[key]
+        if choice not in choices:
+            raise ConfigError(f"{token}: the choices of {key} are: {', '.join(choices)}")
+        if choice.startswith("submitit") and find_spec("hydra_plugins.hydra_submitit_launcher") is None:
+            raise ConfigError(f"{token}: needs a plugin of Hydra: pip install hydra-submitit-launcher")
         return
     if key in OPEN_KEYS:
         return

@@ -31,6 +31,7 @@ from experiments.cli.arguments import is_hydra
 from experiments.config.compose import GROUPS, check, nearest, options, selection, set_key
 from experiments.config.identity import run_id
 from experiments.config.schema import MAX_JOBS, Config, legal_keys
+from experiments.runs.stack import kernel_of
 from experiments.tasks import GATES_OF_TASK
 
 LARGEST_RANGE = 10_000_000
@@ -270,6 +271,7 @@ def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
         try:
             config = check(merged)
             _folders(config)
+            _engine(config)
         except ConfigError as error:
             raise ConfigError(f"{error}{_where(swept_values)}") from None
         job = Job(swept_values, config, run_id(config))
@@ -287,6 +289,12 @@ def _folders(config: Config) -> None:
             raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
 
 
+def _engine(config: Config) -> None:
+    """A kernel that was never written for such a run is refused now rather than after its data are loaded."""
+    if config.engine == "fused" and kernel_of(config) is None:
+        raise ConfigError("engine=fused: no compiled kernel trains such a run; use engine=auto or engine=torch")
+
+
 def _where(overrides: Sequence[str]) -> str:
     return f"\n(in the job with {' '.join(overrides)})" if overrides else ""
 
@@ -299,6 +307,6 @@ def _same(first: Job, second: Job) -> str:
 
 
 def needs_cuda(jobs: Sequence[Job], tokens: Sequence[str]) -> bool:
-    """Whether a job asks for CUDA on this machine; what a cluster launcher starts elsewhere is not for us to say."""
+    """Whether a job needs CUDA on this machine; what a cluster launcher starts elsewhere is not for us to say."""
     elsewhere: Mapping[str, str] = {t.split("=", 1)[0]: t for t in tokens if t.startswith("hydra/launcher=")}
-    return not elsewhere and any(job.config.device == "cuda" for job in jobs)
+    return not elsewhere and any("cuda" in (job.config.device, job.config.engine[:4]) for job in jobs)

@@ -42,8 +42,9 @@ def foreseen(error: Exception) -> bool:
     if isinstance(error, (ConfigError, RecordError)):
         return True
     from experiments.data.source import DataError  # not earlier: only a run that got this far needs the readers
+    from ngn.methods.base import CapacityExceeded
 
-    return isinstance(error, DataError)
+    return isinstance(error, (DataError, CapacityExceeded))
 
 
 def configuration(job: Job) -> Config:

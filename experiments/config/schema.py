@@ -17,7 +17,7 @@ from experiments.methods import METHODS
 from experiments.methods.base import Method
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.settings import Component, TaskSettings
-from ngn.schedules import Shape
+from ngn.schedules import GATE_CUTOFF, Shape
 
 PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
@@ -148,6 +148,12 @@ class Config(Closed):
             return
         if not method.grows:
             raise ValueError(f"gate.K=null needs a boundary that advances; method={method.name} needs a preset gate.K")
+        reach = self.gate.t0 + self.gate.delta - math.log(GATE_CUTOFF) / self.schedule.beta_start
+        if reach >= self.gate.K_max:
+            raise ValueError(
+                f"gate.K=null allocates {math.floor(reach) + 1} components before the first step, whose gates are open "
+                f"at schedule.beta_start; raise gate.K_max, which is {self.gate.K_max}"
+            )
         if "from_high" in self.phases:
             raise ValueError("gate.K=null has no high end to start from: leave from_high out of phases")
         if self.train.weight_decay > 0:

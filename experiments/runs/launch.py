@@ -47,19 +47,12 @@ def share(configs: Sequence[Config], patience: float | None = None) -> dict[str,
         roots[places.results_root(config)].append(config)
     for root, wanted in roots.items():
         try:
-            present_now = {run_id(config): result for config in wanted if (result := _present(config)) is not None}
-            done |= present_now
-            if places.checkpoints().exists():
-                ready = [name for name, result in present_now.items() if isinstance(result, Outcome)]
-                tidy(ready, root, places.checkpoints(), places.checkpoints_named)
+            done |= {run_id(config): result for config in wanted if (result := _present(config)) is not None}
             missing = [config for config in wanted if run_id(config) not in done]
-            if not missing:
-                continue
-            with Claims(root) as claims:
-                for name, result in Sharing(claims, _present, _train, patience).run(
-                    arrange(missing, root, places.checkpoints())
-                ):
-                    done[name] = result
+            if missing:
+                with Claims(root) as claims:
+                    done.update(Sharing(claims, _present, _train, patience).run(arrange(missing, root)))
+            tidy([run_id(c) for c in wanted if isinstance(done.get(run_id(c)), Outcome)], root)
         except HeldElsewhere:
             raise
         except Exception as error:  # of the folder rather than of a stack; reported with each of its runs
@@ -71,7 +64,7 @@ def _present(config: Config) -> Outcome | Exception | None:
     try:
         return present(config)
     except RecordError as damaged:
-        return damaged
+        return RecordError(f"{damaged}; force=true runs it again and replaces that file")
 
 
 def _train(work: Work) -> dict[str, Outcome | Exception]:

@@ -18,7 +18,7 @@ from experiments.runs.places import results_root
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, machine, packages
-from experiments.store.records import SCHEMA_VERSION, Store
+from experiments.store.records import SCHEMA_VERSION, Store, read
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def write(
         started, seconds: when the training of the stack began, and this run's share of its wall time.
 
     Raises:
-        RecordError: if the record is not legal.
+        RecordError: if the record is not legal, or something else has its name.
     """
     config, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
     status = "complete" if all(result.complete for result in results.values()) else "diverged"
@@ -91,6 +91,8 @@ def write(
     path = store.path(run_id(config))
     new = store.write(record, curves, replace=config.force)
     note = "" if new else " (another process had written it first)"
+    if not new:
+        read(path)  # else what was trained here is the only one, and is kept
     return Outcome(run_id(config), status, path, f"{run_id(config)}: {summary(record)} -> {path}{note}")
 
 

@@ -104,7 +104,7 @@ def train_phase(
     """
     finished, identity = folder / "finished.json", training_identity(numerics(stack.first))
     phase = Phase.load(finished, identity)
-    if phase is None:
+    if phase is None or (end is not None and checkpoint.latest(end, identity) is None):
         with interrupt.deferred():
             phase = fit_phase(stack, task, name, device, folder, count, end, start)
             phase.save(finished, identity)

@@ -6,16 +6,19 @@ import hashlib
 from pathlib import Path
 
 from experiments.config.schema import Config
-from experiments.paths import RESULTS, SCRATCH
+from experiments.paths import OUTPUT, RESULTS, SCRATCH
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code
 
 
 def results_root(config: Config) -> Path:
-    """Where the record of a run goes: as configured; else ``results/`` for a full run of a clean tree, else scratch."""
+    """Where the record of a run goes: as configured; else ``results/`` for a full run of a clean tree, else scratch.
+
+    With $NGN_OUTPUT nothing is written into the checkout.
+    """
     if config.results is not None:
         return Path(config.results).expanduser()
-    real = config.profile == "full" and code().clean
+    real = config.profile == "full" and code().clean and not OUTPUT
     return RESULTS if real else SCRATCH / "results"
 
 
@@ -25,7 +28,10 @@ def checkpoints() -> Path:
 
 
 def checkpoints_named(name: str, root: Path) -> Path:
-    """Where the stack of this name keeps its checkpoints; records of another folder are another training."""
+    """Where the stack of this name keeps its checkpoints; records of another folder are another training.
+
+    The name may be a pattern, for all stacks whose records go to ``root``.
+    """
     digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
     return checkpoints() / f"{name}-{digest}"
 

@@ -6,8 +6,8 @@ together again, also when some of them have their records already.
 
 from __future__ import annotations
 
-import json
 import logging
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -17,9 +17,11 @@ from typing import Any, Generic, TypeVar
 
 from experiments.config.identity import run_id, scientific
 from experiments.config.schema import Config
+from experiments.runs import places
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.claims import Claims
-from experiments.store.records import Store, publish
+from experiments.store.records import Store
+from ngn.files import sweep
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
@@ -66,45 +68,51 @@ def note_stack(folder: Path, stack: Stack, results: Path) -> None:
     """Write down which runs a folder of checkpoints belongs to, before anything else is written there."""
     if len(stack) > 1 and not (folder / NOTE).exists():
         note = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in stack.runs}}
-        publish(folder / NOTE, json.dumps(note).encode(), replace=True)
+        checkpoint.write_sealed(folder / NOTE, note, {})
 
 
-def tidy(present: Iterable[str], results: Path, checkpoints: Path, folder_of: Callable[[str, Path], Path]) -> None:
-    """Remove what runs with records had needed, where a kill came between the record and the cleaning up.
+def tidy(present: Iterable[str], results: Path) -> None:
+    """Remove what runs with records had needed, where a kill came before the cleaning up, and half-written files.
 
     Args:
         present: runs that have their record.
-        folder_of: (run id, ``results``) → where a run that is trained alone keeps its checkpoints.
     """
     claims = Claims(results)
     names = set(present)
     for name in names:
         claims.clear(name)
-        folder = folder_of(name, results)
+        folder = places.checkpoints_named(name, results)
         if folder.exists() and claims.owner(name) is None:
             checkpoint.remove(folder)
-    for folder, runs in _noted(checkpoints, results):
+    for folder, runs in _noted(results):
         if set(runs) <= names and not any(claims.owner(name) for name in runs):
             checkpoint.remove(folder)
+    for folder in places.checkpoints().glob(f"*{checkpoint.REMOVED}"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for folder in {claims.folder, *(Store(results).path(name).parent for name in names)}:
+        sweep(folder)
 
 
-def _noted(checkpoints: Path, results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of stacks whose records go to ``results``, and their runs: run id → scientific configuration."""
-    for path in sorted(checkpoints.glob(f"*/{NOTE}")):
+    for folder in sorted(places.checkpoints().glob(places.checkpoints_named("*", results).name)):
         try:
-            note = json.loads(path.read_text())
+            note = checkpoint.read_sealed(folder / NOTE, None)
         except FileNotFoundError:
-            continue  # another process has finished the stack meanwhile
+            continue  # of a single run, or another process has finished the stack meanwhile
+        except checkpoint.DAMAGE as fault:
+            log.warning("%s cannot be used (%s); its runs form new stacks", folder / NOTE, fault)
+            continue
         if note["results"] == str(results.resolve()):
-            yield path.parent, note["runs"]
+            yield folder, note["runs"]
 
 
-def arrange(configs: Sequence[Config], results: Path, checkpoints: Path) -> list[Work]:
+def arrange(configs: Sequence[Config], results: Path) -> list[Work]:
     """Stacks as an interruption left them, where all their other runs have records; new stacks of the rest."""
     left = {run_id(config): config for config in configs}
     store = Store(results)
     work: list[Work] = []
-    for _, runs in _noted(checkpoints, results):
+    for _, runs in _noted(results):
         missing = [left[name] for name in runs if name in left]
         others = [name for name in runs if name not in left]
         if not missing or missing[0].force or not all(store.path(name).exists() for name in others):

@@ -28,13 +28,16 @@ from experiments.runs.result import Phase, Result, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
+from ngn.files import publish
 from ngn.train import checkpoint, host
 from ngn.train.kernels.libraries import library
 
 log = logging.getLogger(__name__)
+RECORDED = "recorded"
+"""In a folder of checkpoints: all is trained, and records are being written."""
 
 
 def device_of(config: Config) -> torch.device:
@@ -109,6 +112,8 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
     """Train the phases of a stack as one model and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     first, scratch = stack.first, checkpoints_of(stack)
+    if first.force and (scratch / RECORDED).exists():
+        checkpoint.remove(scratch)  # left between a record and the cleaning up: force asks for another training
     note_stack(scratch, stack, results_root(first))
     phases: dict[str, Phase] = {}
     if isinstance(first.method, Fixed):
@@ -132,6 +137,8 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
+    if first.force:
+        publish(scratch / RECORDED, b"")
     outcomes = [outcome.write(stack, r, phases, task.info, device, started, seconds) for r in range(len(stack))]
     checkpoint.remove(scratch)
     return outcomes
@@ -148,7 +155,7 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
             results[r] = dataclasses.replace(result)
             continue
         alone = fixed_configuration(stack.runs[r], fixed_size(result.count))
-        record = Store(results_root(stack.runs[r])).get(run_id(alone))
+        record = _sound(Store(results_root(stack.runs[r])), run_id(alone))
         if record is not None and _may_stand(record, alone):
             results[r] = Result.of({**record["phases"]["fixed"], "taken_from": record["run_id"]})
         else:
@@ -156,13 +163,23 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
-            folder = scratch / f"fixed{'_'.join(map(str, counts))}-{group[0]}"
-            phase = train_phase(stack.take(group), task, "fixed", device, folder, count=fixed_size(counts))
+            part = stack.take(group)  # the folder is that of its members: another time some may have their record
+            folder = scratch / f"fixed{'_'.join(map(str, counts))}-{part.id}"
+            phase = train_phase(part, task, "fixed", device, folder, count=fixed_size(counts))
             resumed += phase.resumed
             engines.add(phase.engine)
             for r, result, curve in zip(group, phase.results, phase.curves, strict=True):
                 results[r], curves[r] = result, curve
     return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
+
+
+def _sound(store: Store, name: str) -> dict[str, Any] | None:
+    """The record of another run, where it has a sound one."""
+    try:
+        return store.get(name)
+    except RecordError as damaged:
+        log.warning("%s; not taken from there", damaged)
+        return None
 
 
 def _may_stand(record: dict[str, Any], config: Config) -> bool:

@@ -13,7 +13,6 @@ A wrong guess costs work, never a result: records are written once, whoever fini
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import os
@@ -25,43 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from experiments.store.records import RecordError
+from experiments.store.records import HIDDEN, RecordError, Store
+from ngn.files import machine, started, temporary
 
 log = logging.getLogger(__name__)
-FOLDER = ".claims"
 LEASE = 120.0
 """Seconds without a sign of life after which a claim from another machine is void."""
 BEAT = 10.0
 """Seconds between two signs of life."""
-
-
-@functools.lru_cache(maxsize=1)
-def _machine() -> str:
-    """One boot of one machine, and one space of process numbers (containers have their own)."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:
-        return platform.node()
-
-
-def _started(pid: int) -> str | None:
-    """The tick at which a process of this machine was started, "" where that cannot be told, None if it is dead."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        if Path("/proc/self/stat").exists():
-            return None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            return ""
-        return ""
-    return None if fields[0] in "ZX" else fields[19]
 
 
 @dataclass(frozen=True)
@@ -81,7 +51,7 @@ def _owner(content: bytes) -> Owner | None:
     try:
         told: dict[str, Any] = json.loads(content)
         return Owner(str(told["machine"]), int(told["pid"]), str(told["started"]), str(told["host"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -89,13 +59,13 @@ class Claims:
     """The claims of one folder of results, as one process sees and holds them."""
 
     def __init__(self, results: Path, lease: float = LEASE, beat: float = BEAT) -> None:
-        self.folder = results / FOLDER
+        self.folder, self._lock = results / HIDDEN, Store(results).locked
         self.lease, self.beat = lease, beat
         self._held: set[str] = set()
         self._seen: dict[str, tuple[tuple[int, int], float]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        me = Owner(_machine(), os.getpid(), _started(os.getpid()) or "", platform.node())
+        me = Owner(machine(), os.getpid(), started(os.getpid()) or "", platform.node())
         self._content = json.dumps(me.__dict__ | {"token": os.urandom(8).hex()}).encode() + b"\n"
 
     def path(self, name: str) -> Path:
@@ -110,12 +80,14 @@ class Claims:
         path = self.path(name)
         try:
             content, facts = path.read_bytes(), path.stat()
-        except FileNotFoundError:
+        except FileNotFoundError:  # or a link that leads nowhere, which nobody holds
             self._seen.pop(name, None)
             return None
+        except IsADirectoryError:
+            content, facts = b"", path.stat()
         owner = _owner(content)
-        if owner is not None and owner.machine == _machine():
-            return owner if _started(owner.pid) == owner.started else None
+        if owner is not None and owner.machine == machine():
+            return owner if started(owner.pid) == owner.started else None
         mark, now = (facts.st_size, facts.st_ino), time.monotonic()
         seen = self._seen.get(name)
         if seen is None or seen[0] != mark:
@@ -150,12 +122,12 @@ class Claims:
 
     def _take(self, name: str) -> bool:
         path = self.path(name)
-        temporary = path.with_name(f".{name}.{os.getpid()}.{os.urandom(4).hex()}.part")
-        temporary.write_bytes(self._content)
+        written = temporary(path)
         try:
+            written.write_bytes(self._content)
             for _ in range(2):
                 try:
-                    os.link(temporary, path)
+                    os.link(written, path)
                     return True
                 except FileExistsError:
                     pass
@@ -163,16 +135,15 @@ class Claims:
                     return False
                 with self._lock():
                     # Under the lock a dead owner's claim has one heir; releasing takes the lock too.
-                    if path.exists() and self.owner(name) is None:
+                    if os.path.lexists(path) and self.owner(name) is None:
                         log.warning("%s: the process that was training it is gone; taking the run over", name)
-                        os.replace(temporary, path)
+                        if path.is_dir():
+                            path.rmdir()
+                        os.replace(written, path)
                         return True
             return False
         finally:
-            temporary.unlink(missing_ok=True)
-
-    def _lock(self) -> FileLock:
-        return FileLock(self.folder / ".lock")
+            written.unlink(missing_ok=True)
 
     def _ours(self, name: str) -> bool:
         try:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import functools
 import io
 import json
+import logging
+import math
+import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import fastjsonschema
 import numpy as np
+from filelock import FileLock
 
 from ngn.files import FileError, publish
 
+log = logging.getLogger(__name__)
 SCHEMA_VERSION = 1
 MAX_RECORD_BYTES = 6 * 1024
 """Of a record beside its vectors over boundaries, which are as long as a model is deep: what could make it larger is
@@ -25,6 +31,10 @@ known before a training, so that none is refused after it."""
 BOUNDARY_BYTES = 64
 """More than one boundary takes in one phase: t and r (20 digits each), its count, and whether t is an integer."""
 MAX_CURVE_POINTS = 300
+MAX_CURVE_BYTES = 2**24
+"""Of unpacked curves: some 50 KiB are usual."""
+HIDDEN = ".claims"
+"""Folder beside the records for what concerns runs that are being trained."""
 
 
 class RecordError(FileError):
@@ -55,6 +65,26 @@ def check(record: Any, where: str) -> dict[str, Any]:
     return record
 
 
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is not a finite number")
+    return value
+
+
+def parse(content: str | bytes, where: str) -> dict[str, Any]:
+    """The record that a file holds.
+
+    Raises:
+        RecordError: naming ``where`` and why it is none.
+    """
+    try:
+        record = json.loads(content, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as fault:
+        raise RecordError(f"{where}: unreadable ({fault})") from None
+    return check(record, where)
+
+
 def read(path: Path) -> dict[str, Any]:
     """Read and check a record.
 
@@ -62,12 +92,12 @@ def read(path: Path) -> dict[str, Any]:
         RecordError: if the file is missing, is not JSON, is not a record, or is named after another run.
     """
     try:
-        record = json.loads(path.read_text())
+        content = path.read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path}: no such record") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as fault:
+    except OSError as fault:
         raise RecordError(f"{path}: unreadable ({fault})") from None
-    checked = check(record, str(path))
+    checked = parse(content, str(path))
     if checked["run_id"] != path.stem:
         raise RecordError(f"{path}: holds run {checked['run_id']}, not the run that it is named after")
     return checked
@@ -94,12 +124,14 @@ class Store:
             RecordError: if it is there and damaged.
         """
         path = self.path(run_id)
-        return read(path) if path.exists() else None
+        return read(path) if os.path.lexists(path) else None  # a link that leads nowhere takes the name, too
 
     def write(
         self, record: Mapping[str, Any], curves: Mapping[str, np.ndarray] | None = None, replace: bool = False
     ) -> bool:
         """Check a record and write it once, its curves first; False if another process had already written it.
+
+        Both are written under one lock, so that curves are never those of another writer.
 
         Raises:
             RecordError: if the record is not legal or too large (:data:`MAX_RECORD_BYTES`), or a curve too long.
@@ -113,22 +145,53 @@ class Store:
         largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in record["phases"].values())
         if len(text) > largest:
             raise RecordError(f"{path}: {len(text)} bytes; a record like this one has at most {largest}")
-        if path.exists() and not replace:
-            return False
+        packed = io.BytesIO()
         if curves:
             for name, curve in curves.items():
                 if len(curve) > MAX_CURVE_POINTS:
                     raise RecordError(f"{path}: curve {name} has {len(curve)} points, more than {MAX_CURVE_POINTS}")
-            packed = io.BytesIO()
             arrays: dict[str, Any] = dict(curves)
             np.savez_compressed(packed, **arrays)
-            publish(self.curves_path(run_id), packed.getvalue(), replace=True)
-        return publish(path, text.encode(), replace=replace)
+        return self.put(run_id, text.encode(), packed.getvalue() if curves else None, replace)
+
+    def put(self, run_id: str, record: bytes, curves: bytes | None, replace: bool = False) -> bool:
+        """Write the files of a run as they are, which somebody has checked; see :meth:`write`."""
+        path = self.path(run_id)
+        with self.locked():
+            if os.path.lexists(path) and not replace:
+                return False
+            if curves is not None:
+                publish(self.curves_path(run_id), curves, replace=True)
+            return publish(path, record, replace=replace)
+
+    def locked(self) -> FileLock:
+        """The lock under which the records of this folder are written and claims on its runs given back."""
+        (self.root / HIDDEN).mkdir(parents=True, exist_ok=True)
+        return FileLock(self.root / HIDDEN / ".lock")
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
-        """The curves of a run, or None if it has none."""
+        """The curves of a run, or None if it has none, or, with a warning, damaged ones."""
         path = self.curves_path(run_id)
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as stored:
+        try:
+            return unpacked(path)
+        except RecordError as fault:
+            log.warning("%s; run it again with force=true", fault)
+            return None
+
+
+def unpacked(file: Path | io.BytesIO, where: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a file of curves.
+
+    Raises:
+        RecordError: naming ``where`` (the file itself by default), if it is none, or larger than any record's.
+    """
+    try:
+        with zipfile.ZipFile(file) as members:
+            if not members.namelist() or sum(member.file_size for member in members.infolist()) > MAX_CURVE_BYTES:
+                raise ValueError("no curves, or more than any record has")
+        with np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
+    except Exception as fault:  # whatever a garbled archive, header or stream makes its readers raise
+        raise RecordError(f"{file if where is None else where}: damaged curves ({fault})") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.schema import Config
-from experiments.paths import ROOT
+from experiments.paths import RESULTS, SCRATCH
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, publish
@@ -46,14 +46,8 @@ class Plan:
 
 def folder_of(study: str, results: Path) -> Path:
     """Where a sweep of a study keeps its plans, jobs, logs and failures: in scratch/, or beside records elsewhere."""
-    usual = (ROOT / "results", ROOT / "scratch" / "results")
-    return (ROOT / "scratch" / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
-
-
-def usual_results(configs: Iterable[Config]) -> Path:
-    """``results/`` if every run is a full one and the tree is clean, else ``scratch/results/``."""
-    real = code().clean and all(config.profile == "full" for config in configs)
-    return ROOT / "results" if real else ROOT / "scratch" / "results"
+    usual = (RESULTS, SCRATCH / "results")
+    return (SCRATCH / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
 
 
 def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], largest: int) -> Path:
@@ -73,7 +67,7 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
         placed = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
         lines.append(json.dumps([config.model_dump(mode="json") for config in placed]))
     content = ("\n".join(lines) + "\n").encode()
-    number = max((int(path.stem.rpartition("-")[2]) for path in folder.glob("plan-*.jsonl")), default=0)
+    number = max((int(path.stem.rpartition("-")[2]) for path in _plans(folder)), default=0)
     while True:
         number += 1
         path = folder / f"plan-{number:04d}.jsonl"
@@ -83,8 +77,13 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
 
 def latest(folder: Path) -> Plan | None:
     """The newest plan of a study, or None."""
-    plans = sorted(folder.glob("plan-*.jsonl"))
+    plans = _plans(folder)
     return read(plans[-1]) if plans else None
+
+
+def _plans(folder: Path) -> list[Path]:
+    """The plans of a study, the oldest first."""
+    return sorted(path for path in folder.glob("plan-*.jsonl") if path.stem.rpartition("-")[2].isdecimal())
 
 
 def read(path: Path) -> Plan:
@@ -100,7 +99,7 @@ def read(path: Path) -> Plan:
             raise ValueError(f"format {head['format']!r}; this code reads {FORMAT}")
         tasks = tuple(tuple(task) for task in head["tasks"])
         return Plan(path, str(head["study"]), Path(head["results"]), tasks)
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise RecordError(f"{path}: no plan that can be read ({fault})") from None
 
 

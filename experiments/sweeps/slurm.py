@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +18,10 @@ from experiments.blocks import ConfigError
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
+
+log = logging.getLogger(__name__)
+PATIENT = ("env", "--block-signal=USR1,USR2")
+"""Keeps a warning that comes while Python starts waiting until :mod:`ngn.train.interrupt` handles it."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,11 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
     return {key: value for key, value in parameters.items() if value is not None}
 
 
+def _python() -> str:
+    patient = subprocess.run([*PATIENT, "true"], capture_output=True, check=False).returncode == 0  # coreutils 8.31
+    return shlex.join([*(PATIENT if patient else ()), sys.executable])
+
+
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
     """Submit tasks of a plan as array jobs of at most ``max_array_size``; the ids, which ``status`` reads later.
 
@@ -67,7 +80,7 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
     from experiments.sweeps.worker import slurm_task
 
     folder = plan.path.parent
-    executor = submitit.SlurmExecutor(folder=folder / "slurm")
+    executor = submitit.SlurmExecutor(folder=folder / "slurm", python=_python())
     executor.update_parameters(**_settings(cluster, plan.study))
     done: list[Submitted] = []
     for first in range(0, len(tasks), cluster.max_array_size):
@@ -78,7 +91,11 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
             raise ConfigError(f"Slurm refused the job: {str(refused).strip()}") from None
         array = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
         with open(folder / "jobs.jsonl", "a") as out:
-            out.writelines(json.dumps(submitted.__dict__) + "\n" for submitted in array)
+            # begun by a newline: a line before it may have been torn by a full disk
+            out.writelines("\n" + json.dumps(submitted.__dict__) for submitted in array)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
         done += array
     return done
 
@@ -86,9 +103,13 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
 def submitted(folder: Path) -> list[Submitted]:
     """Every array task that was ever submitted for a study."""
     path = folder / "jobs.jsonl"
-    if not path.exists():
-        return []
-    return [Submitted(**json.loads(line)) for line in path.read_text().splitlines()]
+    jobs: list[Submitted] = []
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+        try:
+            jobs += [Submitted(**json.loads(line))] if line.strip() else []
+        except (ValueError, TypeError, RecursionError) as fault:
+            log.warning("%s: a damaged line is left out, so its job is not known (%s)", path, fault)
+    return jobs
 
 
 def in_queue(jobs: Sequence[Submitted]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from typing import Any
 from experiments.analysis.collect import fault_of
 from experiments.config.schema import Config, steps_of
 from experiments.paths import ROOT
-from experiments.store.claims import FOLDER, Claims
-from experiments.store.records import RecordError, Store, read
+from experiments.store.claims import Claims
+from experiments.store.records import HIDDEN, RecordError, Store, read
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
@@ -124,7 +124,7 @@ class View:
 
     def __post_init__(self) -> None:
         self.claims = Claims(self.results)
-        folder = self.results / FOLDER
+        folder = self.results / HIDDEN
         self.claimed = {p.name[: -len(".claim")] for p in folder.glob("*.claim")} if folder.is_dir() else set()
         self.records = present(self.results)
 
@@ -156,8 +156,11 @@ def failures(folder: Path) -> dict[str, str]:
     """Run id → the last line of its failure."""
     errors = {}
     for path in (folder / "failures").glob("*.json"):
-        note = json.loads(path.read_text())
-        errors[note["run_id"]] = f"{note['error']} ({note['where']})"
+        try:
+            note = json.loads(path.read_bytes())
+            errors[str(note["run_id"])] = f"{note['error']} ({note['where']})"
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            errors[path.stem] = f"why is not known: {path} is damaged"
     return errors
 
 

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import functools
 import io
-import json
+import re
 import subprocess
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.paths import ROOT
-from experiments.store.records import RecordError, Store, check, publish, read
+from experiments.store.records import RecordError, Store, parse, read, unpacked
 
 MAX_MEMBER = 2**20
 """Bytes of an unpacked member at most: records have some 6 KiB, curves some 20 KiB."""
@@ -98,38 +95,44 @@ def unpack(archives: Iterable[Path], store: Store) -> Taken:
     """Take in the records of archives.
 
     None that is damaged, stale, of another run than its name says, of changed code or of a commit that this repository
-    does not have. A record that is there already is never changed; another one of the same run is refused.
-
-    Raises:
-        RecordError: if a file is not an archive of records, or is damaged.
+    does not have. A record that is there already is never changed; another one of the same run is refused. One run is
+    in memory at a time.
     """
     taken = Taken()
     for path in archives:
         try:
             with zipfile.ZipFile(path) as archive:
-                contents = {name: _content(archive, name) for name in archive.namelist()}
-        except (OSError, zipfile.BadZipFile, zlib.error) as fault:  # what reading a member checks is among these
-            raise RecordError(f"{path}: damaged, or not an archive of records ({fault})") from None
-        for name in sorted(contents):
-            if name.endswith(".json"):
-                _take(name, contents, store, taken)
-            elif not name.endswith(".curves.npz") or name.replace(".curves.npz", ".json") not in contents:
-                taken.refuse(name, "belongs to no record of its archive")
+                names = set(archive.namelist())
+                for name in sorted(names):
+                    if name.endswith(".json"):
+                        _take(name, archive, store, taken)
+                    elif not name.endswith(".curves.npz") or name.replace(".curves.npz", ".json") not in names:
+                        taken.refuse(name, "belongs to no record of its archive")
+        except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as fault:
+            taken.refuse(str(path), f"damaged, or not an archive of records ({fault})")
     return taken
 
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > MAX_MEMBER:
-        raise RecordError(f"{archive.filename}: {name} is larger than any record or curve")
-    return archive.read(name)
-
-
-def _take(name: str, contents: dict[str, bytes], store: Store, taken: Taken) -> None:
-    """Write one record and its curves, or note why not."""
     try:
-        record = check(json.loads(contents[name]), name)
+        if archive.getinfo(name).file_size > MAX_MEMBER:
+            raise ValueError("larger than any record or curve")
+        return archive.read(name)
+    except Exception as fault:  # whatever a garbled member makes the unpacking raise
+        raise RecordError(f"{name}: damaged ({fault})") from None
+
+
+def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> None:
+    """Write one record and its curves, or note why not."""
+    beside = name.removesuffix(".json") + ".curves.npz"
+    try:
+        content = _content(archive, name)
+        record = parse(content, name)
         config = Config.model_validate(record["config"])
-    except ValueError as fault:  # of JSON, of the record's schema or of the configuration's
+        curves = _content(archive, beside) if beside in archive.namelist() else None
+        if curves is not None:
+            unpacked(io.BytesIO(curves), beside)
+    except ValueError as fault:  # of the files, of the record's schema or of the configuration's
         return taken.refuse(name, str(fault).splitlines()[0])
     path = store.path(record["run_id"])
     if record["run_id"] != run_id(config) or PurePosixPath(name) != PurePosixPath(path.relative_to(store.root)):
@@ -138,29 +141,19 @@ def _take(name: str, contents: dict[str, bytes], store: Store, taken: Taken) -> 
         return taken.refuse(name, problem.text)
     if not _known(record["code"]["commit"]):
         return taken.refuse(name, f"was made by commit {record['code']['commit']}, which this repository does not have")
-    if path.exists():
-        if path.read_bytes() != contents[name]:
-            return taken.refuse(name, "another record of this run is there already")
+    if store.put(record["run_id"], content, curves):
+        taken.counts["new"] += 1
+    elif path.read_bytes() == content:
         taken.counts["present"] += 1
-        return None
-    curves = contents.get(name.removesuffix(".json") + ".curves.npz")
-    if curves is not None:
-        try:
-            with np.load(io.BytesIO(curves), allow_pickle=False) as stored:
-                for key in stored.files:
-                    stored[key]
-        except (OSError, ValueError, zipfile.BadZipFile) as broken:
-            return taken.refuse(name, f"its curves are damaged ({broken})")
-        publish(store.curves_path(record["run_id"]), curves, replace=True)
-    publish(path, contents[name])
-    taken.counts["new"] += 1
+    else:
+        taken.refuse(name, "another record of this run is there already")
     return None
 
 
 @functools.cache
 def _known(commit: str | None) -> bool:
-    """Whether this repository has the commit."""
-    if commit is None:
+    """Whether this repository has the commit, by its full name."""
+    if commit is None or re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) is None:
         return False
     asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0

@@ -48,28 +48,31 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     Args:
         patience: seconds to wait for runs that others train.
     """
-    from experiments.runs.launch import launch
+    from experiments.runs.launch import share
     from experiments.runs.sharing import HeldElsewhere
 
     ((_, configs),) = plans.configurations(plan, [number])
     names = [run_id(config) for config in configs]
     try:
-        done = {outcome.run_id: outcome.status for outcome in launch(configs, patience)}
+        done = share(configs, patience)
     except HeldElsewhere as held:
         print(held, file=sys.stderr, flush=True)
         return dict.fromkeys(names, "held")
-    except Exception as error:
-        if not isinstance(error, (ConfigError, RecordError)):
-            traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        print(f"task {number}: {reason}", file=sys.stderr, flush=True)
-        results = plans.read(plan).results
-        left = [n for n in names if not (results / n.split("-", 1)[0] / f"{n}.json").exists()]
-        note_failure(plan, left, reason)
-        return {name: reason if name in left else "complete" for name in names}
+    statuses: dict[str, str] = {}
+    shown: list[Exception] = []
     for name in names:
-        failure_path(plan, name).unlink(missing_ok=True)
-    return done
+        if not isinstance(error := done[name], Exception):
+            statuses[name] = error.status
+            failure_path(plan, name).unlink(missing_ok=True)
+            continue
+        statuses[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        note_failure(plan, [name], statuses[name])
+        if error not in shown:  # the runs of a stack fail together
+            shown.append(error)
+            if not isinstance(error, (ConfigError, RecordError)):
+                traceback.print_exception(error)
+            print(f"task {number}: {statuses[name]}", file=sys.stderr, flush=True)
+    return statuses
 
 
 def slurm_task(plan: str, number: int) -> dict[str, str]:

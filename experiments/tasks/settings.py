@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.blocks import Closed, Count, Delta, NonNegative, Positive, Ratio, legal_name
+from experiments.blocks import Closed, Components, Count, Delta, NonNegative, Positive, Ratio, legal_name
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class GroupSettings(Closed):
     """What the groups of one kind have in place of the block's own; null for what the block says."""
 
-    K: Count | None = None
+    K: Components | None = None
     delta: Delta | None = None
     r: Ratio | None = None
     t0: Positive | None = None
@@ -39,9 +39,9 @@ class Component(Closed):
     stacks: ClassVar[bool] = False
     group_kinds: ClassVar[tuple[str, ...]] = ()
 
-    K: Count | None
+    K: Components | None
     """Candidate components; null allocates them as the boundary advances."""
-    K_max: Count = 1024
+    K_max: Components = 1024
     """Where growth without a preset K stops with an error."""
     delta: Delta = 0.5
     r: Ratio = 0.5

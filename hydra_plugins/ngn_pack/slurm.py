@@ -35,6 +35,7 @@ class PackSlurmLauncher(PackLauncher):
         """Train runs as array tasks, and wait for them; those that have their records are left out."""
         from experiments.config.identity import run_id
         from experiments.runs.outcome import Outcome, summary
+        from experiments.runs.places import results_root
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
@@ -44,18 +45,22 @@ class PackSlurmLauncher(PackLauncher):
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
         cluster = Cluster.model_validate({"kind": "slurm", **self.settings})
-        chosen = configs[0].results
-        results = Path(chosen) if chosen is not None else plans.usual_results(configs)
+        results = results_root(next((config for config in configs if config.profile != "full"), configs[0]))
         store = Store(results)
-        wanted = [config for config in configs if config.force or store.get(run_id(config)) is None]
+        outcomes: Outcomes = {}
+        wanted: list[Config] = []
+        for config in configs:
+            try:
+                wanted += [config] if config.force or store.get(run_id(config)) is None else []
+            except RecordError as damaged:
+                outcomes[run_id(config)] = damaged
         if not wanted:
-            return {}
+            return outcomes
         folder = Path(str(self.config.hydra.sweep.dir)).absolute()
         plan = plans.read(plans.freeze(folder, "multirun", results, wanted, cluster.runs_per_task))
         jobs = slurm.submit(plan, range(len(plan.tasks)), cluster)
         while slurm.in_queue(jobs):
             time.sleep(POLL)
-        outcomes: Outcomes = {}
         for config in wanted:
             name = run_id(config)
             record, failure = store.get(name), failure_path(plan.path, name)

@@ -8,9 +8,11 @@ the one before is taken; what another identity has left does not count.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,8 @@ from ngn.files import FileError, publish
 
 log = logging.getLogger(__name__)
 KEPT = 2
+REMOVED = ".removed"
+"""Ends the name of a folder that is being removed."""
 _SEAL = "seal"
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
 """What a damaged file makes reading raise."""
@@ -84,14 +88,11 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, An
 
 
 def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-    """Step, tensors and meta of the newest sound checkpoint; None if there is none at all.
+    """Step, tensors and meta of the newest sound checkpoint; None if there is none.
 
-    Checkpoints of another identity are removed, and a warning says what differs.
-
-    Raises:
-        CheckpointError: if there are checkpoints and every one is damaged.
+    Those of another identity, and damaged ones, are removed, and a warning says why: where none is left, the training
+    starts anew.
     """
-    damaged = False
     for described in sorted(folder.glob("step-*.json"), reverse=True):
         try:
             facts = read_sealed(described, identity)
@@ -103,10 +104,10 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
             log.warning("%s; not taken up", other)
             _discard(described)
         except DAMAGE as fault:
-            damaged = True
+            if isinstance(fault, OSError) and not isinstance(fault, FileNotFoundError):
+                raise  # the disk, or the network, which may be well again
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
-    if damaged:
-        raise CheckpointError(f"no checkpoint in {folder} is sound; remove the folder to start again")
+            _discard(described)
     return None
 
 
@@ -124,10 +125,14 @@ def put_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> Non
 
 
 def _discard(described: Path) -> None:
-    described.unlink()
+    described.unlink(missing_ok=True)
     described.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of checkpoints that are no longer needed."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder of checkpoints that are no longer needed; it is gone at once, even if this process is killed."""
+    gone = folder.with_name(f"{folder.name}{REMOVED}")
+    shutil.rmtree(gone, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.replace(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)

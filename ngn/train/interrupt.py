@@ -71,6 +71,7 @@ def handled() -> Iterator[None]:
         return
     before = {number: signal.signal(number, _handle) for number in SIGNALS}
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # whoever started this may have kept them waiting until now
         yield
     finally:
         for number, handler in before.items():

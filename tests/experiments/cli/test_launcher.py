@@ -19,8 +19,8 @@ SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 
 @pytest.fixture
 def command(monkeypatch, tmp_path):
-    monkeypatch.setenv("NGN_ROOT", "")
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setenv("NGN_SCRATCH", "")
+    monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
     monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     trained = []
     real = training.train_at_once

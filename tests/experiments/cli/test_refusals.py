@@ -87,7 +87,18 @@ REFUSED = {
     "seed.value=range(0,10001)": "these are 10,001 jobs",
     "seed=0..99 train.lr=range(1,102)": "these are 10,100 jobs",
     "seed.value=range(0,1000000000000) allow_many_jobs=true": "more than any study needs",
+    # too large, and engines that were never written for such a run
+    "gate.K=1000000": "gate.K: Input should be less than or equal to 65536",
+    "gate.K=null gate.K_max=3 phases=[grown]": "allocates 10 components before the first step",
+    "task=cora engine=fused": "no compiled kernel trains such a run",
+    "engine=cuda_graph": "leave device (or engine=cuda_graph) out",
     # nothing may name code
+    "hydra/output=../../evil/a": "the choices of hydra/output are: default",
+    "hydra/job_logging=/evil/a": "the choices of hydra/job_logging are: default",
+    "hydra/hydra_logging=evil,none": "the choices of hydra/hydra_logging are: default",
+    "--help hydra/help=../evil": "the choices of hydra/help are: default, ngn",
+    "--cfg job hydra/launcher=../evil": "the choices of hydra/launcher are: basic",
+    "hydra/launcher=joblib": "the choices of hydra/launcher are: basic",
     "train._target_=os.system": "'_target_' is refused",
     "hydra.launcher._target_=os.system": "'_target_' is refused",
     "hydra.launcher={_target_:os.system}": "'_target_' is refused",

@@ -36,8 +36,8 @@ def _outcome(config: Config, status: str = "complete") -> Any:
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Config]]]:
     """Runs a command line in this process with the given engine; Hydra's own output goes to a temporary folder."""
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    monkeypatch.setenv("NGN_ROOT", "")  # main sets it; undone after the test
-    monkeypatch.setattr(paths, "ROOT", tmp_path / "project")
+    monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; undone after the test
+    monkeypatch.setattr(paths, "SCRATCH", tmp_path / "project" / "scratch")
     monkeypatch.chdir(tmp_path)
 
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
@@ -196,7 +196,7 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
 
 
 def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_ROOT")}
+    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
     return subprocess.run(
         [sys.executable, str(script), *arguments],
         cwd=cwd,

@@ -4,11 +4,10 @@ import json
 
 import pytest
 import torch
-from record_samples import untimed
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import phases, places, training
+from experiments.runs import places, training
 from experiments.runs.launch import launch
 from experiments.runs.phases import fixed_configuration, learner_of
 from experiments.runs.places import results_root
@@ -117,71 +116,6 @@ def test_divergence_is_a_status_and_never_a_number(tmp_path):
     assert phase["diverged_at"] >= 0
     assert not {"soft", "truncated", "t"} & set(phase)
     assert "diverged" in wild.message
-
-
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    """Killed in its last phase; the finished phases are not trained again, and the record is the same."""
-    config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
-    expected = json.loads(launch([config])[0].path.read_text())
-    Store(tmp_path / "results").path(run_id(config)).unlink()
-    real, begun = phases.fit_phase, []
-
-    def dies(stack, task, phase, *rest):
-        begun.append(phase)
-        if phase == "from_high" and begun.count("from_high") == 1:
-            raise KeyboardInterrupt
-        return real(stack, task, phase, *rest)
-
-    monkeypatch.setattr(phases, "fit_phase", dies)
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    (outcome,) = launch([config])
-    assert begun == ["grown", "fixed", "from_high", "from_high"]
-    got = json.loads(outcome.path.read_text())
-    assert untimed(got["phases"]) == untimed(expected["phases"])
-
-
-@pytest.mark.parametrize("harm", ["other code", "a changed digit", "cut", "empty", "null", "steps not trained"])
-def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
-    """Killed in its last phase; then the finished phase or a checkpoint is changed, or the code is."""
-    config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
-    expected = json.loads(launch([config])[0].path.read_text())
-    Store(tmp_path / "results").path(run_id(config)).unlink()
-    real, begun = phases.fit_phase, []
-
-    def dies(stack, task, phase, *rest):
-        begun.append(phase)
-        phase = real(stack, task, phase, *rest)
-        if len(begun) == 2:
-            raise KeyboardInterrupt
-        return phase
-
-    monkeypatch.setattr(phases, "fit_phase", dies)
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    (finished,) = places.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
-    content = finished.read_text()
-    if harm == "other code":
-        monkeypatch.setattr(provenance, "_sources", lambda: "another digest")
-    elif harm == "steps not trained":
-        (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
-        facts = json.loads(newest.read_text())
-        newest.write_text(json.dumps({**facts, "step": facts["step"] - 1}))
-    else:
-        changed = {
-            "a changed digit": content.replace('"count": [', '"count": [1'),
-            "cut": content[:100],
-            "empty": "",
-            "null": "null",
-        }
-        finished.write_text(changed[harm])
-    (outcome,) = launch([config])
-    assert begun[2:] == (["from_high"] if harm == "steps not trained" else ["grown", "from_high"])
-    assert "cannot be used" in caplog.text
-    assert ("sources was" in caplog.text) == (harm == "other code")
-    got = json.loads(outcome.path.read_text())
-    assert untimed(got["phases"]) == untimed(expected["phases"])
-    assert got["execution"]["resumed"] == {"other code": 0, "steps not trained": 1}.get(harm, 2)
 
 
 def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):

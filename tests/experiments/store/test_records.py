@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.store.records import BOUNDARY_BYTES, MAX_RECORD_BYTES, RecordError, Store, read
+from experiments.store.records import BOUNDARY_BYTES, MAX_CURVE_BYTES, MAX_RECORD_BYTES, RecordError, Store, read
 
 RECORD = {
     "schema": 1,
@@ -117,7 +117,8 @@ def test_damaged_or_foreign_files_are_named(tmp_path, content):
 
 def _write(root, barrier, number, answers):
     barrier.wait()
-    answers.put(Store(root).write(changed(time={"started": "x", "seconds": float(number)})))
+    record = changed(time={"started": "x", "seconds": float(number)})
+    answers.put(Store(root).write(record, {"grown.step": np.full(300, number)}))
 
 
 def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
@@ -130,8 +131,27 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
     for writer in writers:
         writer.join()
     assert sorted(got) == [False] * 15 + [True]
-    assert len(list((tmp_path / "cora").iterdir())) == 1
-    Store(tmp_path).get(RECORD["run_id"])
+    assert len(list((tmp_path / "cora").iterdir())) == 2
+    written, curves = Store(tmp_path).get(RECORD["run_id"]), Store(tmp_path).curves(RECORD["run_id"])
+    assert set(curves["grown.step"]) == {written["time"]["seconds"]}, "curves of another writer"
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbled", "empty", "no curves", "too many"])
+def test_damaged_curves_are_named_and_none(tmp_path, damage, caplog):
+    store = Store(tmp_path)
+    store.write(RECORD, {"grown.step": np.arange(300)})
+    path = store.curves_path(RECORD["run_id"])
+    content = path.read_bytes()
+    if damage == "no curves":
+        np.savez(path)
+    elif damage == "too many":
+        np.savez_compressed(path, x=np.zeros(MAX_CURVE_BYTES))
+    else:
+        garbled = content[:60] + bytes(99) + content[159:]
+        path.write_bytes({"cut": content[:-40], "garbled": garbled, "empty": b""}[damage])
+    assert store.curves(RECORD["run_id"]) is None
+    assert path.name in caplog.text
+    assert "force=true" in caplog.text
 
 
 def test_reading_is_cheap_enough_for_thousands(tmp_path):

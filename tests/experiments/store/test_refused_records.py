@@ -13,7 +13,7 @@ import record_samples as samples
 from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis.collect import Reader
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.tables.one_d import BASELINE
 
 
@@ -90,6 +90,16 @@ def test_a_bad_record_is_named_and_not_averaged(
     status, _ = build(store, "--strict")
     assert status == 1
     assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "[" * 100_000, '{"schema": 1, "time": 1e999}', None])
+def test_no_content_of_a_record_ends_a_reader(store: Store, content: str | None) -> None:
+    """``None``: a link that leads nowhere, which takes the name all the same."""
+    path = store.path(baseline_id(3))
+    path.unlink()
+    path.symlink_to(path.parent / "nowhere") if content is None else path.write_text(content)
+    with pytest.raises(RecordError, match=path.name):
+        store.get(baseline_id(3))
 
 
 def test_another_number_of_gates_is_named(store: Store) -> None:

@@ -15,7 +15,7 @@ from record_samples import curves, grown, record
 from experiments.config.compose import compose
 from experiments.paths import CONF
 from experiments.store.provenance import SOURCES
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from experiments.sweeps import transport
 
 sys.path.insert(0, str(CONF.parent / "scripts"))
@@ -49,7 +49,9 @@ def there(tmp_path):
 
 
 def files(store):
-    return {p.relative_to(store.root).as_posix(): p.read_bytes() for p in store.root.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(store.root).as_posix(): p.read_bytes() for p in store.root.rglob("[!.]*.[jn]*") if p.is_file()
+    }
 
 
 def test_records_come_back_as_they_were_in_archives_of_a_limited_size(there, tmp_path):
@@ -91,6 +93,10 @@ CASES = {
     "an illegal record": (lambda c, _: json.dumps(json.loads(c) | {"status": "fine"}).encode(), "status"),
     "changed code": (lambda c, _: _change(c, code={"clean": False}), "uncommitted"),
     "an unknown commit": (lambda c, _: _change(c, code={"commit": "1" * 40}), "does not have"),
+    "a name that is no commit": (lambda c, _: _change(c, code={"commit": "HEAD"}), "does not have"),
+    "no number": (lambda c, _: re.sub(rb'"mse": [\d.e-]+', b'"mse": NaN', c), "not a finite number"),
+    "deep": (lambda c, _: b"[" * 100_000, "recursion"),
+    "large": (lambda c, _: b" " * (transport.MAX_MEMBER + 1), "larger than any record"),
     "no commit": (lambda c, _: _change(c, code={"commit": None}), "does not have"),
     "stale numerics": (lambda c, _: _change(c, code={"numerics": {"task": 0, "method": 1}}), "numerics"),
     "another configuration": (lambda c, _: _change(c, config={"profile": "smoke"}), "another run"),
@@ -153,12 +159,42 @@ def test_a_damaged_archive_is_named_and_gives_nothing(there, tmp_path, capsys):
     content = bytearray(path.read_bytes())
     content[200] ^= 1
     path.write_bytes(content)
-    with pytest.raises(RecordError, match=r"records-0001\.zip"):
-        transport.unpack([path], Store(tmp_path / "here"))
+    assert transport.unpack([path], Store(tmp_path / "here")).counts == {"refused": 1}
+    whole = transport.pack(there, transport.made_by(there, head())[0][1:2], tmp_path / "whole", 20_000)
     path.write_bytes(content[:100])
-    assert script.main(["unpack", str(path), f"--results={tmp_path / 'here'}"]) == 2
-    assert "not an archive of records" in capsys.readouterr().err
-    assert not (tmp_path / "here").exists()
+    assert script.main(["unpack", str(path), *map(str, whole), f"--results={tmp_path / 'here'}"]) == 1
+    shown = capsys.readouterr()
+    assert "1 new, 0 present, 1 refused" in shown.out
+    assert f"{path}: damaged, or not an archive of records" in shown.err
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_archive_ends_the_command_or_brings_in_what_is_damaged(there, tmp_path, seed):
+    """A hundred archives with bytes changed anywhere, compressed ones among them; a sound one after them is taken."""
+    random = np.random.default_rng(seed)
+    first, second = transport.made_by(there, head())[0][:2]
+    (sound,) = transport.pack(there, [second], tmp_path / "sound", 20_000)
+    fuzzed = []
+    for number in range(100):
+        path = tmp_path / f"{number}.zip"
+        inner = bytearray(there.curves_path(first.stem).read_bytes())
+        if number % 2:
+            inner[random.integers(len(inner))] ^= 1 << random.integers(8)
+        with zipfile.ZipFile(path, "w", (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)[number % 4 // 2]) as archive:
+            archive.write(first, f"regression1d/{first.name}")
+            archive.writestr(f"regression1d/{first.stem}.curves.npz", bytes(inner))
+        if number % 2 == 0:
+            content = bytearray(path.read_bytes())
+            content[random.integers(len(content))] = random.integers(256)
+            path.write_bytes(content)
+        fuzzed.append(path)
+    here = Store(tmp_path / "here")
+    taken = transport.unpack([*fuzzed, sound], here)
+    assert taken.counts["refused"] > 10
+    assert here.path(second.stem).read_bytes() == second.read_bytes()
+    if here.path(first.stem).exists():
+        assert here.path(first.stem).read_bytes() == first.read_bytes()
+        assert here.curves(first.stem) is not None
 
 
 def test_curves_are_optional_and_a_damaged_record_is_left_out_by_name(there, tmp_path):

@@ -43,11 +43,34 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog
     assert "cannot be used" in caplog.text
 
 
-def test_no_sound_checkpoint_is_an_error(tmp_path):
-    write(tmp_path, 1)
+def test_without_a_sound_checkpoint_the_training_starts_anew(tmp_path, caplog):
+    write(tmp_path, 1, 2)
     (tmp_path / "step-0000000001.safetensors").write_bytes(b"junk")
-    with pytest.raises(checkpoint.CheckpointError, match="remove the folder"):
+    (tmp_path / "step-0000000002.json").write_text("null")
+    assert checkpoint.latest(tmp_path) is None
+    assert caplog.text.count("cannot be used") == 2
+    assert not list(tmp_path.iterdir()), "else the next save would take later steps for newer ones"
+
+
+def test_a_disk_that_cannot_be_read_costs_no_checkpoint(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+
+    def fail(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", fail)
+    with pytest.raises(OSError, match="Input/output"):
         checkpoint.latest(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_is_removed_whole_or_not_at_all(tmp_path, monkeypatch):
+    """Killed while it is removed, nothing of it can be mistaken for something to go on with."""
+    write(tmp_path / "run", 1, 2)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    checkpoint.remove(tmp_path / "run")
+    assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
 
 
 def test_tensors_without_their_description_do_not_count(tmp_path):

@@ -1,0 +1,217 @@
+"""What is left of runs that were killed, and of files that were damaged, costs no other run and no result."""
+
+import json
+import os
+
+import pytest
+from record_samples import untimed
+
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.runs import phases, places, sharing, training
+from experiments.runs.launch import launch, share
+from experiments.runs.phases import fixed_configuration
+from experiments.runs.places import results_root
+from experiments.runs.stack import Stack
+from experiments.store import provenance
+from experiments.store.records import RecordError, Store
+from ngn.files import temporary
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+
+
+def smoke(tmp_path, task="regression1d", **overrides):
+    keys = {key.replace("__", "."): value for key, value in overrides.items()}
+    usual = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12}
+    return compose({"task": task, "profile": "smoke"}, {**usual, **keys})
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Killed in its last phase; the finished phases are not trained again, and the record is the same."""
+    config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
+    expected = json.loads(launch([config])[0].path.read_text())
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    real, begun = phases.fit_phase, []
+
+    def dies(stack, task, phase, *rest):
+        begun.append(phase)
+        if phase == "from_high" and begun.count("from_high") == 1:
+            raise KeyboardInterrupt
+        return real(stack, task, phase, *rest)
+
+    monkeypatch.setattr(phases, "fit_phase", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    (outcome,) = launch([config])
+    assert begun == ["grown", "fixed", "from_high", "from_high"]
+    got = json.loads(outcome.path.read_text())
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+
+
+@pytest.mark.parametrize("harm", ["other code", "a changed digit", "cut", "empty", "null", "steps not trained"])
+def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
+    """Killed in its last phase; then the finished phase or a checkpoint is changed, or the code is."""
+    config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
+    expected = json.loads(launch([config])[0].path.read_text())
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    real, begun = phases.fit_phase, []
+
+    def dies(stack, task, phase, *rest):
+        begun.append(phase)
+        phase = real(stack, task, phase, *rest)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return phase
+
+    monkeypatch.setattr(phases, "fit_phase", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    (finished,) = places.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
+    content = finished.read_text()
+    if harm == "other code":
+        monkeypatch.setattr(provenance, "_sources", lambda: "another digest")
+    elif harm == "steps not trained":
+        (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
+        facts = json.loads(newest.read_text())
+        newest.write_text(json.dumps({**facts, "step": facts["step"] - 1}))
+    else:
+        changed = {
+            "a changed digit": content.replace('"count": [', '"count": [1'),
+            "cut": content[:100],
+            "empty": "",
+            "null": "null",
+        }
+        finished.write_text(changed[harm])
+    (outcome,) = launch([config])
+    assert begun[2:] == (["from_high"] if harm == "steps not trained" else ["grown", "from_high"])
+    assert "cannot be used" in caplog.text
+    assert ("sources was" in caplog.text) == (harm == "other code")
+    got = json.loads(outcome.path.read_text())
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+    assert got["execution"]["resumed"] == {"other code": 0, "steps not trained": 1}.get(harm, 2)
+
+
+def _dies_in(monkeypatch, phase):
+    """The first training of this phase is killed after it was saved; how often a phase was trained."""
+    real, begun = phases.fit_phase, []
+
+    def dies(stack, task, name, *rest, **named):
+        begun.append(name)
+        done = real(stack, task, name, *rest, **named)
+        if name == phase and begun.count(phase) == 1:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(phases, "fit_phase", dies)
+    return begun
+
+
+def test_an_interrupted_stack_goes_on_though_a_members_fixed_model_exists_by_now(tmp_path, monkeypatch):
+    own = {"phases": ["grown", "fixed"], "engine": "torch", "checkpoint_seconds": 1e-9, "gate__K": 1}
+    configs = [smoke(tmp_path, seed__value=seed, **own) for seed in range(3)]
+    _dies_in(monkeypatch, "fixed")
+    with pytest.raises(KeyboardInterrupt):
+        launch(configs)
+    (alone,) = launch([fixed_configuration(configs[1], 1)])
+    outcomes = launch(configs)
+    taken = [json.loads(o.path.read_text())["phases"]["fixed"].get("taken_from") for o in outcomes]
+    assert taken == [None, alone.run_id, None]
+
+
+@pytest.mark.parametrize("harm", ["lost", "damaged"])
+def test_a_continuation_without_its_start_trains_that_again(tmp_path, monkeypatch, harm):
+    config = smoke(tmp_path, phases=["grown"], continue_with=[10.0], engine="torch")
+    begun = _dies_in(monkeypatch, "continue_10")
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    for path in places.SCRATCH.rglob("end/step-*.safetensors"):
+        path.unlink() if harm == "lost" else path.write_bytes(path.read_bytes()[:-1])
+    assert launch([config])[0].status == "complete"
+    assert begun == ["grown", "continue_10", "grown", "continue_10"]
+
+
+def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypatch):
+    """Killed between its record and the cleaning up: what is there belongs to that record."""
+    config = smoke(tmp_path, force=True, phases=["grown"])
+    begun = _dies_in(monkeypatch, None)
+    monkeypatch.setattr(training.checkpoint, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    monkeypatch.undo()
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    begun = _dies_in(monkeypatch, None)
+    launch([config])
+    assert begun == ["grown"]
+    assert not list((tmp_path / "scratch" / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "{}", "null", "[" * 100_000, None])
+def test_a_damaged_note_of_a_stack_costs_no_run(tmp_path, content, caplog):
+    """None: a folder in its place."""
+    configs = [smoke(tmp_path, seed__value=seed) for seed in range(2)]
+    note = places.checkpoints_named("pack3-deadbeef0000", results_root(configs[0])) / sharing.NOTE
+    note.mkdir(parents=True) if content is None else note.parent.mkdir(parents=True)
+    if content is not None:
+        note.write_text(content)
+    assert [o.status for o in launch(configs)] == ["complete"] * 2
+    assert "its runs form new stacks" in caplog.text
+
+
+def test_notes_of_other_folders_are_not_read(tmp_path, monkeypatch):
+    other = places.checkpoints_named("pack3-deadbeef0000", tmp_path / "elsewhere")
+    sharing.note_stack(other, Stack(tuple(smoke(tmp_path, seed__value=s) for s in range(3))), tmp_path / "elsewhere")
+    monkeypatch.setattr(sharing.checkpoint, "read_sealed", lambda *_: pytest.fail("read"))
+    assert sharing.arrange([smoke(tmp_path)], tmp_path / "results")
+
+
+@pytest.mark.parametrize("harm", ["garbled", "a link that leads nowhere"])
+def test_a_damaged_record_fails_its_own_run_and_says_what_to_do(tmp_path, harm):
+    configs = [smoke(tmp_path, seed__value=seed) for seed in range(3)]
+    path = Store(tmp_path / "results").path(run_id(configs[0]))
+    path.parent.mkdir(parents=True)
+    path.write_text("garbage") if harm == "garbled" else path.symlink_to(tmp_path / "nowhere")
+    damaged, *others = share(configs).values()
+    assert str(path) in str(damaged)
+    assert "force=true runs it again" in str(damaged)
+    assert [o.status for o in others] == ["complete"] * 2
+    assert launch([config.model_copy(update={"force": True}) for config in configs[:1]])[0].status == "complete"
+
+
+def test_what_takes_a_records_name_meanwhile_costs_no_training(tmp_path, monkeypatch):
+    config = smoke(tmp_path)
+    path = Store(tmp_path / "results").path(run_id(config))
+    real = phases.fit_phase
+
+    def trains(*arguments, **named):
+        done = real(*arguments, **named)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(tmp_path / "nowhere")
+        return done
+
+    monkeypatch.setattr(phases, "fit_phase", trains)
+    with pytest.raises(RecordError, match=path.name):
+        launch([config])
+    path.unlink()
+    monkeypatch.setattr(phases, "fit_phase", None)  # what was trained is still there
+    assert launch([config])[0].status == "complete"
+
+
+def test_half_written_files_of_dead_processes_go(tmp_path):
+    config = smoke(tmp_path)
+    record = Store(tmp_path / "results").path(run_id(config))
+    left = [temporary(record), temporary(tmp_path / "results" / ".claims" / f"{run_id(config)}.claim")]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    launch([config])
+    assert all(path.exists() for path in left), "their process lives"
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    dead = [path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", f"-{pid}-"))) for path in left]
+    launch([config])
+    assert not any(path.exists() for path in dead)
