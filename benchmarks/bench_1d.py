@@ -104,7 +104,7 @@ def place(source: Path, folder: Path, replicas: int) -> float:
         if name.startswith("curve."):
             continue
         # These have no replica axis.
-        shared = name.endswith((".step", ".progress")) or name in ("allocated", "random")
+        shared = name.endswith((".step", ".progress")) or name.startswith(("allocated", "random"))
         kept[name] = value if shared else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
     checkpoint.save(folder, step, kept, meta)
