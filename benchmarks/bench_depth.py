@@ -97,7 +97,7 @@ def variants(gate: str, by_hand: Callable[[], Layers | Chain]) -> Variants:
 
 
 GROUPS: dict[str, Callable[[], Variants]] = {
-    f"depth, a boundary a layer: {STEPS} training steps": lambda: variants("layers", Layers),
+    f"depth, a boundary per layer: {STEPS} training steps": lambda: variants("layers", Layers),
     f"depth, one chain: {STEPS} training steps": lambda: variants("chain", Chain),
 }
 

@@ -40,15 +40,15 @@ TRUNCATION = (
 OWN_TEXTS = {
     "sensitivity": "The paper leaves several settings of the 1D study open. Here one of them at a time is changed "
     "against the baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an "
-    "integer, and medians of the mean squared error. Rows that differ in the learned size by more than its deviation "
-    "are settings on which a reproduction depends.",
+    "integer, and medians of the mean squared error. Rows that differ in the learned size by more than its standard "
+    "deviation are settings on which a reproduction depends.",
     "depth": "The paper's tables of depth show one run per row; these are ten. Depth is the number of layers that keep "
-    "more than the identity, or the links of the chain: mean and deviation, and the range over seeds. Errors are "
+    "more than the identity, or the links of the chain: mean, standard deviation and range over seeds. Errors are "
     "medians; of the truncated one the range, too.",
     "suspects": "Experiments about disagreements with the paper, planned before they were run, each beside the runs as "
     "they are: the limit on the parameters of hard-concrete gates, snapping under a learned decay, the weights of "
     "fixed models, the training on Cora and the boundary's rate on MNIST. Errors, or accuracies in %, as mean and "
-    "deviation; the last column is a median. What is held out was never trained on and is no test data.",
+    "standard deviation; the last column is a median. What is held out was never trained on and is no test data.",
 }
 """What has to be said above each of our own tables, by name."""
 

@@ -62,7 +62,7 @@ def sweep(*words):
 
 
 def frozen(tmp_path, widths):
-    """A plan of one stack of three seeds a width, long enough to be interrupted."""
+    """A plan of one stack of three seeds per width, long enough to be interrupted."""
     results = tmp_path / "results"
     configs = [
         compose(
