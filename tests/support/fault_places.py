@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 
 import faulty
+import numpy as np
 from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 
 from experiments.config.identity import run_id
 from experiments.runs import launch
+from experiments.store import provenance
 from experiments.store.claims import Claims
 from ngn.train.checkpoint import StorageError
 
@@ -185,4 +187,61 @@ def clock_backwards(folder: Path) -> Count:
         result.tried += 1
         result.lost += missing
         result.survived += (first, again, missing) == (-signal.SIGKILL, 0, 0)
+    return result
+
+
+DAMAGE = {
+    "empty": lambda content, at: b"",
+    "cut": lambda content, at: content[:at],
+    "a bit": lambda content, at: content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :],
+    "zeros": lambda content, at: bytes(len(content)),
+    "longer": lambda content, at: content + b"}",
+    "deep": lambda content, at: b"[" * 100_000,
+}
+KINDS = (("1d, every phase", 2), ("cora", 3), ("kernel", 3), ("ste", 2), ("l0", 2), ("awnn", 2), ("decay", 1))
+
+
+def killed_and_damaged(folder: Path, count: int) -> Count:
+    """Kill at a random step; damage a random file that is left (two of three times) or change the code (the third)."""
+    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
+    random = np.random.default_rng(count)
+    for kind, seeds in KINDS:
+        tries = [n for n in range(count) if n % len(KINDS) == KINDS.index((kind, seeds))]
+        if not tries:
+            continue
+        own = folder / str(KINDS.index((kind, seeds)))
+        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
+        expected = undisturbed(own, kind, seeds)
+        for number in tries:
+            place, at = own / str(number), int(random.integers(1, total + 1))
+            wanted = configs(place, kind, seeds)
+
+            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+                Hook(at, KILL).at_steps()
+                train(place, wanted)
+
+            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
+                if other:
+                    provenance._sources = lambda: "other sources"  # type: ignore[assignment]
+                train(place, wanted)
+
+            first = child(dies)
+            left = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in (".json", ".safetensors")]
+            how = "the code" if number // len(KINDS) % 3 == 2 or not left else str(random.choice(list(DAMAGE)))
+            harmed = None
+            if how != "the code":
+                harmed = left[random.integers(len(left))]
+                content = harmed.read_bytes()
+                harmed.write_bytes(DAMAGE[how](content, int(random.integers(len(content)))))
+            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
+            missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
+            result.tried += 1
+            result.lost += missing
+            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
+            result.survived += good
+            if not good:
+                print(
+                    f"{kind} at {at} of {total}, {how} {harmed}: {first}, {again}, {missing}, {remains}",
+                    file=sys.stderr,
+                )
     return result

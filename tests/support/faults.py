@@ -21,6 +21,7 @@ from fault_places import (  # noqa: E402
     clock_backwards,
     dead_owners,
     disk_full,
+    killed_and_damaged,
     one_run_many_processes,
     read_only_results,
 )
@@ -209,7 +210,12 @@ def out_of_memory(folder: Path) -> Count:
     return result
 
 
+def damaged_files(folder: Path) -> Count:
+    return killed_and_damaged(folder, 2 * KILLS)
+
+
 WARM = {
+    "damaged_files": ("1d", "cora", "kernel", "ste", "l0", "awnn", "decay"),
     "kill_stack_steps": ("cora",),
     "kill_stack_saves": ("cora",),
     "kill_learners": ("ste", "l0", "awnn", "decay"),
@@ -225,6 +231,10 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
     "kill_learners": ("SIGKILL at 5 random steps of each other capacity learner (stack of two)", kill_learners),
     "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
     "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
+    "damaged_files": (
+        "SIGKILL at 40 random steps, then any file damaged or the code changed, every kind",
+        damaged_files,
+    ),
     "disk_full": ("disk full at a checkpoint, at a record", disk_full),
     "read_only_results": ("folder of records not writable", read_only_results),
     "nan_in_a_replica": ("NaN in one replica of a stack", nan_in_a_replica),

@@ -289,3 +289,11 @@ def test_a_closed_pipe_does_not_stop_the_runs(tmp_path: Path) -> None:
     _, err = run.communicate(timeout=900)
     assert (run.returncode, err) == (0, b"")
     assert len(list(tmp_path.rglob("*.json"))) == 5
+
+
+def test_one_writable_folder_is_enough(tmp_path: Path) -> None:
+    """With $NGN_OUTPUT everything goes there, Hydra's folder and plans included."""
+    done = _run(["profile=smoke", "train.steps=5", "gate.K=4"], tmp_path, SCRIPT, NGN_OUTPUT=str(tmp_path / "output"))
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "output").iterdir()} >= {"results", "runs"}
+    assert str(tmp_path / "output" / "results") in done.stdout

@@ -15,6 +15,7 @@ from experiments.paths import ROOT
 FAULTS = ROOT / "tests" / "support" / "faults.py"
 FAULTS_TRIED = (
     "signals",
+    "damaged_files",
     "disk_full",
     "read_only_results",
     "nan_in_a_replica",

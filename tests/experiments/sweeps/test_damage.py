@@ -1,0 +1,70 @@
+"""One damaged file beside the records ends no command, and no command takes a damaged record for a result."""
+
+import json
+import sys
+
+import pytest
+from record_samples import grown, record
+
+from experiments.paths import ROOT
+from experiments.store.claims import Claims
+from experiments.store.records import Store
+from experiments.studies import STUDIES, Study
+from experiments.sweeps import plan as plans
+from experiments.sweeps import slurm, status
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import sweep
+
+
+@pytest.fixture
+def complete(monkeypatch, tmp_path):
+    """A study of three runs that all have a record; its script, and where its files are."""
+    base = STUDIES["smoke"].make()
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "three", lambda: [base[0].with_seeds(range(3))]))
+    store = Store(tmp_path)
+    for _, config in STUDIES["tiny"].runs():
+        store.write(record(config, {"grown": grown([2.0], 1e-3, 1e-3)}))
+    return lambda *words: sweep.main([words[0], "tiny", f"--results={tmp_path}", *words[1:]])
+
+
+@pytest.mark.parametrize("content", ["", '{"schema": 2}', "NaN"])
+def test_a_damaged_record_is_no_complete_study(complete, tmp_path, capsys, content):
+    assert complete("run") == 0
+    name, _ = next(STUDIES["tiny"].runs())
+    Store(tmp_path).path(name).write_text(content)
+    capsys.readouterr()
+    assert complete("run") == 1
+    assert (
+        f"1 records do not count: python scripts/sweep.py status tiny --results {tmp_path}" in capsys.readouterr().out
+    )
+    assert complete("plan", "--again", "refused") == 0
+    assert "1 runs in 1 tasks" in capsys.readouterr().out
+
+
+def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
+    sound = json.dumps({"job": "1_0", "plan": "p", "task": 0})
+    (tmp_path / "jobs.jsonl").write_text(f'{sound}\n{{"job": "1_1", "pl\n[]\n\n{sound}\n')
+    assert [job.job for job in slurm.submitted(tmp_path)] == ["1_0", "1_0"]
+    assert caplog.text.count("jobs.jsonl: a damaged line") == 2
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "x.json").write_text("{")
+    assert "is damaged" in status.failures(tmp_path)["x"]
+    (tmp_path / "plan-abc.jsonl").write_text("")
+    assert plans.latest(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["endless number", "deep", "a folder", "a link that leads nowhere"])
+def test_odd_claims_are_no_errors_and_are_taken_over(tmp_path, kind):
+    with Claims(tmp_path, lease=0.0) as claims:
+        path = claims.path("a")
+        path.parent.mkdir()
+        if kind == "a folder":
+            path.mkdir()
+        elif "link" in kind:
+            path.symlink_to(tmp_path / "nowhere")
+        else:
+            odd = {"machine": "m", "pid": float("inf"), "started": "1", "host": "h"}
+            path.write_text("[" * 100_000 if kind == "deep" else json.dumps(odd))
+        claims.owner("a")  # of an unknown machine, until it was seen not to grow
+        assert claims.take(["a"]) == ["a"]
