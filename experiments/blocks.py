@@ -9,11 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class ConfigError(ValueError):
     """A configuration that cannot run. The message is written for the person who typed it."""
+
+
+class Incomplete(ConfigError):
+    """Nothing is wrong, but something is still to be said, so that it can be shown but not run."""
 
 
 class Closed(BaseModel):
@@ -33,10 +37,18 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1, strict=True)]
-Components = Annotated[int, Field(ge=1, le=2**16, strict=True)]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+Whole = BeforeValidator(_whole)
+"""1e3 is a thousand."""
+Count = Annotated[int, Field(ge=1, strict=True), Whole]
+Components = Annotated[int, Field(ge=1, le=2**16, strict=True), Whole]
 """Candidates of one group: each is initialised by itself, so a million would take minutes before the first step."""
-Size = Annotated[int, Field(ge=0, strict=True)]
+Size = Annotated[int, Field(ge=0, strict=True), Whole]
 
 Block = TypeVar("Block", bound=Closed)
 

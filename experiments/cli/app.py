@@ -16,57 +16,46 @@ import hydra
 
 from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import arguments, rewrite
-from experiments.cli.expand import Job, expand, first_job, is_sweep, needs_cuda
+from experiments.cli import arguments, machine, rewrite
+from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.session import Session, configuration, full_error
+from experiments.config.compose import selection
 from ngn.train import interrupt
 
 
-def _check_device(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
-    if needs_cuda(jobs, tokens):
-        import torch  # only asked for by device=cuda
-
-        if not torch.cuda.is_available():
-            raise ConfigError(
-                "device=cuda: torch finds no CUDA device on this machine; leave device (or engine=cuda_graph) out"
-            )
-
-
-def _check_output() -> None:
-    """A checkout that is shared or read-only needs one other folder."""
-    place = next(folder for folder in (paths.SCRATCH, *paths.SCRATCH.parents) if folder.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise ConfigError(f"{place}: cannot be written; name a folder for all output: NGN_OUTPUT=DIR python run.py ...")
-
-
 def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
-    """The arguments that Hydra gets for a command line, and the jobs; everything has been checked.
+    """The arguments that Hydra gets for a command line, and the jobs; all of their settings have been checked.
 
     Raises:
         ConfigError: if anything in the command cannot run; nothing has been written.
+        SystemExit: where the answer has been printed and there is nothing to start.
     """
     typed = arguments.split(argv)
     if typed.mode == "complete":
         if "COMP_LINE" in os.environ:
-            os.environ["COMP_LINE"] = rewrite.completion_line(os.environ["COMP_LINE"])
+            line = os.environ["COMP_LINE"]
+            gates = rewrite.fitting_gates(line)
+            if gates:
+                print(*gates, sep="\n")
+                raise SystemExit(0)
+            os.environ["COMP_LINE"] = rewrite.completion_line(line)
         return list(argv), []
     for token in typed.overrides:
         arguments.refuse_code(token)
     if typed.mode == "help":
+        selection({})  # the help shows it
         return [*typed.flags, *(token for token in typed.overrides if arguments.is_hydra(token))], []
 
     tokens = rewrite.rewrite(typed.overrides)
     if typed.mode == "show":
         shown = first_job(tokens)
-        expand(shown, checked=False)
+        expand(shown, complete=False)
         if shown != tokens:
             chosen = " ".join(token for token in shown if token not in tokens)
             print(f"several jobs; this is the first one's configuration ({chosen})", file=sys.stderr)
         return [*typed.flags, *shown], []
 
     jobs = expand(tokens)
-    _check_device(jobs, tokens)
-    _check_output()
     if typed.mode == "multirun" or is_sweep(tokens):
         if "--run" in typed.flags:
             raise ConfigError(f"--run: the command stands for {len(jobs):,} jobs; leave --run out")
@@ -84,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if argv is None else argv)
     try:
         rewritten, jobs = prepare(typed)
+        machine.check(jobs, rewritten)
     except ConfigError as error:
         if full_error():
             traceback.print_exc()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
 
+import ngn
 from experiments.blocks import ConfigError
 
 Mode = Literal["run", "multirun", "show", "help", "complete"]
@@ -54,10 +55,13 @@ def split(argv: Sequence[str]) -> Arguments:
 
     Raises:
         ConfigError: on flags that would bring in other configuration files or a pickled configuration.
-        SystemExit: from argparse, with status 2, on flags that Hydra does not have.
+        SystemExit: from argparse, with status 2, on flags that Hydra does not have; with 0 after ``--version``.
     """
     from hydra._internal.utils import get_args_parser
 
+    if "--version" in argv:
+        print(f"ngn-suite {ngn.__version__}")
+        raise SystemExit(0)
     args = get_args_parser().parse_intermixed_args(list(argv))
     closed = {
         "--config-dir": args.config_dir,

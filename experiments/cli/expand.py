@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -26,12 +26,12 @@ from hydra.core.override_parser.types import (
 )
 from hydra.errors import HydraException
 
-from experiments.blocks import ConfigError
+from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
-from experiments.config.compose import GROUPS, check, nearest, options, selection, set_key
+from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
 from experiments.config.identity import run_id
 from experiments.config.schema import MAX_JOBS, Config, legal_keys
-from experiments.runs.stack import kernel_of
+from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
 
 LARGEST_RANGE = 10_000_000
@@ -165,6 +165,9 @@ def _legal(override: Override) -> None:
         raise ConfigError(f"{token}: settings cannot be removed; set the key to null where that is allowed.{hint}")
     if key == "setting":
         raise ConfigError(f"{token}: the setting follows from task= and gate=; choose those")
+    group, _, name = key.partition(".")
+    if name and DESCRIBED.get(group, ("",))[0] == name:
+        raise ConfigError(f"{token}: chosen with all that belongs to it; write {group}=...")
     if key == "study":
         raise ConfigError(f"{token}: a study is many runs; python scripts/sweep.py run {str(token).partition('=')[2]}")
     if key == "seed.set":
@@ -246,12 +249,12 @@ def _compose(keys: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     return merged
 
 
-def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
+def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
     """Every job of a command, composed and checked, in Hydra's order.
 
     Args:
         tokens: the overrides, rewritten (:func:`experiments.cli.rewrite.rewrite`); those of Hydra are passed over.
-        checked: False to check only that keys and choices exist, for showing a configuration that is still incomplete.
+        complete: False to pass over configurations to which something has to be added before they can run.
 
     Raises:
         ConfigError: on the first job that cannot run, and on two jobs that are the same run.
@@ -265,48 +268,32 @@ def expand(tokens: Sequence[str], checked: bool = True) -> list[Job]:
         for override, value in zip(overrides, row, strict=True):
             _scan(str(override.input_line), value)
         merged = _compose(keys, row)
-        if not checked:
-            continue
         swept_values = tuple(_shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
         try:
             config = check(merged)
-            _folders(config)
-            _engine(config)
+            _runnable(config)
         except ConfigError as error:
-            raise ConfigError(f"{error}{_where(swept_values)}") from None
+            if isinstance(error, Incomplete) and not complete:
+                continue
+            where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
+            raise ConfigError(f"{error}{where}") from None
         job = Job(swept_values, config, run_id(config))
         if job.run_id in seen:
-            raise ConfigError(_same(seen[job.run_id], job))
+            first = " ".join(seen[job.run_id].overrides)
+            raise ConfigError(
+                f"duplicate jobs: '{first}' and '{' '.join(swept_values)}' are the same run ({job.run_id}). "
+                "A value is named twice, or the swept key does not change what this run computes"
+            )
         seen[job.run_id] = job
         jobs.append(job)
     return jobs
 
 
-def _folders(config: Config) -> None:
-    """An empty name would mean the folder one calls from, which nobody means (``results=$UNSET``)."""
+def _runnable(config: Config) -> None:
+    """How the run is carried out fits what is computed."""
     for key in ("results", "data_root"):
+        # An empty name would mean the folder one calls from, which nobody means (``results=$UNSET``).
         if getattr(config, key) is not None and not getattr(config, key).strip():
             raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
-
-
-def _engine(config: Config) -> None:
-    """A kernel that was never written for such a run is refused now rather than after its data are loaded."""
-    if config.engine == "fused" and kernel_of(config) is None:
-        raise ConfigError("engine=fused: no compiled kernel trains such a run; use engine=auto or engine=torch")
-
-
-def _where(overrides: Sequence[str]) -> str:
-    return f"\n(in the job with {' '.join(overrides)})" if overrides else ""
-
-
-def _same(first: Job, second: Job) -> str:
-    return (
-        f"duplicate jobs: '{' '.join(first.overrides)}' and '{' '.join(second.overrides)}' are the same run "
-        f"({first.run_id}). A value is named twice, or the swept key does not change what this run computes"
-    )
-
-
-def needs_cuda(jobs: Sequence[Job], tokens: Sequence[str]) -> bool:
-    """Whether a job needs CUDA on this machine; what a cluster launcher starts elsewhere is not for us to say."""
-    elsewhere: Mapping[str, str] = {t.split("=", 1)[0]: t for t in tokens if t.startswith("hydra/launcher=")}
-    return not elsewhere and any("cuda" in (job.config.device, job.config.engine[:4]) for job in jobs)
+    if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
+        raise ConfigError(f"engine=fused: {reason}. Leave engine out, or use engine=torch")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job, values_of
-from experiments.config.compose import CONF, nearest, options
+from experiments.config.compose import CONF, DEFAULT_CHOICES, exists, nearest, options
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.tasks import GATES_OF_TASK
@@ -70,9 +70,7 @@ def gate_token(tokens: Sequence[str]) -> str | None:
     if tasks is None or _choices(tokens, "gate") is not None:
         return None
     for task in tasks:
-        if task not in GATES_OF_TASK:
-            legal = options("task")
-            raise ConfigError(f"task={task}: no such task.{nearest(task, legal)} The choices are: {', '.join(legal)}")
+        exists("task", task)
     common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
     if not common:
         fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
@@ -109,6 +107,20 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
     gate = gate_token(tokens)
     return tokens if gate is None else [*tokens, gate]
+
+
+def fitting_gates(line: str) -> list[str]:
+    """The choices that complete ``gate=``, where that is the word under completion: those that fit the tasks."""
+    words = line.split()
+    if line.endswith(" ") or not words or not words[-1].startswith("gate="):
+        return []
+    tasks = [word for word in words[:-1] if key_of(word) == "task"] or [f"task={DEFAULT_CHOICES['task']}"]
+    try:
+        named = _choices(tasks, "task") or []
+    except ConfigError:
+        return []
+    fitting = [gate for gate in options("gate") if all(gate in GATES_OF_TASK.get(task, ()) for task in named)]
+    return [f"gate={gate}" for gate in fitting if f"gate={gate}".startswith(words[-1])]
 
 
 def completion_line(line: str) -> str:

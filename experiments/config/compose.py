@@ -15,13 +15,41 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.blocks import ConfigError, plugin_folders
+from experiments.blocks import Closed, ConfigError, Incomplete, plugin_folders
+from experiments.config.messages import read_yaml, sentences
 from experiments.config.schema import Config, legal_keys
+from experiments.methods import METHODS
 from experiments.paths import CONF
-from experiments.tasks import GATES_OF_TASK
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 
 GROUPS = ("task", "gate", "setting", "method", "schedule", "seed", "profile")
 """In the order of the defaults list of ``conf/config.yaml``: later files win."""
+DESCRIBED: dict[str, tuple[str, Mapping[str, type[Closed]]]] = {
+    "task": ("name", TASKS),
+    "gate": ("component", COMPONENTS),
+    "method": ("name", METHODS),
+}
+"""Group whose choices have keys of their own → the key that names the settings class, and the classes."""
+SYNONYMS = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "iterations": "steps",
+    "max_steps": "steps",
+    "num_epochs": "epochs",
+    "wd": "weight_decay",
+    "max_grad_norm": "clip",
+    "grad_clip": "clip",
+    "lambda": "lambda0",
+    "alpha": "alpha_max",
+    "beta": "beta_start",
+    "hidden_size": "width",
+    "dataset": "task",
+    "model": "gate",
+    "seeds": "seed",
+    "data_dir": "data_root",
+    "output_dir": "results",
+}
+"""What other programs call a key → its last part here."""
 DEFAULT_CHOICES = {"task": "regression1d", "method": "ngn", "schedule": "paper", "seed": "one", "profile": "full"}
 
 
@@ -31,13 +59,29 @@ def nearest(word: str, legal: list[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-@cache
-def _load(path: Path) -> dict[str, Any]:
-    from omegaconf import OmegaConf  # its loader reads 1e-4 as a number, as Hydra does
+def unknown(key: str, config: Mapping[str, Any]) -> str:
+    """``unknown key 'x'.``, and what was meant: a key of another block or choice by its last part, else the nearest."""
+    legal = legal_keys(dict(config))
+    owners: dict[str, list[str]] = {}
+    for group, (_, classes) in DESCRIBED.items():
+        for choice, settings in classes.items():
+            for field in settings.model_fields:
+                owners.setdefault(f"{group}.{field}", []).append(f"{group}={choice}")
+    owners = {name: choices for name, choices in owners.items() if name not in legal}
+    said = f"unknown key '{key}'."
+    if key in owners:
+        return f"{said} It belongs to {' or '.join(owners[key])}"
+    last = key.rpartition(".")[2]
+    last = SYNONYMS.get(last, last)
+    for meant in (name for name in legal if name.rpartition(".")[2] == last and name.count(".") < 2):
+        return f"{said} Did you mean '{meant}'?"
+    for meant, choices in owners.items():
+        if meant.rpartition(".")[2] == last:
+            return f"{said} Did you mean '{meant}' (of {' or '.join(choices)})?"
+    return said + nearest(key, legal)
 
-    loaded = OmegaConf.to_container(OmegaConf.load(path))
-    assert isinstance(loaded, dict)
-    return {str(key): value for key, value in loaded.items()}
+
+_load = cache(read_yaml)
 
 
 def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
@@ -80,6 +124,33 @@ def _copy(value: Any) -> Any:
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
 
 
+def exists(group: str, choice: str) -> None:
+    """Refuse a choice that has no file, or whose file names settings that no module describes.
+
+    Raises:
+        ConfigError: saying what is missing, or the nearest legal name.
+    """
+    legal, (key, classes) = options(group), DESCRIBED.get(group, ("", {}))
+    half = f"{group}={choice} is half added (CONTRIBUTING.md)"
+    if choice not in legal and choice in classes:
+        raise ConfigError(
+            f"{half}: {classes[choice].__module__} describes it, but there is no conf/{group}/{choice}.yaml"
+        )
+    if choice not in legal:
+        listed = f" The choices are: {', '.join(legal)}"
+        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}")
+    if not key:
+        return
+    file = file_of(group, choice)
+    block = _load(file).get(group)
+    name = block.get(key) if isinstance(block, dict) else None
+    if name != choice and (group != "method" or name is None):
+        raise ConfigError(f"{half}: {file} has to say `{group}: {{{key}: {choice}}}`")
+    if name not in classes:
+        package = "methods" if group == "method" else "tasks"
+        raise ConfigError(f"{half}: {file} is there, but no module of experiments/{package} describes '{name}'")
+
+
 def complete(choices: Mapping[str, str]) -> dict[str, str]:
     """Fill in the defaults of the groups that were not chosen, and check every choice.
 
@@ -90,17 +161,9 @@ def complete(choices: Mapping[str, str]) -> dict[str, str]:
     for group, choice in full.items():
         if group not in GROUPS or group == "setting":
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
-        legal = options(group)
-        if choice not in legal:
-            raise ConfigError(
-                f"{group}={choice}: no such {group}.{nearest(choice, legal)} The choices are: {', '.join(legal)}"
-            )
+        exists(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
-    full.setdefault("gate", fitting[0])
-    if full["gate"] not in options("gate"):
-        legal = options("gate")
-        raise ConfigError(f"gate={full['gate']}: no such gate.{nearest(full['gate'], legal)}")
-    if full["gate"] not in fitting:
+    if full.setdefault("gate", fitting[0]) not in fitting:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
@@ -138,7 +201,7 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
     for part in parts[:-1]:
         place = place.get(part) if isinstance(place, dict) else None
     if not isinstance(place, dict) or parts[-1] not in place:
-        raise ConfigError(f"unknown key '{key}'.{nearest(key, legal_keys(config))}")
+        raise ConfigError(unknown(key, config))
     if isinstance(place[parts[-1]], dict) and isinstance(value, Mapping):
         for name, entry in value.items():
             set_key(config, f"{key}.{name}", entry)
@@ -150,25 +213,14 @@ def check(nested: Mapping[str, Any]) -> Config:
     """The typed configuration of a merged one.
 
     Raises:
-        ConfigError: one line a fault, each naming the key, what was wrong and what was meant.
+        ConfigError: a line per key, with what was wrong and what was meant; Incomplete if that is all.
     """
     nested = {**nested, "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return Config.model_validate(nested)
     except ValidationError as error:
-        lines = []
-        for fault in error.errors():
-            path = [str(part) for part in fault["loc"]]
-            # pydantic puts the tag of a discriminated block into the path: task.mnist.split -> task.split
-            if len(path) > 1 and path[0] in ("task", "gate", "method"):
-                del path[1]
-            key = ".".join(path)
-            message = fault["msg"].removeprefix("Value error, ")
-            if fault["type"] == "extra_forbidden":
-                message = f"unknown key.{nearest(key, legal_keys(dict(nested)))}"
-            given = f" (given: {fault['input']!r})" if not isinstance(fault["input"], (dict, list)) else ""
-            lines.append(f"{key}: {message}{given}" if key else message)
-        raise ConfigError("\n".join(lines)) from None
+        kind = Incomplete if all(fault["type"] == "incomplete" for fault in error.errors()) else ConfigError
+        raise kind(sentences(error, nested, lambda key: unknown(key, nested))) from None
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, StrictBool, model_validator
 
-from experiments.blocks import Closed, ConfigError, Count, NonNegative, Positive
+from experiments.blocks import Closed, ConfigError, Count, NonNegative, Positive, Whole
 from experiments.methods import METHODS
 from experiments.methods.base import Method
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
@@ -82,7 +82,7 @@ class Train(Closed):
 class Seed(Closed):
     """The number from which the data order, the initialisation and the noise of a run are drawn."""
 
-    value: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+    value: Annotated[int, Field(ge=0, lt=2**31, strict=True), Whole]
 
 
 class Config(Closed):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from experiments.blocks import ConfigError
+from experiments.config.messages import read_yaml
 
 _SPAN = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 _RANGE = re.compile(r"^range\((-?\d+)(?:,(-?\d+))?(?:,(-?\d+))?\)$")
@@ -63,9 +64,7 @@ def looks_numeric(text: str) -> bool:
 
 def named_sets(conf: Path) -> dict[str, str]:
     """Name → seeds of every file in ``conf/seed``; a set is written there as ``set: 0..9``."""
-    import yaml
-
     found: dict[str, str] = {}
     for path in sorted((conf / "seed").glob("*.yaml")):
-        found[path.stem] = str(yaml.safe_load(path.read_text())["seed"]["set"])
+        found[path.stem] = str(read_yaml(path)["seed"]["set"])
     return found

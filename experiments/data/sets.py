@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -32,6 +33,28 @@ def verify(name: str, root: Path) -> DataInfo:
     """
     reader, official = _READERS[name]
     return reader(Folder(root, name, official)).info
+
+
+class _Complete(Exception):
+    """The files of a data set are there."""
+
+
+class _Glance(Folder):
+    """A folder that is left at the first file that would be read."""
+
+    def read(self, path: Path, unpack: Callable[[np.ndarray], np.ndarray] | None = None) -> np.ndarray:
+        raise _Complete
+
+
+def require(name: str, root: Path) -> None:
+    """Look whether the files of a data set are there, without reading them.
+
+    Raises:
+        DataError: if one is missing, or the manifest beside them is damaged.
+    """
+    reader, official = _READERS[name]
+    with contextlib.suppress(_Complete):
+        reader(_Glance(root, name, official))
 
 
 def adopt(name: str, root: Path, provenance: str) -> Path:

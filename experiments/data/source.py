@@ -124,8 +124,11 @@ class Folder:
             if fullest is None or len(there) > fullest[0]:
                 fullest = (len(there), layout[found.index(None)][0])
         assert fullest is not None, "a data set has at least one layout"
+        missing = fullest[1]
+        if self.root.name == self.name and (self.root / missing.relative_to(self.root / self.name)).exists():
+            raise MissingData(f"{self.name}: {self.root} is one folder too deep; write data_root={self.root.parent}")
         raise MissingData(
-            f"{self.name}: {fullest[1].name} is not in {fullest[1].parent}. Fetch it with "
+            f"{self.name}: {missing.name} is not in {missing.parent}. Fetch it with "
             f"`{fetch_command(self.root, self.name)}` (or everything with `make data`), or put the files there; "
             f"docs/data.md says which. Another data root is named by data_root=DIR or $NGN_DATA."
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
 from experiments.methods.base import Method, OrderedGroup
@@ -38,7 +39,7 @@ class Fixed(Method):
     @model_validator(mode="after")
     def _needs_count(self) -> Fixed:
         if self.count is None:
-            raise ValueError("a fixed model needs its size: add method.count=N")
+            raise PydanticCustomError("incomplete", "a fixed model needs its size: add method.count=N")
         return self
 
     @property

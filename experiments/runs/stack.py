@@ -106,14 +106,32 @@ class Stack:
         return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
 
 
+WIDEST = 64
+"""Units of the widest blocks for which kernels are compiled."""
+
+
+def why_no_kernel(config: Config) -> str | None:
+    """Why no compiled kernel trains this run, whether or not there is a compiler; None where one does."""
+    gate, train = config.gate, config.train
+    reasons = {
+        f"there is no compiled kernel for task={config.task.name}": config.task.kernel is None,
+        f"the compiled kernels do not know method={config.method.name}": not config.method.in_kernels,
+        "the compiled kernels need a preset gate.K": gate.K is None,
+        "the compiled kernels keep train.lr_boundary constant": train.lr_boundary_shape.kind != "constant",
+        "the compiled kernels have train.optimizer=adam alone, without train.warmup": train.optimizer != "adam"
+        or train.warmup > 0,
+        "the compiled kernels train on full batches in single precision: train.batch=null, train.accumulate=1 and "
+        "train.autocast=none": train.batch is not None or train.accumulate > 1 or train.autocast != "none",
+        f"the compiled kernels have blocks of at most {WIDEST} units": getattr(gate, "width", 0) > WIDEST,
+        "the compiled kernels have blocks of two hidden layers, without a head: gate.hidden_layers=2 and "
+        "gate.features=null": getattr(gate, "hidden_layers", 2) != 2 or getattr(gate, "features", None) is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
 def kernel_of(config: Config) -> str | None:
     """The compiled kernel that trains this run where a compiler is there; None where torch does in any case."""
-    train = config.train
-    if config.engine not in ("auto", "fused") or config.gate.K is None or not config.method.in_kernels:
-        return None
-    if train.lr_boundary_shape.kind != "constant" or train.optimizer != "adam" or train.warmup:
-        return None
-    return config.task.kernel
+    return config.task.kernel if config.engine in ("auto", "fused") and why_no_kernel(config) is None else None
 
 
 def largest_in_torch(config: Config) -> int:

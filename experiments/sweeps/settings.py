@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, ValidationError
 
 from experiments.blocks import Closed, ConfigError
 from experiments.config.compose import nearest
+from experiments.config.messages import read_yaml, sentences
 from experiments.paths import ROOT
 
 CLUSTERS = ROOT / "experiments" / "clusters"
@@ -61,18 +62,18 @@ def load(name: str, changes: Sequence[str] = ()) -> Cluster:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"no cluster '{name}'.{nearest(name, names())} There are {', '.join(names())}, or a file")
-    content: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
+    content = read_yaml(path)
     for change in changes:
         key, sign, value = change.partition("=")
         if not sign:
             raise ConfigError(f"{change}: not understood; settings of the cluster are written key=value")
-        content[key] = yaml.safe_load(value)
+        try:
+            content[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"{change}: not understood; quote values with special characters") from None
     try:
         return Cluster.model_validate(content)
     except ValidationError as error:
-        lines = []
-        for fault in error.errors():
-            key = ".".join(str(part) for part in fault["loc"])
-            hint = nearest(key, list(Cluster.model_fields)) if fault["type"] == "extra_forbidden" else ""
-            lines.append(f"{path.stem}: {key}: {fault['msg']}.{hint}")
-        raise ConfigError("\n".join(lines)) from None
+        legal = list(Cluster.model_fields)
+        told = sentences(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
+        raise ConfigError(f"{path}: {told}") from None

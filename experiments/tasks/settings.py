@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -87,6 +89,16 @@ class Component(Closed):
             raise ValueError("without a preset K there is no high end to start from")
         return max(float(K - 1), self.t0 if t0 is None else t0)
 
+    def widths(self, task: TaskSettings) -> list[int]:
+        """Units of the layers of one component, its inputs first; empty where that is not known."""
+        return []
+
+    def numbers(self, task: TaskSettings, samples: int) -> int:
+        """At least as many numbers as this are held for each component in training: the outputs of its layers, and its
+        parameters with their gradients and two moments."""
+        widths = self.widths(task)
+        return sum(out * (samples + 4 * (inputs + 1)) for inputs, out in pairwise(widths))
+
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit such components.
 
@@ -123,6 +135,9 @@ class MLPComponent(Component):
     hidden_layers: Count = 2
     features: Count | None = None
 
+    def widths(self, task: TaskSettings) -> list[int]:
+        return [prod(task.inputs), *[self.width] * self.hidden_layers, self.features or task.outputs]
+
 
 class TaskSettings(Closed):
     """The ``task`` block: the data, and what is evaluated on.
@@ -132,12 +147,15 @@ class TaskSettings(Closed):
         components: the ordered components that fit, the usual first. Each pair has a file in ``conf/setting``.
         kernel: the compiled kernel that trains its models (:mod:`ngn.train.kernels`).
         usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
+        inputs, outputs: shape of one input, and entries of one output.
     """
 
     numerics: ClassVar[int] = 1
     components: ClassVar[tuple[type[Component], ...]]
     kernel: ClassVar[str | None] = None
     usual_samples: ClassVar[int] = 512
+    inputs: ClassVar[tuple[int, ...]] = (1,)
+    outputs: ClassVar[int] = 1
 
     if TYPE_CHECKING:
         name: str

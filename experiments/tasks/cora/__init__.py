@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Count
-from experiments.tasks.settings import Benchmark, Component
+from experiments.tasks.settings import Benchmark, Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -22,12 +22,17 @@ class GCNComponent(Component):
     component: Literal["gcn"]
     width: Count
 
+    def widths(self, task: TaskSettings) -> list[int]:
+        return [*task.inputs, self.width, task.outputs]
+
 
 class Cora(Benchmark):
     """Citation graph, 2,708 nodes, the standard Planetoid split."""
 
     numerics: ClassVar[int] = 2
     components = (GCNComponent,)
+    inputs: ClassVar[tuple[int, ...]] = (1433,)
+    outputs: ClassVar[int] = 7
 
     name: Literal["cora"]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.blocks import Count
-from experiments.tasks.settings import Benchmark, Component, MLPComponent
+from experiments.tasks.settings import Benchmark, Component, MLPComponent, TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -22,12 +23,18 @@ class ConvComponent(Component):
     component: Literal["conv"]
     channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
 
+    def numbers(self, task: TaskSettings, samples: int) -> int:
+        pixels = prod(task.inputs[1:])
+        return samples * sum(channels * (pixels >> 2 * stage) for stage, channels in enumerate(self.channels))
+
 
 class Mnist(Benchmark):
     """Handwritten digits, 60,000 / 10,000."""
 
     components = (MLPComponent, ConvComponent)
     usual_samples: ClassVar[int] = 60_000
+    inputs: ClassVar[tuple[int, ...]] = (1, 28, 28)
+    outputs: ClassVar[int] = 10
     held_out: ClassVar[int] = 10_000
     """Last training samples that ``task.split=validation`` holds out."""
 
@@ -44,6 +51,8 @@ class Cifar10(Benchmark):
 
     components = (ConvComponent,)
     usual_samples: ClassVar[int] = 50_000
+    inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
+    outputs: ClassVar[int] = 10
     held_out: ClassVar[int] = 5_000
     """Last training samples that ``task.split=validation`` holds out."""
 

@@ -23,6 +23,9 @@ class LatentComponent(Component):
     width: Count
     hidden_layers: Count
 
+    def numbers(self, task: TaskSettings, samples: int) -> int:
+        return samples + 8 * self.width  # the components' sum is one matrix product
+
 
 class Manifold(TaskSettings):
     """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count, Positive, Ratio, Size
+from experiments.blocks import Count, Positive, Ratio, Size, Whole
 from experiments.tasks.settings import Component, TaskSettings
 
 if TYPE_CHECKING:
@@ -20,13 +20,16 @@ class LayersComponent(Component):
     """A boundary for each of several layers of tanh maps; f_0 is the identity in all layers but the last."""
 
     component: Literal["layers"]
-    layers: Annotated[int, Field(ge=2, strict=True)]
+    layers: Annotated[int, Field(ge=2, strict=True), Whole]
     r_last: Ratio | None = None
     """r of the last layer, linear from ``gate.r`` at the first; null for the same in all."""
 
     @property
     def groups(self) -> int:
         return self.layers
+
+    def widths(self, task: TaskSettings) -> list[int]:
+        return [*task.inputs, task.outputs]
 
 
 class ChainComponent(Component):
@@ -35,12 +38,17 @@ class ChainComponent(Component):
     component: Literal["chain"]
     width: Count
 
+    def widths(self, task: TaskSettings) -> list[int]:
+        return [*task.inputs, self.width, task.outputs]
+
 
 class Twist(TaskSettings):
     """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
 
     components = (LayersComponent, ChainComponent)
     kernel: ClassVar[str | None] = "planar"
+    inputs: ClassVar[tuple[int, ...]] = (2,)
+    outputs: ClassVar[int] = 2
 
     name: Literal["twist"]
     points: Count = 4096

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import ngn
 from experiments.cli import app
 from experiments.paths import ROOT
 
@@ -28,11 +29,23 @@ REFUSED = {
     "++schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
     "+schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
     "~train.clp": "Did you mean 'train.clip'?",
+    "lr=1e-3": "Did you mean 'train.lr'?",
+    "train.learning_rate=1": "Did you mean 'train.lr'?",
+    "batch_size=3": "Did you mean 'train.batch'?",
+    "epochs=3": "Did you mean 'train.epochs'?",
+    "K=3": "Did you mean 'gate.K'?",
+    "method.price=1": "unknown key 'method.price'. It belongs to method=l0",
+    "gate.channels=[3]": "unknown key 'gate.channels'. It belongs to gate=conv",
+    "channels=[3]": "Did you mean 'gate.channels' (of gate=conv)?",
+    "method.name=l0": "write method=...",
+    "train.lr_shape={knd:linear}": "Did you mean 'train.lr_shape.kind'?",
+    "method=fixed method.count=x": "method.count: must be a whole number or must be a list",
+    "phases=[grown,fxed]": "phases.1: must be 'grown', 'fixed' or 'from_high' (given: 'fxed')",
     "+train.clip=1": "drop the '+'",
     "~train.clip": "cannot be removed",
     "device=gpu": "'auto', 'cpu' or 'cuda'",
     "train.lr_shape={kind:foo}": "'cosine'",
-    "seed.value={a:1}": "seed.value: Input should be a valid integer",
+    "seed.value={a:1}": "seed.value: must be a whole number",
     "task=[a,b]": "no such task",
     "task=null": "no such task",
     "foo": "key=value",
@@ -50,9 +63,9 @@ REFUSED = {
     "seed.value=range(5,5)": "empty",
     "seed=-1": "seeds start at 0",
     "seed.value=shuffle(1,2)": "order written",
-    "train.steps=true": "train.steps: Input should be a valid integer",
-    "gate.K=8.0": "gate.K: Input should be a valid integer",
-    "seed.value=-1": "seed.value: Input should be greater than or equal to 0",
+    "train.steps=true": "train.steps: must be a whole number",
+    "gate.K=8.5": "gate.K: must be a whole number (given: 8.5)",
+    "seed.value=-1": "seed.value: must be at least 0",
     "seed=": "is no seed",
     "seed": "seed=0..9",
     "+seed=3": "without a prefix",
@@ -64,22 +77,31 @@ REFUSED = {
     "method=fixed method.count=3 gate.K=8,9": "duplicate jobs: 'gate.K=8' and 'gate.K=9'",
     "train.lr=1 train.lr=2": "train.lr is given twice",
     # numbers
-    "schedule.lambda0=nan": "schedule.lambda0: Input should be a finite number",
-    "schedule.lambda0=inf": "schedule.lambda0: Input should be a finite number",
-    "schedule.lambda0=-1e-4": "schedule.lambda0: Input should be greater than or equal to 0",
+    "schedule.lambda0=nan": "schedule.lambda0: must be a finite number",
+    "schedule.lambda0=inf": "schedule.lambda0: must be a finite number",
+    "schedule.lambda0=-1e-4": "schedule.lambda0: must be at least 0",
     "schedule.lambda0=1e-4,-1e-4": "(in the job with schedule.lambda0=-0.0001)",
-    "schedule.alpha_max=-1": "schedule.alpha_max: Input should be greater than or equal to 0",
-    "schedule.beta_start=0": "schedule.beta_start: Input should be greater than 0",
-    "schedule.beta_end=-2": "schedule.beta_end: Input should be greater than 0",
+    "schedule.alpha_max=-1": "schedule.alpha_max: must be at least 0",
+    "schedule.beta_start=0": "schedule.beta_start: must be greater than 0",
+    "schedule.beta_end=-2": "schedule.beta_end: must be greater than 0",
     "schedule.alpha_shape.start=0.9 schedule.alpha_shape.full=0.2": "starts at 0.9, which is not before its end at 0.2",
-    "gate.K=0": "gate.K: Input should be greater than or equal to 1",
+    "gate.K=0": "gate.K: must be at least 1",
     "gate.t0=40": "beyond the K = 32 candidates",
-    "train.steps=many": "train.steps: Input should be a valid integer",
+    "train.steps=many": "train.steps: must be a whole number",
     "train.lr=range(0,inf)": "finite",
     "train.lr=range(0,1,0)": "step of 0",
     "train.lr=interval(0,1)": "interval",
     "schedule=glob(z*)": "matches none of the choices",
     "method=fixed": "method.count=N",
+    "seed.value=1e300": "must be a whole number",
+    # what is not there, or cannot be done
+    "task=mnist gate=conv gate.K=60000": "60,000 components take at least",
+    "method=fixed gate.K=null method.count=1000000000": "lower method.count",
+    "task=cora data_root=empty seed=0..9": "cora: ind.cora.x is not in",
+    "engine=fused task=cora": "engine=fused: there is no compiled kernel for task=cora",
+    "engine=fused gate.width=65": "engine=fused: the compiled kernels have blocks of at most 64 units",
+    "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
+    "engine=cuda_graph device=cpu": "needs a CUDA device",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
     # too many, told without writing them out
@@ -123,6 +145,7 @@ REFUSED = {
     "--run seed=0..3": "leave --run out",
     "--cfg job task=mnsit": "Did you mean 'mnist'?",
     "--cfg job --info": "together",
+    "--cfg job train.lr=-1": "train.lr: must be greater than 0",
 }
 
 
@@ -150,10 +173,13 @@ def test_cuda_is_refused_where_there_is_none(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert app.main(["device=cuda"]) == 2
     assert "no CUDA device" in capsys.readouterr().err
+    started: list[object] = []
+    monkeypatch.setattr(app, "start", started.append)
     # what a cluster launcher starts runs elsewhere
-    assert len(app.prepare(["device=cuda", "hydra/launcher=submitit_slurm"])[1]) == 1
+    assert app.main(["device=cuda", "hydra/launcher=submitit_slurm"]) == 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert app.prepare(["device=cuda"])[0] == ["device=cuda"]
+    assert app.main(["device=cuda"]) == 0
+    assert len(started) == 2
 
 
 def test_the_traceback_is_there_for_who_asks(
@@ -178,6 +204,7 @@ ACCEPTED = {
         10,
     ),
     "seed=3": (["seed.value=3"], 1),
+    "train.steps=1e3": (["train.steps=1e3"], 1),
     "seed=0..0": (["seed.value=0"], 1),
     "seed=0,2,5..7": (["--multirun", "seed.value=0,2,5,6,7"], 5),
     "seed=range(0,10)": (["--multirun", "seed.value=range(0,10)"], 10),
@@ -221,6 +248,26 @@ def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixt
 @pytest.mark.slow
 def test_many_jobs_are_checked_with_leave() -> None:
     assert len(app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1]) == 10_001
+
+
+def test_the_version_is_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "gates"),
+    [("gate=", ["mlp"]), ("task=mnist gate=", ["conv", "mlp"]), ("task=mnist,cifar10 gate=c", ["conv"])],
+)
+def test_completion_offers_the_gates_that_fit(
+    typed: str, gates: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")
+    with pytest.raises(SystemExit):
+        app.main(["-sc", "query=bash"])
+    assert capsys.readouterr().out.split() == [f"gate={gate}" for gate in gates]
 
 
 def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from experiments.cli import app, session
 from experiments.config.compose import compose, options
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
+from experiments.data import sets
 from experiments.paths import ROOT
 from experiments.runs import launch
 from experiments.store.records import RecordError
@@ -48,6 +49,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
             return engine(config)
 
         monkeypatch.setattr(session, "train", train)
+        monkeypatch.setattr(sets, "require", lambda *_: None)
         monkeypatch.setattr(launch, "share", lambda configs: {})
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran

@@ -1,0 +1,87 @@
+"""What jobs need of this machine, looked at before the first one starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from experiments import paths
+from experiments.blocks import ConfigError
+from experiments.cli.expand import Job
+from experiments.config.schema import Config
+from experiments.data import DataError, data_root, sets
+from experiments.runs.places import results_root
+from experiments.store.records import Store
+
+HERE = ("hydra/launcher=pack", "hydra/launcher=basic")
+
+
+def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
+    """Refuse jobs that cannot run here. What another launcher starts elsewhere is not for us to say.
+
+    Raises:
+        ConfigError: on a device, a compiler, memory, data or a folder for output that are not there.
+    """
+    _output()
+    if any(token.startswith("hydra/launcher=") and token not in HERE for token in tokens):
+        return
+    configs = [job.config for job in jobs]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for config in configs:
+        _memory(config, memory)
+    if any(config.device == "cuda" or config.engine in ("fused", "cuda_graph") for config in configs):
+        for config in configs:
+            _engine(config)
+    _data(jobs)
+
+
+def _output() -> None:
+    """A checkout that is shared or read-only needs one other folder."""
+    place = next(folder for folder in (paths.SCRATCH, *paths.SCRATCH.parents) if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise ConfigError(f"{place}: cannot be written; name a folder for all output: NGN_OUTPUT=DIR python run.py ...")
+
+
+def _memory(config: Config, there: int) -> None:
+    gate, method = config.gate, config.method
+    sizes = getattr(method, "counts", None) or [gate.K_of(group) or 0 for group in range(gate.groups)]
+    samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
+    needed = 4 * sum(sizes) * gate.numbers(config.task, samples // config.train.accumulate)
+    if needed > there:
+        raise ConfigError(
+            f"{sum(sizes):,} components take at least {needed / 2**30:,.0f} GiB in training, and this machine has "
+            f"{there / 2**30:,.0f} GiB; lower {'method.count' if hasattr(method, 'counts') else 'gate.K'}"
+        )
+
+
+def _engine(config: Config) -> None:
+    import torch  # only for settings that ask for a device or an engine
+
+    cuda = torch.cuda.is_available()
+    if config.device == "cuda" and not cuda:
+        raise ConfigError("device=cuda: torch finds no CUDA device on this machine; leave device out, or device=cpu")
+    if config.engine == "cuda_graph" and (config.device == "cpu" or not cuda):
+        raise ConfigError("engine=cuda_graph: needs a CUDA device; leave engine out, or use engine=torch")
+    if config.engine == "fused":
+        from ngn.train.kernels.libraries import library
+
+        if cuda and config.device != "cpu":
+            raise ConfigError("engine=fused: the compiled kernels run on the CPU; add device=cpu")
+        assert config.task.kernel is not None  # checked with the configuration
+        if library(config.task.kernel) is None:
+            raise ConfigError("engine=fused: the kernel cannot be built here (see above); leave engine out")
+
+
+def _data(jobs: Sequence[Job]) -> None:
+    """Data are looked for once, for jobs that have no record yet."""
+    wanted: dict[tuple[str, str | None], list[Job]] = {}
+    for job in jobs:
+        if job.config.profile == "full" and job.config.task.name in sets.NAMES:
+            wanted.setdefault((job.config.task.name, job.config.data_root), []).append(job)
+    for (name, configured), group in wanted.items():
+        try:
+            sets.require(name, data_root(configured))
+        except DataError as missing:
+            for job in group:
+                if job.config.force or not Store(results_root(job.config)).path(job.run_id).is_file():
+                    raise ConfigError(str(missing)) from None

@@ -1,0 +1,103 @@
+"""What is wrong with a file or a setting, in words for whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from experiments.blocks import ConfigError
+
+WORDS = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "bool": "must be true or false",
+    "string": "must be text",
+    "list": "must be a list, such as [1,2]",
+    "dict": "must be a block of settings",
+    "model": "must be a block of settings",
+    "dataclass": "must be a block of settings",
+    "literal_error": "must be {expected}",
+    "too_short": "needs {min_length} or more entries",
+    "too_long": "takes at most {max_length} entries",
+    "missing": "is missing",
+    "union_tag_invalid": "{discriminator} must be one of {expected_tags}",
+    "union_tag_not_found": "{discriminator} is missing",
+}
+"""Kind of fault in pydantic → our words; a kind of value stands for what is no such value, however it was written."""
+
+
+def in_words(fault: Any) -> str:
+    """What one fault of a pydantic error is, without the key."""
+    kind = str(fault["type"])
+    words = WORDS.get(kind) or WORDS.get(kind.split("_")[0]) or str(fault["msg"]).removeprefix("Value error, ")
+    context = {
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()
+    }
+    return words.format_map(context) if words in WORDS.values() else words
+
+
+def sentences(error: ValidationError, content: Mapping[str, Any], unknown: Callable[[str], str]) -> str:
+    """A line per key with what is wrong in the ``content`` that was checked.
+
+    pydantic's paths name the kinds that a value may have, too (``task.mnist.split``, ``method.count.int``); these are
+    left out, and what each of several kinds finds wrong with a value is in one line.
+
+    Args:
+        unknown: what to say of a key that is not legal.
+    """
+    lines: dict[str, list[str]] = {}
+    for fault in error.errors():
+        place: Any = content
+        keys: list[str] = []
+        for part in fault["loc"]:
+            if part in place if isinstance(place, dict) else isinstance(place, list) and isinstance(part, int):
+                keys.append(str(part))
+                place = place[part]
+        if fault["type"] == "missing":
+            keys.append(str(fault["loc"][-1]))
+        key, value = ".".join(keys), fault["input"]
+        words = [] if isinstance(value, (dict, list)) else [f"(given: {value!r})"]
+        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            lines[unknown(key)] = []
+        elif key in lines:
+            lines[key].insert(1, f"or {in_words(fault)}")
+        else:
+            lines[key] = [in_words(fault), *words]
+    return "\n".join(" ".join([f"{key}:" if key and words else key, *words]).strip() for key, words in lines.items())
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The settings that a YAML file holds; 1e-4 is a number, as it is for Hydra.
+
+    Raises:
+        ConfigError: with the file, the line and what is wrong there.
+    """
+    from omegaconf._utils import get_yaml_loader
+
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f", line {mark.line + 1}"
+        problem = str(error.problem)
+        if "'\\t'" in problem:
+            problem = "a tab; indent with spaces"
+        elif problem.startswith("found duplicate key"):
+            problem = f"the key '{problem.split()[-1]}' stands here a second time"
+        elif error.context and error.context_mark and mark and error.context_mark.line != mark.line:
+            problem += f" ({error.context}, which begins in line {error.context_mark.line + 1})"
+        raise ConfigError(f"{path}{where}: {problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: no YAML file in UTF-8 ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict | None):
+        raise ConfigError(f"{path}: holds no settings; they are written as lines `key: value`")
+    return {str(key): value for key, value in (content or {}).items()}

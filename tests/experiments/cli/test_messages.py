@@ -1,0 +1,81 @@
+"""What a broken file, a half-added choice or a wrong value is told, in words of the suite."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.blocks import ConfigError
+from experiments.cli import app
+from experiments.config import compose
+from experiments.config.schema import legal_keys
+from experiments.sweeps import settings
+
+BROKEN = {
+    "gate: {K: [1, 2\nschedule: 3\n": "line 2: ",
+    "a: 1\ngate: {K: 8}\ngate: {K: 9}\n": "line 3: the key 'gate' stands here a second time",
+    "gate:\n\tK: 8\n": "line 2: a tab; indent with spaces",
+    "- 1\n": "holds no settings",
+    "a: \x00\n": "no YAML file in UTF-8",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_file_is_named_with_the_line(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(content)
+    compose._selection.cache_clear()
+    monkeypatch.setattr(compose, "file_of", lambda *_: path)
+    for command in ([], ["--help"], ["--cfg", "job"]):
+        assert app.main(command) == 2
+        shown = capsys.readouterr().err
+        assert shown.startswith(f"refused: {path}")
+        assert BROKEN[content] in shown
+        assert shown.count("\n") == 1
+    with pytest.raises(ConfigError, match=r"broken\.yaml") as told:
+        settings.load(str(path))
+    assert BROKEN[content] in str(told.value)
+
+
+HALF_ADDED = {
+    "conf/task/new.yaml": ("task: {name: new}", "task=new", "no module of experiments/tasks describes 'new'"),
+    "conf/method/new.yaml": ("method: {name: new}", "method=new", "no module of experiments/methods describes 'new'"),
+    "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "has to say `gate: {component: new}`"),
+}
+
+
+@pytest.mark.parametrize("file", HALF_ADDED)
+def test_what_is_half_added_is_told(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, command, missing = HALF_ADDED[file]
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(content)
+    monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
+    compose._files.cache_clear()
+    assert app.main([command]) == 2
+    assert missing in capsys.readouterr().err
+    compose._files.cache_clear()
+
+
+WRONG = (True, "x", -1, 0.5, float("nan"), [], ["x"], {}, {"x": 1}, None, 1e300)
+
+
+def test_no_message_is_in_the_words_of_the_checker() -> None:
+    foreign = re.compile(r"[Ii]nput|valid (integer|number|string|boolean|list|dict)|[Tt]ype|pydantic|function|tag\b")
+    for choices in ({}, {"method": "l0"}, {"task": "twist"}, {"task": "cifar10"}, {"task": "manifold"}):
+        keys = [key for key in legal_keys(compose.selection(choices)) if key != "seed"]
+        for key, value in itertools.product(keys, WRONG):
+            try:
+                message = repr(compose.compose(choices, {key: value}).seed)
+            except ConfigError as told:
+                message = str(told)
+            assert not foreign.search(message), (key, value)
+    for key in settings.Cluster.model_fields:
+        with pytest.raises(ConfigError, match=f"{key}.*must be"):
+            settings.load("local", [f"{key}=[{{}}]"])
