@@ -48,9 +48,10 @@ def _memory(config: Config, there: int) -> None:
     samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
     needed = 4 * sum(sizes) * gate.numbers(config.task, samples // config.train.accumulate)
     if needed > there:
+        key = "method.count" if hasattr(method, "counts") else "gate.K"
         raise ConfigError(
-            f"{sum(sizes):,} components take at least {needed / 2**30:,.0f} GiB in training, and this machine has "
-            f"{there / 2**30:,.0f} GiB; lower {'method.count' if hasattr(method, 'counts') else 'gate.K'}"
+            f"{sum(sizes):,} components with open gates take at least {needed / 2**30:,.0f} GiB in training; "
+            f"this machine has {there / 2**30:,.0f} GiB: lower {key}"
         )
 
 

@@ -94,10 +94,10 @@ class Component(Closed):
         return []
 
     def numbers(self, task: TaskSettings, samples: int) -> int:
-        """At least as many numbers as this are held for each component in training: the outputs of its layers, and its
-        parameters with their gradients and two moments."""
+        """At least as many numbers as this are held in training for each component whose gate is open: the outputs
+        of its hidden layers, and its parameters with their gradients and two moments."""
         widths = self.widths(task)
-        return sum(out * (samples + 4 * (inputs + 1)) for inputs, out in pairwise(widths))
+        return samples * sum(widths[1:-1]) + 4 * sum(out * (inputs + 1) for inputs, out in pairwise(widths))
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit such components.

@@ -95,7 +95,7 @@ REFUSED = {
     "method=fixed": "method.count=N",
     "seed.value=1e300": "must be a whole number",
     # what is not there, or cannot be done
-    "task=mnist gate=conv gate.K=60000": "60,000 components take at least",
+    "task=mnist gate=conv gate.K=60000": "60,000 components with open gates take at least",
     "method=fixed gate.K=null method.count=1000000000": "lower method.count",
     "task=cora data_root=empty seed=0..9": "cora: ind.cora.x is not in",
     "engine=fused task=cora": "engine=fused: there is no compiled kernel for task=cora",

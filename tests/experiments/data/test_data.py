@@ -40,6 +40,16 @@ def write_manifest(folder: Path, provenance: str = "made for a test") -> None:
     manifest.write(folder / "manifest.json", manifest.Manifest(provenance, files))
 
 
+def test_a_data_root_that_is_one_folder_too_deep_is_noticed(tmp_path):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for name in mnist.FILES:
+        (folder / name).write_bytes(b"")
+    with pytest.raises(MissingData, match=f"one folder too deep; write data_root={tmp_path}$"):
+        sets.require("mnist", folder)
+    sets.require("mnist", tmp_path)  # looks, and reads nothing
+
+
 def test_data_root_takes_the_configured_folder_then_the_environment_then_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("NGN_DATA", str(tmp_path / "environment"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

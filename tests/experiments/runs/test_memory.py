@@ -8,7 +8,7 @@ from experiments.runs import launch, memory, phases, places
 from experiments.runs.memory import free_bytes, replica_bytes, replicas_that_fit
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
-from experiments.tasks import make_task
+from experiments.tasks import GATES_OF_TASK, make_task
 
 CPU = torch.device("cpu")
 
@@ -16,6 +16,19 @@ CPU = torch.device("cpu")
 def smoke(task="mnist", gate="mlp", **overrides):
     settings = {"progress": "never", "train.steps": 3, "phases": ["grown"]}
     return compose({"task": task, "gate": gate, "profile": "smoke"}, {**settings, **overrides})
+
+
+@pytest.mark.parametrize(
+    ("task", "gate"),
+    [(t, g) for t, gates in GATES_OF_TASK.items() for g in gates if t != "cora"],  # its smoke graph has fewer features
+)
+def test_what_is_refused_before_data_are_read_would_take_at_least_as_much(task, gate):
+    config = smoke(task, gate)
+    config = smoke(task, gate, **{"gate.t0": config.gate.K})  # all gates are open
+    made = make_task(config, CPU)
+    samples = len(made.batches(config.train, 0).at(0)[0])
+    K = sum(config.gate.K_of(group) for group in range(config.gate.groups))
+    assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(config, made)
 
 
 def kept_by_a_stack(configs, task):
