@@ -58,8 +58,13 @@ def sentences(error: ValidationError, content: Mapping[str, Any], unknown: Calla
     for fault in error.errors():
         place: Any = content
         keys: list[str] = []
-        for part in fault["loc"]:
-            if part in place if isinstance(place, dict) else isinstance(place, list) and isinstance(part, int):
+        for at, part in enumerate(fault["loc"]):
+            if isinstance(place, dict):
+                kind = part in place.values() and at + 1 < len(fault["loc"])  # gate={component: layers, layers: 10}
+                inside = part in place and not kind
+            else:
+                inside = isinstance(place, list) and isinstance(part, int)
+            if inside:
                 keys.append(str(part))
                 place = place[part]
         if fault["type"] == "missing":
