@@ -83,6 +83,11 @@ def _data(jobs: Sequence[Job]) -> None:
         try:
             sets.require(name, data_root(configured))
         except DataError as missing:
-            for job in group:
-                if job.config.force or not Store(results_root(job.config)).path(job.run_id).is_file():
-                    raise ConfigError(str(missing)) from None
+            if any(not _recorded(job) for job in group):
+                raise ConfigError(str(missing)) from None
+
+
+def _recorded(job: Job) -> bool:
+    """Whether a job has a record already, its own or one that came with the suite, and is not to be run again."""
+    roots = {results_root(job.config)} | ({paths.RESULTS} if job.config.results is None else set())
+    return not job.config.force and any(Store(root).path(job.run_id).is_file() for root in roots)
