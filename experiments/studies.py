@@ -94,15 +94,13 @@ def _init_sweep() -> list[Selection]:
 
 
 def _decay() -> list[Selection]:
-    normalised = DECAY.row("normalized").runs
-    assert normalised is not None
     # from the usual start this row's boundary does not rise; docs/log.md has what is known
-    return [*_of(DECAY), normalised.with_overrides({"gate.t0": 1.0})]
+    return [*_of(DECAY), DECAY.runs["normalized"].with_overrides({"gate.t0": 1.0})]
 
 
 def _of(*tables: Table) -> list[Selection]:
     """The runs that tables name."""
-    return [row.runs for table in tables for row in table.rows if row.runs is not None]
+    return [runs for table in tables for runs in table.runs.values()]
 
 
 def _vision() -> list[Selection]:

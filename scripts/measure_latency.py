@@ -68,22 +68,22 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
 def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[str, Any]]:
     """An entry a model of every usable record of table 8."""
     entries = []
-    for row in EIGHT.rows:
-        runs = () if row.runs is None else reader.collect(row.runs).runs
-        if row.runs is None or not runs:
+    for key, selection in EIGHT.runs.items():
+        runs = reader.collect(selection).runs
+        if not runs:
             continue
-        task = make_task(row.runs.config(0).model_copy(update={"data_root": data_root}), torch.device("cpu"))
+        task = make_task(selection.config(0).model_copy(update={"data_root": data_root}), torch.device("cpu"))
         x, samples = task.timed_batch()
         built = [
             ({"run": run.run_id, "phase": phase, "part": part, "count": count, "samples": samples}, forward)
             for run in runs
-            for phase, part, count, forward in models(row.runs.config(run.seed), task, run.record["phases"])
+            for phase, part, count, forward in models(selection.config(run.seed), task, run.record["phases"])
         ]
         times: list[list[float]] = [[] for _ in built]
         for number in range(rounds):
             for own, (_, forward) in zip(times, built, strict=True):
                 own.append(milliseconds(forward, x, torch.device("cpu")))
-            print(f"{row.key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
+            print(f"{key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
         entries += [
             {**entry, "milliseconds": float(f"{statistics.median(own):.4g}")}
             for own, (entry, _) in zip(times, built, strict=True)

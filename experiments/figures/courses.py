@@ -24,8 +24,7 @@ PANELS = {key: Panel("training step", "boundary t", title) for key, title in _TI
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """A panel for each schedule: the boundary of each seed, and the median."""
-    selections = {row.key: row.runs for row in FOUR.rows if row.runs is not None}
-    gathered = gather(reader, selections, ["grown.t"], overrides)
+    gathered = gather(reader, FOUR.runs, ["grown.t"], overrides)
     drawn = [boundaries(reader, group, key) for key, group in gathered.groups.items()]
     return gathered.data(curves=chain(*(curves for curves, _ in drawn)), lines=chain(*(lines for _, lines in drawn)))
 

@@ -31,7 +31,7 @@ def kept(run: Run) -> list[int]:
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """In each panel the series of runs and the series of medians, at every layer."""
     seeds = study("depth").make()[0].seeds
-    selections = {row.key: row.runs.with_seeds(seeds) for row in NINE.rows if row.runs is not None}
+    selections = {key: runs.with_seeds(seeds) for key, runs in NINE.runs.items()}
     gathered = gather(reader, selections, ["grown.depth"], overrides)
     points: list[Point] = []
     titles: dict[str, str] = {}

@@ -18,7 +18,7 @@ PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, ser
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """A series for each method, one point per seed; the methods stand side by side within a count."""
     # the fixed models of the table's last column are no part of this figure
-    selections = {row.key: replace(row.runs, companions=()) for row in SEVEN.rows if row.runs is not None}
+    selections = {key: replace(runs, companions=()) for key, runs in SEVEN.runs.items()}
     gathered = gather(reader, selections, ["grown.count", "grown.truncated.mse"], overrides)
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):

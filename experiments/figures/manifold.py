@@ -17,8 +17,7 @@ PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for ro
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """A panel for each dimension: the boundary of each seed, the median, and where exactly D terms are kept."""
-    selections = {row.key: row.runs for row in FIFTEEN.rows if row.runs is not None}
-    gathered = gather(reader, selections, ["grown.count"], overrides, own_data=True)
+    gathered = gather(reader, FIFTEEN.runs, ["grown.count"], overrides, own_data=True)
     curves: list[Curve] = []
     lines: list[Line] = []
     for key, group in gathered.groups.items():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from experiments.analysis.selection import Selection
 
@@ -80,6 +80,9 @@ def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: 
     return Row(key, labels, seeds, dashes=frozenset(dashes), **rest)
 
 
+Part = TypeVar("Part", Row, Column)
+
+
 @dataclass(frozen=True)
 class Table:
     """One macro of the paper's file: a table body, or (``inline``) one number.
@@ -99,16 +102,18 @@ class Table:
         """The rows, in order."""
         return tuple(line for line in self.lines if isinstance(line, Row))
 
+    @property
+    def runs(self) -> dict[str, Selection]:
+        """Row key → its runs, of the rows of which there is a study."""
+        return {row.key: row.runs for row in self.rows if row.runs is not None}
+
     def row(self, key: str) -> Row:
         """The row of that key.
 
         Raises:
             KeyError: if there is none; the message lists the keys.
         """
-        for found in self.rows:
-            if found.key == key:
-                return found
-        raise KeyError(f"{self.name} has no row '{key}'; its rows are: {', '.join(r.key for r in self.rows)}")
+        return self._named("row", key, self.rows)
 
     def column(self, key: str) -> Column:
         """The column of that key.
@@ -116,10 +121,13 @@ class Table:
         Raises:
             KeyError: if there is none; the message lists the keys.
         """
-        for found in self.columns:
-            if found.key == key:
-                return found
-        raise KeyError(f"{self.name} has no column '{key}'; its columns are: {', '.join(c.key for c in self.columns)}")
+        return self._named("column", key, self.columns)
+
+    def _named(self, kind: str, key: str, parts: Sequence[Part]) -> Part:
+        for part in parts:
+            if part.key == key:
+                return part
+        raise KeyError(f"{self.name} has no {kind} '{key}'; its {kind}s are: {', '.join(part.key for part in parts)}")
 
     def formats(self, of: Row, key: str) -> tuple[str, ...]:
         """The formats of a cell."""

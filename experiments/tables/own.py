@@ -42,11 +42,6 @@ SENSITIVITY = Table(
 """The 1D baseline and what becomes of it when one setting that the paper leaves open is changed."""
 
 
-def _ten_seeds(of: Row) -> Row:
-    assert of.runs is not None
-    return row(of.key, *of.labels, seeds=10, runs=of.runs.with_seeds(range(10)))
-
-
 DEPTH = Table(
     "depth",
     "Learned depth over ten seeds",
@@ -56,7 +51,11 @@ DEPTH = Table(
         column("truncated", "trunc. MSE", "grown.truncated.mse", "<median:.2e> (<min:.1e> to <max:.1e>)"),
         column("fixed", "fixed MSE", "fixed.truncated.mse", MEDIAN_MSE),
     ),
-    tuple(_ten_seeds(line) for line in (*NINE.rows, *TEN.rows)),
+    tuple(
+        row(key, *table.row(key).labels, seeds=10, runs=runs.with_seeds(range(10)))
+        for table in (NINE, TEN)
+        for key, runs in table.runs.items()
+    ),
 )
 """The rows of the paper's tables of depth, which show seed 0, with their spread."""
 

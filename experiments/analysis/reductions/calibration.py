@@ -18,7 +18,6 @@ from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection
 from experiments.paths import RESULTS
 from experiments.store.records import Store
-from experiments.tables.model import Row
 from experiments.tables.one_d import FOUR
 
 RATES = (0.01, 0.02, 0.03, 0.05)
@@ -30,10 +29,9 @@ PARTS = ("t", "integer", "soft", "truncated")
 median MSEs|, soft and truncated."""
 
 
-def runs_of(row: Row, rate: float, draw: int | None) -> list[Selection]:
+def runs_of(row: str, rate: float, draw: int | None) -> list[Selection]:
     """The ten runs of one row of table 4 under one setting."""
-    assert row.runs is not None
-    runs = row.runs.with_overrides({"train.lr_boundary": rate})
+    runs = FOUR.runs[row].with_overrides({"train.lr_boundary": rate})
     if draw is not None:
         return [runs.with_overrides({"task.draw": draw})]
     return [runs.with_overrides({"task.draw": 100 + seed}).with_seeds((seed,)) for seed in runs.seeds]
@@ -41,7 +39,7 @@ def runs_of(row: Row, rate: float, draw: int | None) -> list[Selection]:
 
 def selections() -> list[Selection]:
     """Every run of the study, setting by setting."""
-    return [runs for rate, draw in product(RATES, DRAWS) for row in FOUR.rows for runs in runs_of(row, rate, draw)]
+    return [runs for rate, draw in product(RATES, DRAWS) for row in FOUR.runs for runs in runs_of(row, rate, draw)]
 
 
 @dataclass(frozen=True)
@@ -69,20 +67,18 @@ def _parts(values: np.ndarray, goal: dict[str, float]) -> tuple[tuple[float, ...
 def settings(reader: Reader) -> list[Setting]:
     """The settings of which all runs are there, nearest first."""
     values = published.load()
-    goals = {
-        row.key: {c: next(iter(values[FOUR.name][row.key][c]["value"].values())) for c in PARTS} for row in FOUR.rows
-    }
+    goals = {row: {c: next(iter(values[FOUR.name][row][c]["value"].values())) for c in PARTS} for row in FOUR.runs}
     complete = []
     for rate, draw in product(RATES, DRAWS):
         rows = {}
-        for row in FOUR.rows:
+        for row in FOUR.runs:
             samples = [
                 sample(reader.collect(runs), QUANTITIES, frozenset(QUANTITIES)) for runs in runs_of(row, rate, draw)
             ]
             if any(problems for _, _, problems in samples) or not all(used for _, used, _ in samples):
                 break
             numbers = np.array([np.concatenate([s[name][0] for s, _, _ in samples]) for name in QUANTITIES])
-            rows[row.key] = _parts(numbers, goals[row.key])
+            rows[row] = _parts(numbers, goals[row])
         else:
             complete.append(Setting(rate, draw, sum(sum(parts) for parts, _ in rows.values()), rows))
     return sorted(complete, key=lambda setting: setting.distance)

@@ -58,10 +58,8 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
     """Four rows for each row of table 8 that is classified images or nodes."""
     times = latency.read(reader.store.root)
     found = []
-    for row in EIGHT.rows:
-        if row.runs is None:
-            continue
-        collected = reader.collect(row.runs)
+    for key, runs in EIGHT.runs.items():
+        collected = reader.collect(runs)
         for model, phase, part, scores in MODELS:
             names = [
                 f"{phase}.{scores}.accuracy",
@@ -70,7 +68,7 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
                 f"{phase}.cost.samples",
             ]
             samples, used, _ = sample(collected, names, frozenset(names))
-            plain = CostRow(row.key, ", ".join(row.labels), model, len(used), len(row.runs.seeds))
+            plain = CostRow(key, ", ".join(EIGHT.row(key).labels), model, len(used), len(runs.seeds))
             if not used:
                 found.append(plain)
                 continue

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from experiments.analysis.collect import Reader
-from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection
-from experiments.analysis.statistics import statistic
 from experiments.tables.one_d import BASELINE
 
 SEEDS = range(50)
@@ -42,47 +36,3 @@ def sweep(seeds: Iterable[int]) -> list[Selection]:
     """The runs of every panel and start with these seeds."""
     own = tuple(seeds)
     return [panel.start(t_init).with_seeds(own) for panel in PANELS for t_init in STARTS]
-
-
-@dataclass(frozen=True)
-class InitPoint:
-    """The seeds of one panel that started at ``t_init``: final boundaries and counts, in the order of ``runs``."""
-
-    panel: str
-    t_init: int
-    finals: tuple[float, ...]
-    counts: tuple[int, ...]
-    runs: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        """Number of seeds."""
-        return len(self.finals)
-
-    @property
-    def mean(self) -> float:
-        """Mean of the final boundary."""
-        return float(statistic("mean", np.asarray(self.finals)))
-
-    @property
-    def sd(self) -> float:
-        """Population standard deviation of the final boundary, as in the paper's tables."""
-        return float(statistic("sd", np.asarray(self.finals)))
-
-
-def summary(
-    reader: Reader, overrides: Mapping[str, Any] | None = None, seeds: Iterable[int] = SEEDS
-) -> tuple[InitPoint, ...]:
-    """A point for every panel and start with at least one usable record."""
-    quantities = ["grown.t", "grown.count"]
-    own = tuple(seeds)
-    points: list[InitPoint] = []
-    for panel in PANELS:
-        for t_init in STARTS:
-            selection = panel.start(t_init).with_seeds(own).with_overrides(overrides or {})
-            numbers, used, _ = sample(reader.collect(selection), quantities, frozenset(quantities))
-            if used:
-                t, count = (numbers[name][0] for name in quantities)
-                counts = tuple(int(value) for value in count)
-                points.append(InitPoint(panel.key, t_init, tuple(map(float, t)), counts, used))
-    return tuple(points)

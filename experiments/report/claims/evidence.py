@@ -149,6 +149,15 @@ class Claim:
     predicate: Callable[[Evidence], Outcome]
 
 
+def claim(key: str, where: str) -> Callable[[Callable[[Evidence], Outcome]], Claim]:
+    """Makes a claim of its predicate, whose docstring is the sentence."""
+
+    def made(predicate: Callable[[Evidence], Outcome]) -> Claim:
+        return Claim(key, " ".join((predicate.__doc__ or "").split()), where, predicate)
+
+    return made
+
+
 def geometric_mean(numbers: Array) -> float:
     """exp of the mean logarithm; of positive numbers."""
     return float(np.exp(np.log(numbers).mean()))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from experiments.report.claims.evidence import Claim, Evidence, Outcome
+from experiments.report.claims.evidence import Claim, Evidence, Outcome, claim
 
 _TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
 
 
+@claim("peft_baselines", "table 11")
 def _baselines(evidence: Evidence) -> Outcome:
+    """NGN scores above SoRA at equal rank on three of three tasks, above AdaLoRA on four of five."""
     scores = {
         (task, method): evidence.cell(f"dataelevenbaselinesbody.{task}-{method}.score")
         for task in _TASKS
@@ -22,7 +24,9 @@ def _baselines(evidence: Evidence) -> Outcome:
     return Outcome(sora == len(matched) and adalora >= 4, because)
 
 
+@claim("peft_middle", "limitations")
 def _middle(evidence: Evidence) -> Outcome:
+    """The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers."""
     thirds = {
         task: [
             evidence.cell(f"dataelevenbody.lora-{task}.thirds", f"{part}.value") for part in ("early", "mid", "late")
@@ -51,7 +55,9 @@ def _close(kind: str) -> Claim:
 _LADDERS = [f"{target}-{backbone}" for target in ("heads", "ffn", "both") for backbone in ("frozen", "updated")]
 
 
+@claim("prune_monotone", "table 13")
 def _monotone(evidence: Evidence) -> Outcome:
+    """A lower price keeps more, scores higher and forgets less (at least nine steps in ten)."""
     steps = rising = 0
     for ladder in _LADDERS:
         for column, sign in (("kept", 1), ("score", 1), ("forgetting", -1)):
@@ -61,7 +67,9 @@ def _monotone(evidence: Evidence) -> Outcome:
     return Outcome(rising >= 0.9 * steps, f"{rising} of {steps} steps to a lower price")
 
 
+@claim("prune_frozen", "table 13")
 def _frozen(evidence: Evidence) -> Outcome:
+    """Freezing the surviving weights forgets less than updating them, at every price."""
     safer = total = 0
     for target in ("heads", "ffn", "both"):
         for power in (2, 3, 4):
@@ -74,7 +82,9 @@ def _frozen(evidence: Evidence) -> Outcome:
     return Outcome(safer == total, f"less forgetting in {safer} of {total} pairs")
 
 
+@claim("prune_random", "table 14")
 def _random(evidence: Evidence) -> Outcome:
+    """Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda."""
     columns = ("score", "mixed_score")
     ngn, drop, wanda = (
         [evidence.cell(f"datafourteenbody.{row}.{column}") for column in columns] for row in ("ngn", "random", "wanda")
@@ -87,37 +97,12 @@ def _random(evidence: Evidence) -> Outcome:
     return Outcome(far and all(abs(a - c) <= 10 for a, c in zip(ngn, wanda, strict=True)), because)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "peft_baselines",
-        "NGN scores above SoRA at equal rank on three of three tasks, above AdaLoRA on four of five.",
-        "table 11",
-        _baselines,
-    ),
-    Claim(
-        "peft_middle",
-        "The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers.",
-        "limitations",
-        _middle,
-    ),
+CLAIMS = (
+    _baselines,
+    _middle,
     _close("lora"),
     _close("adapter"),
-    Claim(
-        "prune_monotone",
-        "A lower price keeps more, scores higher and forgets less (at least nine steps in ten).",
-        "table 13",
-        _monotone,
-    ),
-    Claim(
-        "prune_frozen",
-        "Freezing the surviving weights forgets less than updating them, at every price.",
-        "table 13",
-        _frozen,
-    ),
-    Claim(
-        "prune_random",
-        "Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda.",
-        "table 14",
-        _random,
-    ),
+    _monotone,
+    _frozen,
+    _random,
 )

@@ -13,10 +13,10 @@ from experiments.analysis.statistics import Array
 from experiments.analysis.verdict import DISAGREES
 from experiments.config.schema import branch_phase
 from experiments.report.claims.evidence import (
-    Claim,
     Evidence,
     Outcome,
     Untested,
+    claim,
     geometric_mean,
     rank_correlation,
     sufficient,
@@ -40,7 +40,9 @@ def _sweep(evidence: Evidence, quantities: Sequence[str]) -> dict[str, Array]:
     return evidence.pooled(study("lambda_sweep").make(), quantities, "λ sweep")
 
 
+@claim("knob", "figure 2")
 def _price_trades_fit(evidence: Evidence) -> Outcome:
+    """A larger λ gives a smaller count and a worse fit (rank correlations beyond 0.8)."""
     found = _sweep(evidence, ["config.schedule.lambda0", _COUNT, _MSE])
     price = found["config.schedule.lambda0"]
     count, error = rank_correlation(price, found[_COUNT]), rank_correlation(price, found[_MSE])
@@ -48,7 +50,9 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
     return Outcome(count <= -0.8 and error >= 0.8, because)
 
 
+@claim("plateaus", "figure 2")
 def _plateaus(evidence: Evidence) -> Outcome:
+    """Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3)."""
     prices = staircase(evidence.reader)
     if not sufficient(len(prices), len(PRICES)):
         raise Untested(f"λ sweep: {len(prices)} of {len(PRICES)} runs")
@@ -63,7 +67,9 @@ def _plateaus(evidence: Evidence) -> Outcome:
     return Outcome(2 * near > len(inner), f"{near} of {len(inner)} plateaus; factor in λ by count: {listed}")
 
 
+@claim("retarget", "figure 6")
 def _retargeted(evidence: Evidence) -> Outcome:
+    """Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays."""
     quantities = ["grown.count", *(f"{branch_phase(factor)}.count" for factor in (0.1, 1, 10))]
     found = evidence.samples(CONTINUED, quantities, "continued learning")
     before, low, same, high = (float(found[quantity].mean()) for quantity in quantities)
@@ -71,12 +77,16 @@ def _retargeted(evidence: Evidence) -> Outcome:
     return Outcome(high <= before - 1 and high < same <= before and abs(low - before) <= 0.5, because)
 
 
+@claim("sweep_integers", "figure 2")
 def _sweep_integers(evidence: Evidence) -> Outcome:
+    """Snapping holds across the λ sweep: at least 90 % of the boundaries are integers."""
     share = _sweep(evidence, ["integer"])["integer"]
     return Outcome(share.mean() >= 0.9, f"{100 * share.mean():.0f} % of {len(share)} boundaries")
 
 
+@claim("frontier", "figure 3")
 def _frontier(evidence: Evidence) -> Outcome:
+    """Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most two."""
     made = study("fixed_frontier").make()
     fixed_runs = [s for s in made if dict(s.choices)["method"] == "fixed"]
     found = evidence.pooled(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
@@ -102,12 +112,12 @@ def _frontier(evidence: Evidence) -> Outcome:
 
 
 def _learner(evidence: Evidence, key: str) -> dict[str, Array]:
-    runs = SEVEN.row(key).runs
-    assert runs is not None
-    return evidence.samples(runs, [_COUNT, _MSE], key)
+    return evidence.samples(SEVEN.runs[key], [_COUNT, _MSE], key)
 
 
+@claim("l0", "figure 7")
 def _l0_higher(evidence: Evidence) -> Outcome:
+    """At most counts that both reach, L0 has a higher error than NGN."""
     name = "datasevenfullbody.l0.truncated"
     if evidence.items[name].verdict.word == DISAGREES:
         raise Untested(f"{name} disagrees with the published error, so our L0 is no evidence about the paper's")
@@ -120,17 +130,23 @@ def _l0_higher(evidence: Evidence) -> Outcome:
     return Outcome(2 * higher > len(shared), f"geometric mean higher at {higher} of {len(shared)} shared counts")
 
 
+@claim("awnn_spread", "figure 7")
 def _awnn_spread(evidence: Evidence) -> Outcome:
+    """AWNN's count varies less over seeds than NGN's."""
     spread, wide = (float(_learner(evidence, key)[_COUNT].std()) for key in ("awnn", "ngn"))
     return Outcome(spread < wide, f"sd of the count {spread:.2f} against {wide:.2f}")
 
 
+@claim("awnn_fit", "figure 7")
 def _awnn_fit(evidence: Evidence) -> Outcome:
+    """AWNN fits worse than NGN."""
     error, base = (geometric_mean(_learner(evidence, key)[_MSE]) for key in ("awnn", "ngn"))
     return Outcome(error > base, f"geometric mean MSE {error:.2e} against {base:.2e}")
 
 
+@claim("ste", "figure 7")
 def _ste_stalls(evidence: Evidence) -> Outcome:
+    """Straight-through stalls at small counts (four or fewer) more often than NGN."""
     ours, other = _learner(evidence, "ngn")[_COUNT], _learner(evidence, "ste")[_COUNT]
     share, base = (other <= 4).mean(), (ours <= 4).mean()
     return Outcome(
@@ -140,78 +156,38 @@ def _ste_stalls(evidence: Evidence) -> Outcome:
 
 def _learned_decay(evidence: Evidence, key: str, other: Selection) -> float:
     """Median over seeds of the soft MSE of a row of the decay table over that of other runs from the same seed."""
-    runs = DECAY.row(key).runs
-    assert runs is not None
-    own, others = evidence.pairs(runs, other, "grown.soft.mse", key)
+    own, others = evidence.pairs(DECAY.runs[key], other, "grown.soft.mse", key)
     return float(np.median(own / others))
 
 
+@claim("quantile_cut", "decay table")
 def _quantile_cut(evidence: Evidence) -> Outcome:
-    runs = DECAY.row("learn_r").runs
-    assert runs is not None
-    found = evidence.samples(runs, [_MSE, "grown.soft.mse"], "learn_r")
+    """Learning r alone fits at least as well as the baseline of the same seed, but the quantile cut multiplies the
+    error (by 100 or more)."""
+    found = evidence.samples(DECAY.runs["learn_r"], [_MSE, "grown.soft.mse"], "learn_r")
     cut = float(np.median(found[_MSE] / found["grown.soft.mse"]))
     soft = _learned_decay(evidence, "learn_r", BASELINE)
     because = f"soft MSE over the baseline's from the same seed {soft:.2f}, truncated over soft {cut:.1e} (medians)"
     return Outcome(soft <= 1 and cut >= 100, because)
 
 
+@claim("normalised", "decay table")
 def _normalised(evidence: Evidence) -> Outcome:
-    runs = DECAY.row("learn_r").runs
-    assert runs is not None
-    ratio = _learned_decay(evidence, "learn_r_normalized", runs)
+    """Normalising f_k spoils a learned decay: the soft error rises more than tenfold."""
+    ratio = _learned_decay(evidence, "learn_r_normalized", DECAY.runs["learn_r"])
     return Outcome(ratio > 10, f"soft MSE with over without normalisation, same seed, median {ratio:.1e}")
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "knob",
-        "A larger λ gives a smaller count and a worse fit (rank correlations beyond 0.8).",
-        "figure 2",
-        _price_trades_fit,
-    ),
-    Claim(
-        "plateaus",
-        "Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3).",
-        "figure 2",
-        _plateaus,
-    ),
-    Claim(
-        "retarget",
-        "Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays.",
-        "figure 6",
-        _retargeted,
-    ),
-    Claim(
-        "sweep_integers",
-        "Snapping holds across the λ sweep: at least 90 % of the boundaries are integers.",
-        "figure 2",
-        _sweep_integers,
-    ),
-    Claim(
-        "frontier",
-        "Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most "
-        "two.",
-        "figure 3",
-        _frontier,
-    ),
-    Claim("l0", "At most counts that both reach, L0 has a higher error than NGN.", "figure 7", _l0_higher),
-    Claim("awnn_spread", "AWNN's count varies less over seeds than NGN's.", "figure 7", _awnn_spread),
-    Claim("awnn_fit", "AWNN fits worse than NGN.", "figure 7", _awnn_fit),
-    Claim(
-        "ste", "Straight-through stalls at small counts (four or fewer) more often than NGN.", "figure 7", _ste_stalls
-    ),
-    Claim(
-        "quantile_cut",
-        "Learning r alone fits at least as well as the baseline of the same seed, but the quantile cut multiplies the "
-        "error (by 100 or more).",
-        "decay table",
-        _quantile_cut,
-    ),
-    Claim(
-        "normalised",
-        "Normalising f_k spoils a learned decay: the soft error rises more than tenfold.",
-        "decay table",
-        _normalised,
-    ),
+CLAIMS = (
+    _price_trades_fit,
+    _plateaus,
+    _retargeted,
+    _sweep_integers,
+    _frontier,
+    _l0_higher,
+    _awnn_spread,
+    _awnn_fit,
+    _ste_stalls,
+    _quantile_cut,
+    _normalised,
 )

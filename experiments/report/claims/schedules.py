@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.analysis.reductions.init_sweep import PANELS, SEEDS, Panel
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.report.claims.evidence import Claim, Evidence, Outcome, Untested
+from experiments.report.claims.evidence import Claim, Evidence, Outcome, Untested, claim
 from experiments.tables.one_d import BASELINE, FOUR
 
 _MSE = "grown.truncated.mse"
@@ -14,11 +15,7 @@ _MSE = "grown.truncated.mse"
 
 def _schedule(key: str) -> Selection:
     """The runs of a row of table 4; of the baseline all fifty seeds, of the others ten."""
-    if key == "baseline":
-        return BASELINE.with_seeds(range(50))
-    runs = FOUR.row(key).runs
-    assert runs is not None
-    return runs
+    return BASELINE.with_seeds(range(50)) if key == "baseline" else FOUR.runs[key]
 
 
 def _over_baseline(evidence: Evidence, key: str) -> float:
@@ -27,7 +24,9 @@ def _over_baseline(evidence: Evidence, key: str) -> float:
     return float(np.median(other / base))
 
 
+@claim("constant_schedules", "table 4")
 def _constant_schedules(evidence: Evidence) -> Outcome:
+    """Constant λ or α fits about as well as the baseline (within a factor of three from the same seed)."""
     ratios = {name: _over_baseline(evidence, name) for name in ("lambda_const", "alpha_const")}
     because = (
         f"truncated MSE over the baseline's from the same seed, median: λ constant {ratios['lambda_const']:.2f}, "
@@ -43,7 +42,9 @@ def _cost(evidence: Evidence, key: str) -> Array:
     return cost
 
 
+@claim("gap", "table 4")
 def _gaps_open(evidence: Evidence) -> Outcome:
+    """Without α, or at β = 4, truncation costs at least twice as much as in the baseline."""
     base, no_alpha, soft_gate = (float(np.median(_cost(evidence, row))) for row in ("baseline", "no_alpha", "beta4"))
     because = (
         f"truncated over soft MSE, median over runs: baseline {base:.3f}, α = 0 {no_alpha:.1f}, β = 4 {soft_gate:.1f}"
@@ -51,7 +52,9 @@ def _gaps_open(evidence: Evidence) -> Outcome:
     return Outcome(min(no_alpha, soft_gate) >= 2 * base, because)
 
 
+@claim("sharp_start", "table 4")
 def _sharp_start(evidence: Evidence) -> Outcome:
+    """Starting at β = 15 selects smaller sizes (by more than one) with a worse fit, from the same seed."""
     sharp, base = evidence.pairs(_schedule("beta15"), _schedule("baseline"), "grown.t", "β = 15")
     smaller, ratio = float(np.median(base - sharp)), _over_baseline(evidence, "beta15")
     because = (
@@ -60,12 +63,16 @@ def _sharp_start(evidence: Evidence) -> Outcome:
     return Outcome(smaller > 1 and ratio > 1, because)
 
 
+@claim("baseline_integers", "table 4")
 def _baseline_integers(evidence: Evidence) -> Outcome:
+    """Every boundary of the baseline ends at an integer."""
     share = evidence.samples(_schedule("baseline"), ["integer"], "baseline")["integer"]
     return Outcome(bool(share.mean() == 1), f"{int(share.sum())} of {len(share)} boundaries")
 
 
+@claim("annealing", "table 4")
 def _annealing(evidence: Evidence) -> Outcome:
+    """Annealing λ to zero lets t end at integers (90 % or more); a constant λ does not (10 % or less)."""
     base, constant = (
         evidence.samples(_schedule(row), ["integer"], row)["integer"] for row in ("baseline", "lambda_const")
     )
@@ -75,7 +82,9 @@ def _annealing(evidence: Evidence) -> Outcome:
     return Outcome(bool(base.mean() >= 0.9 and constant.mean() <= 0.1), because)
 
 
+@claim("truncation_free", "table 4")
 def _truncation_free(evidence: Evidence) -> Outcome:
+    """Truncating the baseline costs nothing: the MSE of the median run rises by at most a tenth."""
     cost = _cost(evidence, "baseline")
     because = (
         f"truncated over soft MSE, median of {len(cost)} runs {np.median(cost):.4f}; more than a tenth in "
@@ -84,7 +93,9 @@ def _truncation_free(evidence: Evidence) -> Outcome:
     return Outcome(bool(np.median(cost) <= 1.1), because)
 
 
+@claim("overshoot", "figure 1")
 def _overshoot(evidence: Evidence) -> Outcome:
+    """Growth can overshoot: some seed's t passes its final value by more than ½."""
     passed = []
     for run in evidence.runs(BASELINE, "baseline"):
         curves = evidence.reader.store.curves(run.run_id)
@@ -99,34 +110,35 @@ def _overshoot(evidence: Evidence) -> Outcome:
     )
 
 
-def _start(panel: Selection, t0: int) -> Selection:
-    start = {"gate.t0": float(t0)} if t0 else {}
-    return panel.with_seeds(range(50)).with_overrides(start)
+def _final(evidence: Evidence, panel: Panel, t0: int, what: str) -> float:
+    """Mean final t of the seeds of a panel of figure 5 that start at t₀."""
+    runs = panel.start(t0).with_seeds(SEEDS)
+    return float(evidence.samples(runs, ["grown.t"], f"{what}, t₀ = {t0}")["grown.t"].mean())
 
 
-def _both_ends(evidence: Evidence, panel: Selection, what: str) -> tuple[float, float]:
-    """Mean final t from the lowest and from the highest start."""
-    low, high = (evidence.samples(_start(panel, t0), ["grown.t"], f"{what}, t₀ = {t0}") for t0 in (0, 16))
-    return float(low["grown.t"].mean()), float(high["grown.t"].mean())
+def _both_ends(evidence: Evidence) -> list[float]:
+    """Mean final t of the baseline from the lowest and from the highest start."""
+    return [_final(evidence, PANELS[0], t0, "r = ½") for t0 in (0, 16)]
 
 
 _NEAR = 1.5
 """Mean final sizes that differ by no more are one range; the published spread over seeds is 1.45."""
 
 
+@claim("both_directions", "figure 5")
 def _both_directions(evidence: Evidence) -> Outcome:
-    low, high = _both_ends(evidence, BASELINE, "r = ½")
+    """With r = ½ and delayed α, runs from t₀ = 0 and 16 meet: mean final t within 1.5."""
+    low, high = _both_ends(evidence)
     return Outcome(
         abs(low - high) <= _NEAR and high < 16 - _NEAR, f"mean final t {low:.2f} from 0 and {high:.2f} from 16"
     )
 
 
-def _fails_to_prune(key: str, panel: Selection, what: str) -> Claim:
+def _fails_to_prune(key: str, panel: Panel, what: str) -> Claim:
     def predicate(evidence: Evidence) -> Outcome:
-        low, _ = _both_ends(evidence, BASELINE, "r = ½")
-        high = evidence.samples(_start(panel, 16), ["grown.t"], f"{what}, t₀ = 16")["grown.t"]
-        because = f"mean final t {high.mean():.2f} from 16, baseline grown from 0 {low:.2f}"
-        return Outcome(bool(high.mean() - low > _NEAR), because)
+        low, _ = _both_ends(evidence)
+        high = _final(evidence, panel, 16, what)
+        return Outcome(high - low > _NEAR, f"mean final t {high:.2f} from 16, baseline grown from 0 {low:.2f}")
 
     text = (
         f"With {what} runs fail to prune: from t₀ = 16 the mean final t stays more than {_NEAR} above the baseline's."
@@ -134,54 +146,15 @@ def _fails_to_prune(key: str, panel: Selection, what: str) -> Claim:
     return Claim(key, text, "figure 5", predicate)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim("baseline_integers", "Every boundary of the baseline ends at an integer.", "table 4", _baseline_integers),
-    Claim(
-        "annealing",
-        "Annealing λ to zero lets t end at integers (90 % or more); a constant λ does not (10 % or less).",
-        "table 4",
-        _annealing,
-    ),
-    Claim(
-        "truncation_free",
-        "Truncating the baseline costs nothing: the MSE of the median run rises by at most a tenth.",
-        "table 4",
-        _truncation_free,
-    ),
-    Claim(
-        "constant_schedules",
-        "Constant λ or α fits about as well as the baseline (within a factor of three from the same seed).",
-        "table 4",
-        _constant_schedules,
-    ),
-    Claim(
-        "gap",
-        "Without α, or at β = 4, truncation costs at least twice as much as in the baseline.",
-        "table 4",
-        _gaps_open,
-    ),
-    Claim(
-        "sharp_start",
-        "Starting at β = 15 selects smaller sizes (by more than one) with a worse fit, from the same seed.",
-        "table 4",
-        _sharp_start,
-    ),
-    Claim(
-        "overshoot",
-        "Growth can overshoot: some seed's t passes its final value by more than ½.",
-        "figure 1",
-        _overshoot,
-    ),
-    Claim(
-        "both_directions",
-        f"With r = ½ and delayed α, runs from t₀ = 0 and 16 meet: mean final t within {_NEAR}.",
-        "figure 5",
-        _both_directions,
-    ),
-    _fails_to_prune("no_prune_r1", BASELINE.with_overrides({"gate.r": 1.0}), "uniform weights (r = 1)"),
-    _fails_to_prune(
-        "no_prune_alpha",
-        Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"}),
-        "α at full strength throughout",
-    ),
+CLAIMS = (
+    _baseline_integers,
+    _annealing,
+    _truncation_free,
+    _constant_schedules,
+    _gaps_open,
+    _sharp_start,
+    _overshoot,
+    _both_directions,
+    _fails_to_prune("no_prune_r1", PANELS[1], "uniform weights (r = 1)"),
+    _fails_to_prune("no_prune_alpha", PANELS[2], "α at full strength throughout"),
 )

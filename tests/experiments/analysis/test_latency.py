@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -16,6 +16,7 @@ from experiments.paths import ROOT
 from experiments.runs import cost, launch, places
 from experiments.store.provenance import Code
 from experiments.store.records import Store
+from experiments.tables.model import Table, row
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     own = {"gate.t0": 1.0, "gate.K": 6}
     cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
     none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))
-    rows = [SimpleNamespace(key=key, runs=made) for key, made in (("cora", cora), ("mnist", none), ("story", None))]
-    monkeypatch.setattr(module, "EIGHT", SimpleNamespace(rows=rows))
+    rows = tuple(row(key, seeds=2, runs=made) for key, made in (("cora", cora), ("mnist", none), ("story", None)))
+    monkeypatch.setattr(module, "EIGHT", Table("eight", "", (), rows))
     monkeypatch.setattr(cost, "PASSES", (1, 1))
     return module
 
@@ -47,7 +48,7 @@ def trained(tmp_path: Path, selection: Selection) -> Store:
 def test_every_model_of_every_record_is_timed(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    selection = script.EIGHT.rows[0].runs
+    selection = script.EIGHT.runs["cora"]
     store = trained(tmp_path, selection)
     monkeypatch.setattr(script, "code", lambda: Code("f" * 40, True, "git"))
     monkeypatch.setattr(script, "code_block", lambda _: {"commit": "f" * 40, "clean": True, "source": "git"})
@@ -69,7 +70,7 @@ def test_every_model_of_every_record_is_timed(
 
 
 def test_another_count_than_the_boundary_retains_is_an_error(script: ModuleType) -> None:
-    config = script.EIGHT.rows[0].runs.config(0)
+    config = script.EIGHT.runs["cora"].config(0)
     task = script.make_task(config, script.torch.device("cpu"))
     with pytest.raises(RuntimeError, match=r"retains \[3\] components here, \[4\] in the record"):
         list(script.models(config, task, {"grown": {"status": "complete", "t": [2.1], "count": [4]}}))
