@@ -39,7 +39,6 @@ paper: $(STAMPS)/paper ## Tables, figures, report, docs/results.md and paper/rep
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
 	$(PY) scripts/build_report.py --summary docs/results.md
-	$(PY) scripts/build_report_page.py
 
 lint: $(STAMPS)/tests ## ruff and mypy
 	$(PY) -m ruff check .

@@ -22,7 +22,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 import build_figures  # noqa: E402
 import build_paper_data  # noqa: E402
 import build_report  # noqa: E402
-import build_report_page  # noqa: E402
 import record_samples as samples  # noqa: E402
 
 from experiments.config.schema import Config, branch_phase  # noqa: E402
@@ -107,13 +106,15 @@ def main() -> int:
         floor = timed("the floor: parse every record", lambda: read(results))
         given, output = f"--results={results}", f"--output={paper}"
         data = f"--output={paper / 'data_generated.tex'}"
-        page = f"--output={paper / 'report.html'}"
         figures = f"--output={paper / 'figures'}"
         timed("tables (build_paper_data.py)", lambda: build_paper_data.main([given, data]), floor)
         timed("figures, all drawn (build_figures.py)", lambda: build_figures.main([given, figures]), floor)
         timed("figures, nothing changed", lambda: build_figures.main([given, figures]), floor)
-        timed("report without LaTeX (build_report.py)", lambda: build_report.main([given, output, "--no-pdf"]), floor)
-        timed("page (build_report_page.py)", lambda: build_report_page.main([given, page]), floor)
+        timed(
+            "report and page without LaTeX (build_report.py)",
+            lambda: build_report.main([given, output, "--no-pdf"]),
+            floor,
+        )
         print(f"the page: {(paper / 'report.html').stat().st_size / 2**20:.1f} MiB")
     return 0
 

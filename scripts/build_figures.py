@@ -28,9 +28,8 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose, nearest
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
+from experiments.paths import RESULTS, ROOT
 from experiments.store.records import Store
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def _key_value(text: str) -> tuple[str, Any]:
@@ -47,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", nargs="+", metavar="FIGURE", help="these figures, of those below (default: all)")
     parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper" / "figures", help="folder of the figures")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one per core)")
     parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")

@@ -19,16 +19,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
+from experiments.paths import RESULTS, ROOT
 from experiments.store.records import Store, publish
 from experiments.tables import MACROS, macro
 from experiments.tasks import GATES_OF_TASK
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper" / "data_generated.tex", help="file to write")
     parser.add_argument("--strict", action="store_true", help="write nothing and fail unless every number is there")
     what = parser.add_mutually_exclusive_group()

@@ -1,4 +1,5 @@
-"""Write the report from records: ``report.tex``, ``report.pdf`` where LaTeX is installed, and ``provenance.json``.
+"""Write the report from records: ``report.tex``, ``report.pdf`` where LaTeX is installed, ``report.html`` as one page
+that needs no other file, and ``provenance.json``.
 
     python scripts/build_report.py                                    # from results/, into paper/
     python scripts/build_report.py --results DIR --output DIR         # from and to other folders
@@ -17,19 +18,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
-from experiments.report import latex
+from experiments.paths import RESULTS, ROOT
 from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.provenance import code
 from experiments.store.records import Store, publish
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if a file that it needs is missing or LaTeX stops, 0 without LaTeX."""
+    """Run the script; the exit status: 1 if a file or package that it needs is missing or LaTeX stops, 0 without it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--output", type=Path, default=ROOT / "paper", help="folder of the report")
     parser.add_argument("--summary", type=Path, help="also write the results page of the documentation to this file")
     parser.add_argument("--no-pdf", action="store_true", help="write report.tex and do not run LaTeX")
@@ -37,6 +36,14 @@ def main(argv: list[str] | None = None) -> int:
     out: Path = arguments.output
     if not (out / "data_generated.tex").exists():
         print(f"{out}/data_generated.tex is missing: run scripts/build_paper_data.py first", file=sys.stderr)
+        return 1
+    try:
+        from experiments import page
+        from experiments.report import latex
+    except ModuleNotFoundError as error:
+        if error.name != "jinja2":
+            raise
+        print("the report needs Jinja2: pip install -e '.[paper]'", file=sys.stderr)
         return 1
     reader = Reader(Store(arguments.results))
     report = build(reader)
@@ -49,8 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     publish(source, latex.render(report, latex.drawn(report.figures, out), commit).encode(), replace=True)
     if arguments.summary:
         publish(arguments.summary, latex.summary(report).encode(), replace=True)
+    publish(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
-    print(f"{out / 'provenance.json'}\n{source}: {counts}")
+    print(f"{out / 'provenance.json'}\n{out / 'report.html'}\n{source}: {counts}")
     if arguments.no_pdf:
         return 0
     try:

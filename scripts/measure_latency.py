@@ -26,6 +26,7 @@ from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.config.schema import Config
 from experiments.data import DataError
+from experiments.paths import RESULTS
 from experiments.runs.cost import milliseconds
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
@@ -36,7 +37,6 @@ from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.train import host
 
-ROOT = Path(__file__).resolve().parent.parent
 Forward = Callable[[Any], torch.Tensor]
 
 
@@ -110,7 +110,7 @@ def text(entries: list[dict[str, Any]], rounds: int) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; the exit status: 1 without records or data, 2 with uncommitted code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--data-root", metavar="DIR", help="folder of the data sets")
     parser.add_argument("--rounds", type=int, default=5, help="how often the models take turns")
     given = parser.parse_args(argv)

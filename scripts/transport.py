@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments.paths import ROOT
+from experiments.paths import RESULTS
 from experiments.store.provenance import code, write_stamp
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import transport
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     unpack.add_argument("archives", type=Path, nargs="+", metavar="ARCHIVE")
     unpack.set_defaults(run=unpack_command)
     for command in (pack, unpack):
-        command.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the records")
+        command.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     given = parser.parse_args(argv)
     try:
         return int(given.run(given))

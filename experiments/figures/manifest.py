@@ -18,7 +18,7 @@ from experiments.paths import ROOT
 from experiments.store.records import Store, publish
 
 NAME = ".manifest.json"
-_SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "ngn/*.json", "paper/published.json")
+_SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/published.json")
 """What says which runs belong to a figure, how they are read, and how they are drawn; nothing that trains."""
 
 
@@ -41,53 +41,39 @@ class Manifest:
     def __init__(self, folder: Path, store: Store, options: Mapping[str, Any]) -> None:
         self._path = folder / NAME
         self._store = store
-        self._options = json.loads(json.dumps(options))
-        self._contents: dict[str, bytes] = {}
+        self._options = json.dumps(options, sort_keys=True)
+        self._contents: dict[Path, bytes] = {}
         try:
-            noted = json.loads(self._path.read_text())
-        except (OSError, ValueError):
-            noted = None  # absent or damaged: everything is drawn again
-        self._noted: dict[str, Any] = noted if isinstance(noted, dict) else {}
+            self._noted: dict[str, Any] = dict(json.loads(self._path.read_text()))
+        except (OSError, ValueError, TypeError):
+            self._noted = {}  # absent or damaged: everything is drawn again
 
-    def _content(self, run_id: str) -> bytes:
-        """Digest of a record and its curves as they are now; of nothing where they are not there."""
-        if run_id not in self._contents:
-            digest = hashlib.sha256()
-            for path in (self._store.path(run_id), self._store.curves_path(run_id)):
-                try:
-                    digest.update(hashlib.sha256(path.read_bytes()).digest())
-                except FileNotFoundError:
-                    digest.update(b"absent")
-            self._contents[run_id] = digest.digest()
-        return self._contents[run_id]
+    def _record(self, path: Path) -> bytes:
+        """Digest of a file of a run as it was when this was first asked; of nothing where there was none."""
+        if path not in self._contents:
+            self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.exists() else b"absent"
+        return self._contents[path]
 
-    def _inputs(self, runs: Iterable[str]) -> str:
-        digest = hashlib.sha256()
-        for run_id in runs:
-            digest.update(run_id.encode() + b"\0" + self._content(run_id))
+    def _digest(self, runs: Iterable[str], files: Iterable[str]) -> str:
+        """SHA-256 over all that a figure depends on, and over its files."""
+        digest = hashlib.sha256(f"{drawing_code()}\0{self._options}\0".encode())
+        for run in runs:
+            digest.update(run.encode() + b"\0")
+            digest.update(self._record(self._store.path(run)) + self._record(self._store.curves_path(run)))
+        for path in map(self._path.with_name, files):
+            digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent")
         return digest.hexdigest()
-
-    def _entry(self, runs: list[str], files: Iterable[Path], state: str) -> dict[str, Any]:
-        return {
-            "state": state,
-            "code": drawing_code(),
-            "options": self._options,
-            "records": self._inputs(runs),
-            "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
-            "runs": runs,
-        }
 
     def unchanged(self, name: str) -> str | None:
         """What the figure was noted to show, if drawing it now would give its files again; else None."""
-        noted = self._noted.get(name)
-        if not isinstance(noted, dict) or not {"runs", "files", "state"} <= noted.keys():
+        try:
+            noted = self._noted[name]
+            return noted["state"] if noted["digest"] == self._digest(noted["runs"], noted["files"]) else None
+        except (KeyError, TypeError):
             return None
-        files = [self._path.with_name(file) for file in noted["files"]]
-        if not all(file.is_file() for file in files):
-            return None
-        return noted["state"] if self._entry(noted["runs"], files, noted["state"]) == noted else None
 
     def note(self, name: str, runs: Sequence[str], files: Iterable[Path], state: str) -> None:
         """Write down what the figure was just drawn from; at once, so that an interrupted build loses nothing."""
-        self._noted[name] = self._entry(list(runs), files, state)
-        publish(self._path, json.dumps(self._noted, sort_keys=True).encode(), replace=True)
+        names = [path.name for path in files]
+        self._noted[name] = {"state": state, "runs": runs, "files": names, "digest": self._digest(runs, names)}
+        publish(self._path, json.dumps(self._noted).encode(), replace=True)

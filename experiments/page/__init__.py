@@ -5,6 +5,6 @@ scripts; filters, plots and the panels of cells and records are scripts over one
 (records), ``cells``, ``plots`` (figures), ``html`` (the page). ``assets/`` holds the template, styles and scripts.
 """
 
-from experiments.page.html import render, write
+from experiments.page.html import render
 
-__all__ = ["render", "write"]
+__all__ = ["render"]

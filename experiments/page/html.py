@@ -24,7 +24,6 @@ from experiments.page.strips import strip
 from experiments.report.content import Report, TableContent
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
-from experiments.store.records import publish
 from experiments.sweeps.terminal import interval_text, plain
 from experiments.tables.model import Row
 
@@ -144,10 +143,3 @@ def render(report: Report, reader: Reader) -> str:
         digest=digest,
         data=safe_json(data),
     )
-
-
-def write(report: Report, reader: Reader, path: Path) -> int:
-    """Write the page; its size in bytes."""
-    content = render(report, reader).encode()
-    publish(path, content, replace=True)
-    return len(content)

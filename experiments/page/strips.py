@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
+import numpy as np
 from markupsafe import Markup
 
 from experiments.analysis.compare import Comparison
@@ -16,11 +16,9 @@ WIDE = 30.0
 
 
 def _ours(item: Comparison, part: Part) -> float | None:
-    """Our own number for a part; None where our format has another statistic."""
-    entry = (item.cell.value or {}).get(part.name.split("[")[0])
-    if isinstance(entry, Sequence):
-        return float(entry[int(part.name.split("[")[1].rstrip("]")) if "[" in part.name else 0])
-    return None if entry is None else float(entry)
+    """Our own number for a part, which is of one gate; None where our format has another statistic."""
+    entry = (item.cell.value or {}).get(part.name)
+    return None if entry is None else float(np.ravel(entry)[0])
 
 
 def strip(item: Comparison, part: Part) -> Markup:

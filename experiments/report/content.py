@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from experiments.analysis.build import problems_of, reduce_all
 from experiments.analysis.collect import Problem, Reader, Run
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
-from experiments.analysis.published import Published, load
+from experiments.analysis.published import load
 from experiments.analysis.reduce import Cell
 from experiments.analysis.reductions.compute import Spent, by_study, hardware, total
 from experiments.analysis.reductions.cost import CostRow
@@ -19,14 +22,16 @@ from experiments.analysis.verdict import DISAGREES, NOT_RUN
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
-from experiments.report.licences import Licence, licences
-from experiments.report.sections import OWN_TEXTS, PLANS
+from experiments.report.sections import OWN_TEXTS, PLANS, Plan
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
 from experiments.tables.own import OWN
+
+LICENCES = Path(__file__).with_name("licences.yaml")
+"""The data sets and the terms of their distributors, as the paper's appendix records them."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,10 @@ class OwnTable:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A study of the paper. ``figures`` are names of :data:`experiments.figures.FIGURES`."""
+class Section(Plan):
+    """A study of the paper: a plan with its tables."""
 
-    key: str
-    title: str
-    paragraphs: tuple[str, ...]
-    tables: tuple[TableContent, ...]
-    figures: tuple[str, ...]
+    tables: tuple[TableContent, ...] = ()
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -124,7 +125,7 @@ class Report:
     own: tuple[OwnTable, ...]
     cost: tuple[CostRow, ...]
     settings: tuple[SettingsTable, ...]
-    licences: tuple[Licence, ...]
+    licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
@@ -159,13 +160,7 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
         by_macro.setdefault(item.table.name, []).append(item)
     tables = {table.name: table for table in MACROS}
     return tuple(
-        Section(
-            plan.key,
-            plan.title,
-            plan.paragraphs,
-            tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros),
-            plan.figures,
-        )
+        Section(**vars(plan), tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros))
         for plan in PLANS
     )
 
@@ -190,7 +185,7 @@ def _studied() -> dict[str, list[Selection]]:
 
 
 def _compute(reader: Reader) -> tuple[Spent, ...]:
-    names = [name for name, selections in _studied().items() if selections]
+    names = list(_studied())
     return (*by_study(reader, names), *total(reader, names))
 
 
@@ -209,13 +204,9 @@ def _origin(reader: Reader) -> Origin | None:
     )
 
 
-def build(reader: Reader, values: Published | None = None) -> Report:
-    """Read the records, reduce, compare and judge.
-
-    Args:
-        values: the published values; :func:`experiments.analysis.published.load` where not given.
-    """
-    items = compare_all(reader, load() if values is None else values, MACROS)
+def build(reader: Reader) -> Report:
+    """Read the records, reduce, compare and judge."""
+    items = compare_all(reader, load(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
     return Report(
@@ -224,7 +215,7 @@ def build(reader: Reader, values: Published | None = None) -> Report:
         own=tuple(_own(reader, table) for table in OWN),
         cost=cost_table(reader),
         settings=settings_tables(_studied()),
-        licences=licences(),
+        licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
         problems=tuple(problems),
         figures={name: FIGURES[name].data(reader) for plan in PLANS for name in plan.figures},

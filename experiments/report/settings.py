@@ -49,23 +49,19 @@ class SettingsTable:
     variants: tuple[Variant, ...]
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """What a comment says of where a value comes from; ``source`` is empty where it gives no phrase."""
-
-    origin: str
-    source: str
+Mark = tuple[str, str]
+"""What a comment says of where a value comes from: ``paper`` or ``chosen``, and a phrase or nothing."""
 
 
-def _mark(comment: str) -> _Mark | None:
+def _mark(comment: str) -> Mark | None:
     match = re.fullmatch(r"# (not from the )?paper(?:: (.+)|;.*)?", comment)
-    return _Mark(CHOSEN if match[1] else PAPER, match[2] or "") if match else None
+    return (CHOSEN if match[1] else PAPER, match[2] or "") if match else None
 
 
 @cache
-def marks(path: Path) -> Mapping[str, _Mark]:
+def marks(path: Path) -> Mapping[str, Mark]:
     """Dotted key → mark of the lines of a file: the comment behind a value, or above it, or behind its block's name."""
-    marked: dict[str, _Mark] = {}
+    marked: dict[str, Mark] = {}
     block, of_block, above = "", None, None
     for line in path.read_text().splitlines():
         start, sharp, rest = line.partition("#")
@@ -98,7 +94,7 @@ def _files(config: Config) -> list[Path]:
     return [*(file_of(group, choice) for group, choice in chosen), CONF / "config.yaml"]
 
 
-def origin_of(key: str, config: Config) -> tuple[str, str]:
+def origin_of(key: str, config: Config) -> Mark:
     """(``paper`` or ``chosen``, phrase) of a dotted scientific key of a configuration, from the comments of its files.
 
     The file that is merged last counts; where its mark has no phrase, that of an earlier file with the same mark holds.
@@ -109,11 +105,11 @@ def origin_of(key: str, config: Config) -> tuple[str, str]:
     parent = key.rpartition(".")[0]
     name = parent if parent.endswith("_shape") else key
     marked = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
-    phrases = [mark.source for mark in marked if mark.origin == marked[0].origin and mark.source]
+    phrases = [phrase for origin, phrase in marked if origin == marked[0][0] and phrase]
     if not phrases:
         advice = "'# paper: where' or '# not from the paper: how'"
         raise KeyError(f"'{key}' has no origin: write {advice} beside it in conf/")
-    return marked[0].origin, phrases[0]
+    return marked[0][0], phrases[0]
 
 
 def _shape(shape: Mapping[str, Any]) -> str:

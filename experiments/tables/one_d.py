@@ -95,29 +95,23 @@ _METHODS = (
     ),
 )
 
-SEVEN = Table(
-    "datasevenbody",
-    "Capacity learners (figure 7), means",
-    (
-        column("t", "t", "grown.t", "<mean:.2f>"),
-        column("soft", "soft MSE", "grown.soft.mse", "<mean:.2e>"),
-        column("truncated", "truncated MSE", "grown.truncated.mse", "<mean:.2e>"),
-        column("fixed", "fixed MSE", "fixed_mse", "<mean:.2e>"),
-    ),
-    _METHODS,
-)
 
-SEVEN_FULL = Table(
-    "datasevenfullbody",
-    "Capacity learners (figure 7), mean ± sd",
-    (
-        column("t", "t", "grown.t", MEAN_T),
-        column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
-        column("truncated", "truncated MSE", "grown.truncated.mse", MEAN_MSE),
-        column("fixed", "fixed MSE", "fixed_mse", MEAN_MSE),
-    ),
-    _METHODS,
-)
+def _learners(name: str, statistics: str, t: str, mse: str) -> Table:
+    return Table(
+        name,
+        f"Capacity learners (figure 7), {statistics}",
+        (
+            column("t", "t", "grown.t", t),
+            column("soft", "soft MSE", "grown.soft.mse", mse),
+            column("truncated", "truncated MSE", "grown.truncated.mse", mse),
+            column("fixed", "fixed MSE", "fixed_mse", mse),
+        ),
+        _METHODS,
+    )
+
+
+SEVEN = _learners("datasevenbody", "means", "<mean:.2f>", "<mean:.2e>")
+SEVEN_FULL = _learners("datasevenfullbody", "mean ± sd", MEAN_T, MEAN_MSE)
 
 
 def _decay(

@@ -5,33 +5,26 @@ from __future__ import annotations
 from experiments.analysis.selection import Selection
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
 
-_EXACT = column("exact", "exact rate", "exact", r"<rate:.0f>\%")
 _CHOICES = {"task": "manifold", "gate": "latent", "method": "ngn", "schedule": "paper"}
 _ROWS = tuple(
     row(str(D), str(D), name=f"$D = {D}$", seeds=10, runs=Selection.of(_CHOICES, {"task.D": D}, range(10)))
     for D in (1, 2, 4, 6, 8)
 )
 
-FIFTEEN = Table(
-    "datafifteenbody",
-    "Table 15: intrinsic dimension, medians",
-    (
-        column("learned", "learned D", "grown.count", "<median:.2f>"),
-        _EXACT,
-        column("soft", "soft NMSE", "grown.soft.nmse", MEDIAN_MSE),
-        column("truncated", "trunc. NMSE", "grown.truncated.nmse", MEDIAN_MSE),
-    ),
-    _ROWS,
-)
 
-FIFTEEN_FULL = Table(
-    "datafifteenfullbody",
-    "Table 15, mean ± sd",
-    (
-        column("learned", "learned D", "grown.count", MEAN_T),
-        _EXACT,
-        column("soft", "soft NMSE", "grown.soft.nmse", MEAN_MSE),
-        column("truncated", "trunc. NMSE", "grown.truncated.nmse", MEAN_MSE),
-    ),
-    _ROWS,
-)
+def _dimensions(name: str, title: str, count: str, nmse: str) -> Table:
+    return Table(
+        name,
+        title,
+        (
+            column("learned", "learned D", "grown.count", count),
+            column("exact", "exact rate", "exact", r"<rate:.0f>\%"),
+            column("soft", "soft NMSE", "grown.soft.nmse", nmse),
+            column("truncated", "trunc. NMSE", "grown.truncated.nmse", nmse),
+        ),
+        _ROWS,
+    )
+
+
+FIFTEEN = _dimensions("datafifteenbody", "Table 15: intrinsic dimension, medians", "<median:.2f>", MEDIAN_MSE)
+FIFTEEN_FULL = _dimensions("datafifteenfullbody", "Table 15, mean ± sd", MEAN_T, MEAN_MSE)

@@ -9,7 +9,6 @@ from typing import Any
 
 import record_samples as samples
 
-from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.config.identity import run_id
@@ -61,7 +60,7 @@ def make(folder: Path) -> tuple[Report, Reader, str]:
     store = Store(folder / "results")
     fill(store)
     reader = Reader(store)
-    report = build(reader, published.load())
+    report = build(reader)
     return report, reader, render(report, reader)
 
 
