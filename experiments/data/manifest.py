@@ -10,15 +10,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.data.errors import DataError
 from experiments.store.records import publish
 
 FILE = "manifest.json"
 MAX_PROVENANCE = 500
 """Characters; the text goes into every record, which has 6 KiB."""
-
-
-class ManifestError(ValueError):
-    """A manifest that cannot be used; the message names the file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +30,13 @@ def checked_provenance(text: object, where: str) -> str:
     """The text on one line.
 
     Raises:
-        ManifestError: if it is no text, empty, or longer than 500 characters.
+        DataError: if it is no text, empty, or longer than 500 characters.
     """
     line = " ".join(text.split()) if isinstance(text, str) else ""
     if not line:
-        raise ManifestError(f"{where}: the provenance must be a text that says where the files come from")
+        raise DataError(f"{where}: the provenance must be a text that says where the files come from")
     if len(line) > MAX_PROVENANCE:
-        raise ManifestError(f"{where}: the provenance has {len(line)} characters, more than {MAX_PROVENANCE}")
+        raise DataError(f"{where}: the provenance has {len(line)} characters, more than {MAX_PROVENANCE}")
     return line
 
 
@@ -47,20 +44,20 @@ def read(path: Path) -> Manifest | None:
     """The manifest, or None if there is none.
 
     Raises:
-        ManifestError: if it is there and unreadable or not of the form above.
+        DataError: if it is there and unreadable or not of the form above.
     """
     try:
         content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as fault:
-        raise ManifestError(f"{path}: unreadable ({fault})") from None
+        raise DataError(f"{path}: unreadable ({fault})") from None
     files = content.get("files") if isinstance(content, dict) else None
     if not isinstance(files, dict):
-        raise ManifestError(f'{path}: must be an object with "provenance" and "files"')
+        raise DataError(f'{path}: must be an object with "provenance" and "files"')
     for name, digest in files.items():
         if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
-            raise ManifestError(f"{path}: the entry of {name} is no sha256 (64 lower-case hexadecimal digits)")
+            raise DataError(f"{path}: the entry of {name} is no sha256 (64 lower-case hexadecimal digits)")
     return Manifest(checked_provenance(content.get("provenance"), str(path)), files)
 
 

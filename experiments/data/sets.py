@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,15 +13,11 @@ import numpy as np
 
 from experiments.data import cifar10, cora, manifest, mnist
 from experiments.data.fetch import Origin, Remote, move
-from experiments.data.source import DataError, DataInfo, Folder, GraphData, ImageData
+from experiments.data.source import DataError, DataInfo, Folder
 from experiments.store.records import publish
 
-NAMES = ("mnist", "cifar10", "cora")
-_READERS: dict[str, tuple[Callable[[Folder], ImageData | GraphData], dict[str, str]]] = {
-    "mnist": (mnist.read, mnist.OFFICIAL),
-    "cifar10": (cifar10.read, cifar10.OFFICIAL),
-    "cora": (cora.read, cora.OFFICIAL),
-}
+_MODULES = {"mnist": mnist, "cifar10": cifar10, "cora": cora}
+NAMES = tuple(_MODULES)
 
 
 def verify(name: str, root: Path) -> DataInfo:
@@ -31,8 +26,8 @@ def verify(name: str, root: Path) -> DataInfo:
     Raises:
         DataError: if it is missing, damaged or foreign.
     """
-    reader, official = _READERS[name]
-    return reader(Folder(root, name, official)).info
+    info: DataInfo = _MODULES[name].load(root).info
+    return info
 
 
 class _Complete(Exception):
@@ -63,15 +58,13 @@ def adopt(name: str, root: Path, provenance: str) -> Path:
     Raises:
         DataError: if files are missing or do not have the sizes, shapes and labels of the data set.
     """
-    reader, official = _READERS[name]
-    folder = Folder(root, name, official, adopting=True)
+    module = _MODULES[name]
+    folder = Folder(root, name, module.OFFICIAL, adopting=True)
     path = folder.path / manifest.FILE
     try:
         line = manifest.checked_provenance(provenance, f"--adopt {name}")
-        reader(folder)
+        module.read(folder)
         manifest.write(path, manifest.Manifest(line, folder.files))
-    except manifest.ManifestError as fault:
-        raise DataError(str(fault)) from None
     except OSError as fault:
         raise DataError(f"{path}: cannot be written ({fault.strerror or fault})") from None
     return path
@@ -102,10 +95,7 @@ def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATC
         content.tofile(unpacked / name)
         digests[member] = hashlib.sha256(content.data).hexdigest()
     new = manifest.Manifest(f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})", digests)
-    try:
-        in_the_way = listing if manifest.read(listing) not in (None, new) else target if target.exists() else None
-    except manifest.ManifestError as fault:
-        raise DataError(str(fault)) from None
+    in_the_way = listing if manifest.read(listing) not in (None, new) else target if target.exists() else None
     if in_the_way is not None:
         raise DataError(f"{in_the_way}: is in the way; remove it or name another --data-root")
     # The manifest first: files that it does not list yet would be refused by a reader that comes in between.

@@ -16,14 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data import manifest as manifests
-
-
-class DataError(Exception):
-    """Data that are missing, damaged or foreign. The message names the file, the place and the way out."""
-
-
-class MissingData(DataError):
-    """Data that are not there at all."""
+from experiments.data.errors import DataError, MissingData
 
 
 @dataclass(frozen=True)
@@ -104,10 +97,7 @@ class Folder:
         """sha256 of each file read, by its path relative to the folder."""
         self._contents: dict[str, str] = {}
         self._all_official = True
-        try:
-            self.manifest = None if adopting else manifests.read(self.path / manifests.FILE)
-        except manifests.ManifestError as fault:
-            raise DataError(str(fault)) from None
+        self.manifest = None if adopting else manifests.read(self.path / manifests.FILE)
 
     def choose(self, layouts: Sequence[Layout]) -> list[Path]:
         """The files of the first layout that is complete.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.source import DataError
+from experiments.data.errors import DataError
 
 
 class _Dtype:
