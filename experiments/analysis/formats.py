@@ -178,19 +178,6 @@ def parse_format(source: str) -> Format:
     return Format(source, tuple(parts), re.compile(pattern + re.escape(source[end:])))
 
 
-def render(formats: Sequence[str], value: Value) -> str:
-    """Print a value in the one of ``formats`` that has the value's slots.
-
-    Raises:
-        ValueError: if none has.
-    """
-    for source in formats:
-        form = parse_format(source)
-        if {slot.name for slot in form.slots} == set(value):
-            return form.render(value)
-    raise ValueError(f"no format of {list(formats)} has the slots {sorted(value)}")
-
-
 def read(formats: Sequence[str], text: str) -> tuple[Format, dict[str, Number | list[Number]]] | None:
     """The first of ``formats`` that ``text`` is printed in, and its value; None if it is in none."""
     for source in formats:

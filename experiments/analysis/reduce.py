@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader
-from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format, render
+from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format
 from experiments.analysis.quantities import NEEDS_COMPANION, NotMeasured, measure
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array, statistic
@@ -115,4 +115,4 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     if not used:
         return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
     value = {slot.name: apply(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
-    return Cell(value, render([form.source], value), len(used), len(runs.seeds), samples, used, problems)
+    return Cell(value, form.render(value), len(used), len(runs.seeds), samples, used, problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,6 @@ def _environment() -> Environment:
     return made
 
 
-def _first(items: Iterable[Comparison], reader: Reader, table: RunTable) -> list[int]:
-    return [table.at(run_id) for item in items for run_id in item.cell.run_ids]
-
-
 def render(report: Report, reader: Reader) -> str:
     """The whole page. Equal records give an equal page: no clock is read.
 
@@ -117,7 +113,7 @@ def render(report: Report, reader: Reader) -> str:
     """
     table = RunTable(reader)
     figures = [plots.payload(FIGURES[name], data, table) for name, data in report.figures.items()]
-    given, stored = table.add_curves(_first(report.items, reader, table))
+    given, stored = table.add_curves(map(table.at, report.run_ids))
     data = {
         "verdicts": [{"word": word, "sign": sign, "slug": slug(word)} for word, sign in SIGNS.items()],
         "cells": {cells.key_of(item): cells.payload(item, reader, table) for item in report.items},

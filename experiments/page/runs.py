@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from experiments.analysis.collect import Problem, Reader, Run
 from experiments.config.identity import flatten
-from experiments.store.records import RecordError, Store, read
+from experiments.store.records import RecordError, read
 
 CURVE_POINTS = 75
 """Points of a curve on the page; a stored one has up to 300."""
@@ -116,10 +117,7 @@ class RunTable:
     @property
     def commits(self) -> list[str]:
         """The commits that the records were made by, most records first."""
-        counts: dict[str, int] = {}
-        for run in self.runs:
-            commit = self._about.values[run["code"]]["commit"] or "unknown"
-            counts[commit] = counts.get(commit, 0) + 1
+        counts = Counter(self._about.values[run["code"]]["commit"] or "unknown" for run in self.runs)
         return sorted(counts, key=lambda commit: (-counts[commit], commit))
 
     def add_curves(self, first: Iterable[int], room: int = CURVE_BYTES) -> tuple[int, int]:
@@ -139,7 +137,7 @@ class RunTable:
         stored.sort(key=lambda at: (at not in rank, self.runs[at]["seed"], rank.get(at, behind), at))
         given = 0
         for at in stored:
-            courses = self._courses(self.store, self.runs[at]["id"])
+            courses = self._courses(self.runs[at]["id"])
             room -= len(compact(courses))
             if room < 0:
                 break
@@ -147,8 +145,8 @@ class RunTable:
             given += 1
         return given, len(stored)
 
-    def _courses(self, store: Store, run_id: str) -> list[dict[str, Any]]:
-        curves = store.curves(run_id) or {}
+    def _courses(self, run_id: str) -> list[dict[str, Any]]:
+        curves = self.store.curves(run_id) or {}
         made = []
         for key, steps in curves.items():
             phase, _, name = key.rpartition(".")

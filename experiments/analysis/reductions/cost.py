@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
+from typing import Any
 
 from experiments.analysis import latency
 from experiments.analysis.collect import Collected, Reader
@@ -74,30 +75,24 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
                 continue
             accuracy, parameters, operations, batch = (float(statistic("median", samples[name])[0]) for name in names)
             timed = _timed(times, collected, used, phase, part)
-            found.append(
-                replace(
-                    plain,
-                    accuracy=accuracy,
-                    parameters=parameters,
-                    multiply_adds=operations / batch,
-                    milliseconds=None if timed is None else timed[0],
-                    samples=None if timed is None else timed[1],
-                    hardware="" if timed is None else times.hardware,
-                    runs=used,
-                )
-            )
+            measured: dict[str, Any] = {
+                "accuracy": accuracy,
+                "parameters": parameters,
+                "multiply_adds": operations / batch,
+            }
+            found.append(replace(plain, **measured, **timed, runs=used))
     return tuple(found)
 
 
 def _timed(
     times: latency.Latencies, collected: Collected, used: Sequence[str], phase: str, part: str
-) -> tuple[float, int] | None:
-    """Median milliseconds over the runs that are ``used``, and samples; None if one of them was not timed."""
+) -> dict[str, Any]:
+    """Median milliseconds over the runs that are ``used``, samples, hardware; nothing if one of them was not timed."""
     each = [times.of(run.run_id, phase, part, run.record) for run in collected.runs if run.run_id in used]
     known = [one for one in each if one is not None]
     if len(known) < len(each):
-        return None
-    return median(ms for ms, _ in known), known[0][1]
+        return {}
+    return {"milliseconds": median(ms for ms, _ in known), "samples": known[0][1], "hardware": times.hardware}
 
 
 def by_label(rows: Iterable[CostRow]) -> Iterator[tuple[str, list[CostRow]]]:

@@ -80,11 +80,7 @@ class Evidence:
         Raises:
             Untested: if there are fewer; ``what`` names them.
         """
-        found, runs, _ = sample(self.reader.collect(selection), list(quantities), frozenset(quantities))
-        if not sufficient(len(runs), len(selection.seeds)):
-            raise Untested(f"{what}: {len(runs)} of {len(selection.seeds)} runs")
-        self.used += runs
-        return {quantity: gates[0] for quantity, gates in found.items()}
+        return self.pooled([selection], quantities, what)
 
     def pairs(self, first: Selection, second: Selection, quantity: str, what: str) -> tuple[Array, Array]:
         """One quantity of two selections at the seeds that both have, each of shape [seeds].
