@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
 from experiments.analysis.selection import Selection
@@ -192,7 +191,6 @@ STUDIES: dict[str, Study] = {
 }
 
 
-@cache
 def study(name: str) -> Study:
     """The study of that name.
 
