@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -47,9 +48,9 @@ def require(name: str, root: Path) -> None:
     Raises:
         DataError: if one is missing, or the manifest beside them is damaged.
     """
-    reader, official = _READERS[name]
+    module = _MODULES[name]
     with contextlib.suppress(_Complete):
-        reader(_Glance(root, name, official))
+        module.read(_Glance(root, name, module.OFFICIAL))
 
 
 def adopt(name: str, root: Path, provenance: str) -> Path:
