@@ -158,8 +158,8 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         plan = _plan(sweep, cluster.runs_per_task)
     else:
         plan = plans.read(given.plan)
-    for name in sweep.view.claimed & sweep.view.records:
-        sweep.view.claims.clear(name)  # of those who were killed between a record and their goodbye
+    for name in sweep.view.leased & sweep.view.records:
+        sweep.view.leases.clear(name)  # of those who were killed between a record and their goodbye
     if plan is None:
         counts = status.progress(sweep.runs(), sweep.view, sweep.speeds).counts
         doubtful = counts["stale"] + counts["refused"]

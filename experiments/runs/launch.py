@@ -11,7 +11,7 @@ from experiments.config.schema import Config
 from experiments.runs import places, training
 from experiments.runs.outcome import Outcome, present
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, tidy
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import RecordError
 
 
@@ -50,8 +50,8 @@ def share(configs: Sequence[Config], patience: float | None = None) -> dict[str,
             done |= {run_id(config): result for config in wanted if (result := _present(config)) is not None}
             missing = [config for config in wanted if run_id(config) not in done]
             if missing:
-                with Claims(root) as claims:
-                    done.update(Sharing(claims, _present, _train, patience).run(arrange(missing, root)))
+                with Leases(root) as leases:
+                    done.update(Sharing(leases, _present, _train, patience).run(arrange(missing, root)))
             tidy([run_id(c) for c in wanted if isinstance(done.get(run_id(c)), Outcome)], root)
         except HeldElsewhere:
             raise
@@ -68,7 +68,7 @@ def _present(config: Config) -> Outcome | Exception | None:
 
 
 def _train(work: Work) -> dict[str, Outcome | Exception]:
-    """Train claimed runs; what became of those that had no record."""
+    """Train leased runs; what became of those that had no record."""
     names = [run_id(config) for config in work.missing]
     try:
         outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}

@@ -19,7 +19,7 @@ from experiments.config.identity import run_id, scientific
 from experiments.config.schema import Config
 from experiments.runs import places
 from experiments.runs.stack import Stack, stacks_of
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import Store
 from ngn.files import sweep
 from ngn.train import checkpoint
@@ -77,19 +77,19 @@ def tidy(present: Iterable[str], results: Path) -> None:
     Args:
         present: runs that have their record.
     """
-    claims = Claims(results)
+    leases = Leases(results)
     names = set(present)
     for name in names:
-        claims.clear(name)
+        leases.clear(name)
         folder = places.checkpoints_named(name, results)
-        if folder.exists() and claims.owner(name) is None:
+        if folder.exists() and leases.owner(name) is None:
             checkpoint.remove(folder)
     for folder, runs in _noted(results):
-        if set(runs) <= names and not any(claims.owner(name) for name in runs):
+        if set(runs) <= names and not any(leases.owner(name) for name in runs):
             checkpoint.remove(folder)
     for folder in places.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in {claims.folder, *(Store(results).path(name).parent for name in names)}:
+    for folder in {leases.folder, *(Store(results).path(name).parent for name in names)}:
         sweep(folder)
 
 
@@ -130,13 +130,13 @@ class Sharing(Generic[Done]):
     """How work is shared.
 
     Attributes:
-        claims: of the folder that the records go to.
+        leases: of the folder that the records go to.
         present: the outcome of a run that has its record by now, or None.
         train: trains one piece of work; run id → outcome of each run that was missing.
         patience: seconds to wait for runs that others train while nothing else is left to do; None waits for good.
     """
 
-    claims: Claims
+    leases: Leases
     present: Callable[[Config], Done | None]
     train: Callable[[Work], dict[str, Done]]
     patience: float | None = None
@@ -153,18 +153,18 @@ class Sharing(Generic[Done]):
             for _ in range(len(waiting)):
                 ready, piece = self._look(waiting.popleft())
                 yield from ready.items()
-                claimed = self.claims.take([run_id(config) for config in piece.missing]) if piece.missing else []
+                leased = self.leases.take([run_id(config) for config in piece.missing]) if piece.missing else []
                 try:
-                    if claimed and (len(claimed) == len(piece.missing) or not intact):
-                        ours, piece = piece.divided(claimed)
+                    if leased and (len(leased) == len(piece.missing) or not intact):
+                        ours, piece = piece.divided(leased)
                         moved = True
-                        # a record may have been written between the look and the claim
+                        # a record may have been written between the look and the lease
                         late, ours = self._look(ours)
                         yield from late.items()
                         if ours.missing:
                             yield from self.train(ours).items()
                 finally:
-                    self.claims.release(claimed)
+                    self.leases.release(leased)
                 moved = moved or bool(ready)
                 if piece.missing:
                     waiting.append(piece)
@@ -189,4 +189,4 @@ class Sharing(Generic[Done]):
         time.sleep(POLL)
 
     def _who(self, names: Sequence[str]) -> str:
-        return f"{names[0]} by {self.claims.owner(names[0]) or 'nobody any more'}"
+        return f"{names[0]} by {self.leases.owner(names[0]) or 'nobody any more'}"

@@ -1,1 +1,1 @@
-"""What is kept on disk: records, the provenance that they carry, claims on runs. Imports no torch."""
+"""What is kept on disk: records, the provenance that they carry, leases on runs. Imports no torch."""

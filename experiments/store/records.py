@@ -33,7 +33,7 @@ BOUNDARY_BYTES = 64
 MAX_CURVE_POINTS = 300
 MAX_CURVE_BYTES = 2**24
 """Of unpacked curves: some 50 KiB are usual."""
-HIDDEN = ".claims"
+HIDDEN = ".leases"
 """Folder beside the records for what concerns runs that are being trained."""
 
 
@@ -165,7 +165,7 @@ class Store:
             return publish(path, record, replace=replace)
 
     def locked(self) -> FileLock:
-        """The lock under which the records of this folder are written and claims on its runs given back."""
+        """The lock under which the records of this folder are written and leases on its runs given back."""
         (self.root / HIDDEN).mkdir(parents=True, exist_ok=True)
         return FileLock(self.root / HIDDEN / ".lock")
 

@@ -18,7 +18,7 @@ from typing import Any
 from experiments.analysis.collect import fault_of
 from experiments.config.schema import Config, steps_of
 from experiments.paths import ROOT
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
@@ -123,16 +123,16 @@ class View:
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.claims = Claims(self.results)
+        self.leases = Leases(self.results)
         folder = self.results / HIDDEN
-        self.claimed = {p.name[: -len(".claim")] for p in folder.glob("*.claim")} if folder.is_dir() else set()
+        self.leased = {p.name[: -len(".lease")] for p in folder.glob("*.lease")} if folder.is_dir() else set()
         self.records = present(self.results)
 
     def state(self, name: str, config: Config) -> State:
         """The state of one run."""
         if name in self.records:
             return self._recorded(name, config)
-        if name in self.claimed and (owner := self.claims.owner(name)) is not None:
+        if name in self.leased and (owner := self.leases.owner(name)) is not None:
             return State("running", str(owner))
         if name in self.failures:
             return State("failed", self.failures[name])

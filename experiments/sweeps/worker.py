@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
-from experiments.store.claims import LEASE
+from experiments.store.leases import LEASE
 from experiments.store.records import RecordError, publish
 from experiments.sweeps import plan as plans
 from ngn.train import interrupt

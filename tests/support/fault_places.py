@@ -18,7 +18,7 @@ from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost,
 from experiments.config.identity import run_id
 from experiments.runs import launch
 from experiments.store import provenance
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from ngn.train.checkpoint import StorageError
 
 
@@ -125,7 +125,7 @@ def one_run_many_processes(folder: Path) -> Count:
 
 
 def dead_owners(folder: Path) -> Count:
-    """Claims of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
+    """Leases of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
     expected = in_any_stack(undisturbed(folder, "1d", 3))
     result = Count("taken over and trained; a living owner's runs left alone")
     for kind in ("killed", "silent", "garbled"):
@@ -134,18 +134,18 @@ def dead_owners(folder: Path) -> Count:
         names = [run_id(config) for config in wanted]
 
         def dies(names: list = names, place: Path = place) -> None:
-            Claims(place / "results").take(names)
+            Leases(place / "results").take(names)
             KILL()
 
         child(dies)
-        for claim in place.rglob("*.claim"):
+        for lease in place.rglob("*.lease"):
             if kind == "silent":
-                claim.write_text(json.dumps({**json.loads(claim.read_text()), "machine": "elsewhere", "host": "node7"}))
+                lease.write_text(json.dumps({**json.loads(lease.read_text()), "machine": "elsewhere", "host": "node7"}))
             elif kind == "garbled":
-                claim.write_bytes(b"\0" * 40)
+                lease.write_bytes(b"\0" * 40)
 
         def heir(place: Path = place, wanted: list = wanted) -> None:
-            launch.Claims = lambda results: Claims(results, lease=0.3)  # type: ignore[assignment, misc]
+            launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
             train(place, wanted)
 
         status = child(heir)
@@ -159,7 +159,7 @@ def dead_owners(folder: Path) -> Count:
 def clock_backwards(folder: Path) -> Count:
     """The clock of the day jumps to and fro at every step, and so do the times of all files."""
     expected = undisturbed(folder, "1d", 2)
-    result = Count("same records; checkpoints chosen by step, claims by life")
+    result = Count("same records; checkpoints chosen by step, leases by life")
     for seed in range(4):
         place = folder / str(seed)
         wanted = configs(place, "1d", 2)

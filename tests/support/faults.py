@@ -240,7 +240,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
     "nan_in_a_replica": ("NaN in one replica of a stack", nan_in_a_replica),
     "out_of_memory": ("out of memory in a stack", out_of_memory),
     "one_run_many_processes": ("sixteen processes on one run", one_run_many_processes),
-    "dead_owners": ("owner of a claim killed, silent, or its claim garbled", dead_owners),
+    "dead_owners": ("owner of a lease killed, silent, or its lease garbled", dead_owners),
     "clock_backwards": ("clock and file times jump by days, then SIGKILL", clock_backwards),
 }
 

@@ -188,8 +188,8 @@ def lost(expected: dict[str, Any], got: dict[str, Any]) -> int:
 
 
 def left(folder: Path) -> list[Path]:
-    """Checkpoints, claims and half-written files that nobody needs any more."""
-    return [p for p in folder.rglob("*") if p.name.endswith((".part", ".claim", ".safetensors", "finished.json"))]
+    """Checkpoints, leases and half-written files that nobody needs any more."""
+    return [p for p in folder.rglob("*") if p.name.endswith((".part", ".lease", ".safetensors", "finished.json"))]
 
 
 def moments(total: int, count: int, seed: int) -> list[int]:

@@ -202,7 +202,7 @@ def test_what_takes_a_records_name_meanwhile_costs_no_training(tmp_path, monkeyp
 def test_half_written_files_of_dead_processes_go(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
-    left = [temporary(record), temporary(tmp_path / "results" / ".claims" / f"{run_id(config)}.claim")]
+    left = [temporary(record), temporary(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")

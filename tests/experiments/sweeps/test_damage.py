@@ -7,7 +7,7 @@ import pytest
 from record_samples import grown, record
 
 from experiments.paths import ROOT
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
@@ -55,9 +55,9 @@ def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("kind", ["endless number", "deep", "a folder", "a link that leads nowhere"])
-def test_odd_claims_are_no_errors_and_are_taken_over(tmp_path, kind):
-    with Claims(tmp_path, lease=0.0) as claims:
-        path = claims.path("a")
+def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
+    with Leases(tmp_path, lease=0.0) as leases:
+        path = leases.path("a")
         path.parent.mkdir()
         if kind == "a folder":
             path.mkdir()
@@ -66,5 +66,5 @@ def test_odd_claims_are_no_errors_and_are_taken_over(tmp_path, kind):
         else:
             odd = {"machine": "m", "pid": float("inf"), "started": "1", "host": "h"}
             path.write_text("[" * 100_000 if kind == "deep" else json.dumps(odd))
-        claims.owner("a")  # of an unknown machine, until it was seen not to grow
-        assert claims.take(["a"]) == ["a"]
+        leases.owner("a")  # of an unknown machine, until it was seen not to grow
+        assert leases.take(["a"]) == ["a"]

@@ -15,7 +15,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.data import DataError
 from experiments.paths import CONF
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
@@ -97,8 +97,8 @@ def test_states_are_told_apart(tiny, capsys, monkeypatch):
     (tiny.folder / "failures").mkdir(parents=True)
     told = {"run_id": names[3], "error": "ValueError: out of luck", "where": "node1"}
     (tiny.folder / "failures" / "x.json").write_text(json.dumps(told))
-    with Claims(tiny.results) as claims:
-        claims.take([names[4]])
+    with Leases(tiny.results) as leases:
+        leases.take([names[4]])
         assert tiny("status") == 1
         shown = capsys.readouterr().out
     assert "1 of 6 runs done" in shown
@@ -199,13 +199,13 @@ def test_what_others_train_is_put_off(tmp_path):
     """The real worker: a run that somebody else holds is not waited for while there is other work."""
     plan, told = frozen(tmp_path, 3), {}
     (name,) = plan.tasks[0]
-    claims = Claims(plan.results)
-    assert claims.take([name]) == [name]
+    leases = Leases(plan.results)
+    assert leases.take([name]) == [name]
 
     def report(task, runs):
         told[task] = set(runs.values())
         if len(told) == 2:
-            claims.release([name])
+            leases.release([name])
 
     Supervisor(plan, range(3), settings.Cluster(kind="local", workers=1), report).run()
     assert list(told) == [1, 2, 0]
@@ -245,15 +245,15 @@ def until(condition, what, seconds=900):
 def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
     plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
-    claims = plan.results / ".claims"
+    leases = plan.results / ".leases"
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    until(lambda: list(claims.glob("*.claim")), "a claim")
+    until(lambda: list(leases.glob("*.lease")), "a lease")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 130
     assert "To go on:" in err
     assert f"run smoke --plan={plan.path}" in err
-    assert not list(claims.glob("*.claim"))
+    assert not list(leases.glob("*.lease"))
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_two_hundred_runs_killed_five_times(tmp_path):
     assert len(names) == 200
     view = status.View(results)
     assert {view.state(name, config).state for name, config in STUDIES["smoke"].runs()} == {"done"}
-    assert not list(results.rglob("*.claim"))
+    assert not list(results.rglob("*.lease"))
 
 
 def _children(pid):
@@ -297,7 +297,7 @@ def test_two_sweeps_share_the_work(tmp_path):
     ends = [process.communicate(timeout=900) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert len(status.present(results)) == 200
-    assert not list(results.rglob("*.claim"))
+    assert not list(results.rglob("*.lease"))
 
 
 @pytest.mark.slow

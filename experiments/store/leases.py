@@ -1,11 +1,11 @@
 """Who is training which run: files that expire when their owner dies. No torch is imported.
 
-A claim is ``<results>/.claims/<run id>.claim``, made by linking a finished file to its name, which only one process can
+A lease is ``<results>/.leases/<run id>.lease``, made by linking a finished file to its name, which only one process can
 do. Its owner lets it grow by one byte every few seconds. Whether an owner lives is answered without any clock of the
 day, which may go backwards or differ between machines:
 
 * on the owner's own machine, by its process number and the tick it was started at;
-* from elsewhere, by watching: a claim that did not grow for :data:`LEASE` seconds of the watcher's own monotonic clock
+* from elsewhere, by watching: a lease that did not grow for :data:`LEASE` seconds of the watcher's own monotonic clock
   has lost its owner.
 
 A wrong guess costs work, never a result: records are written once, whoever finishes first.
@@ -29,14 +29,14 @@ from ngn.files import machine, started, temporary
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
-"""Seconds without a sign of life after which a claim from another machine is void."""
+"""Seconds without a sign of life after which a lease from another machine is void."""
 BEAT = 10.0
 """Seconds between two signs of life."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a claim."""
+    """Who holds a lease."""
 
     machine: str
     pid: int
@@ -49,14 +49,14 @@ class Owner:
 
 def _owner(content: bytes) -> Owner | None:
     try:
-        told: dict[str, Any] = json.loads(content)
-        return Owner(str(told["machine"]), int(told["pid"]), str(told["started"]), str(told["host"]))
+        owner: dict[str, Any] = json.loads(content)
+        return Owner(str(owner["machine"]), int(owner["pid"]), str(owner["started"]), str(owner["host"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
-class Claims:
-    """The claims of one folder of results, as one process sees and holds them."""
+class Leases:
+    """The leases of one folder of results, as one process sees and holds them."""
 
     def __init__(self, results: Path, lease: float = LEASE, beat: float = BEAT) -> None:
         self.folder, self._lock = results / HIDDEN, Store(results).locked
@@ -69,8 +69,8 @@ class Claims:
         self._content = json.dumps(me.__dict__ | {"token": os.urandom(8).hex()}).encode() + b"\n"
 
     def path(self, name: str) -> Path:
-        """Where the claim of a run is or would be."""
-        return self.folder / f"{name}.claim"
+        """Where the lease of a run is or would be."""
+        return self.folder / f"{name}.lease"
 
     def owner(self, name: str) -> Owner | None:
         """Who holds a run now; None if nobody does, or nobody that lives.
@@ -97,7 +97,7 @@ class Claims:
         return owner or Owner("", 0, "", "an unknown machine")
 
     def take(self, names: Iterable[str]) -> list[str]:
-        """Claim what nobody holds; the names that are now this process's, in the order given.
+        """Lease what nobody holds; the names that are now this process's, in the order given.
 
         Raises:
             RecordError: if the folder cannot be written, which a record could then not be either.
@@ -116,7 +116,7 @@ class Claims:
                 "Make it writable, or name another folder with results=DIR"
             ) from fault
         if taken and self._thread is None:
-            self._thread = threading.Thread(target=self._beats, name="claims", daemon=True)
+            self._thread = threading.Thread(target=self._beats, name="leases", daemon=True)
             self._thread.start()
         return taken
 
@@ -134,7 +134,7 @@ class Claims:
                 if self.owner(name) is not None:
                     return False
                 with self._lock():
-                    # Under the lock a dead owner's claim has one heir; releasing takes the lock too.
+                    # Under the lock a dead owner's lease has one heir; releasing takes the lock too.
                     if os.path.lexists(path) and self.owner(name) is None:
                         log.warning("%s: the process that was training it is gone; taking the run over", name)
                         if path.is_dir():
@@ -162,7 +162,7 @@ class Claims:
                         self.path(name).unlink(missing_ok=True)
 
     def clear(self, name: str) -> None:
-        """Remove a claim whose owner is gone."""
+        """Remove a lease whose owner is gone."""
         if self.path(name).exists() and self.owner(name) is None:
             with self._lock():
                 if self.owner(name) is None:
@@ -172,7 +172,7 @@ class Claims:
         while not self._stop.wait(self.beat):
             for name in sorted(self._held):
                 try:
-                    # no O_CREAT: a claim that is gone must not come back
+                    # no O_CREAT: a lease that is gone must not come back
                     file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND)
                     try:
                         os.write(file, b"\n")
@@ -188,7 +188,7 @@ class Claims:
             self._thread.join()
         self.release(list(self._held))
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> Leases:
         return self
 
     def __exit__(self, *unused: object) -> None:

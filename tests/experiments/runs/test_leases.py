@@ -1,4 +1,4 @@
-"""Claims, and how processes share runs; the faults are in tests/support/faults.py."""
+"""Leases, and how processes share runs; the faults are in tests/support/faults.py."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import launch, outcome, phases, places, sharing, training
-from experiments.store.claims import Claims
+from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import plan as plans
 from experiments.sweeps import worker
@@ -32,14 +32,14 @@ def until(condition, seconds=30):
         time.sleep(0.01)
 
 
-def foreign(claims, name):
-    """Make a claim one of another machine."""
-    told = json.loads(claims.path(name).read_text())
-    claims.path(name).write_text(json.dumps({**told, "machine": "elsewhere", "host": "node7"}))
+def foreign(leases, name):
+    """Make a lease one of another machine."""
+    told = json.loads(leases.path(name).read_text())
+    leases.path(name).write_text(json.dumps({**told, "machine": "elsewhere", "host": "node7"}))
 
 
 def test_a_run_is_held_by_one_until_it_is_released(tmp_path):
-    with Claims(tmp_path) as one, Claims(tmp_path) as other:
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
         assert one.take(["a", "b"]) == ["a", "b"]
         assert other.take(["b", "c"]) == ["c"]
         assert other.owner("a").pid == os.getpid()
@@ -47,18 +47,18 @@ def test_a_run_is_held_by_one_until_it_is_released(tmp_path):
         assert other.take(["b"]) == ["b"]
         one.release(["b"])
         assert one.owner("b") is not None, "only its holder releases a run"
-    assert not list(tmp_path.rglob("*.claim"))
+    assert not list(tmp_path.rglob("*.lease"))
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_claim_of_another_machine_lives_while_it_grows(tmp_path):
-    with Claims(tmp_path) as here, Claims(tmp_path, lease=0.2) as there:
+def test_a_lease_of_another_machine_lives_while_it_grows(tmp_path):
+    with Leases(tmp_path) as here, Leases(tmp_path, lease=0.2) as there:
         here.take(["a"])
         foreign(here, "a")
         assert str(there.owner("a")) == f"process {os.getpid()} on node7"
         for _ in range(5):
-            with here.path("a").open("a") as claim:
-                claim.write("\n")
+            with here.path("a").open("a") as lease:
+                lease.write("\n")
             before = time.monotonic()
             assert there.owner("a") is not None
             until(lambda before=before: time.monotonic() - before > 0.1)
@@ -68,26 +68,26 @@ def test_a_claim_of_another_machine_lives_while_it_grows(tmp_path):
         assert there.owner("a") is not None, "the former owner leaves the heir alone"
 
 
-def test_signs_of_life_are_given_and_never_bring_a_claim_back(tmp_path, caplog):
-    with Claims(tmp_path, beat=0.02) as claims:
-        claims.take(["a"])
-        size = claims.path("a").stat().st_size
-        until(lambda: claims.path("a").stat().st_size > size + 1)
-        json.loads(claims.path("a").read_text())
-        claims.path("a").unlink()
+def test_signs_of_life_are_given_and_never_bring_a_lease_back(tmp_path, caplog):
+    with Leases(tmp_path, beat=0.02) as leases:
+        leases.take(["a"])
+        size = leases.path("a").stat().st_size
+        until(lambda: leases.path("a").stat().st_size > size + 1)
+        json.loads(leases.path("a").read_text())
+        leases.path("a").unlink()
         until(lambda: "no sign of life" in caplog.text)
-        assert not claims.path("a").exists()
+        assert not leases.path("a").exists()
 
 
-def test_a_dead_owners_claim_is_cleared_and_a_living_ones_is_not(tmp_path):
-    with Claims(tmp_path) as claims:
-        claims.take(["a"])
-        claims.clear("a")
-        assert claims.owner("a") is not None
-        told = json.loads(claims.path("a").read_text())
-        claims.path("a").write_text(json.dumps({**told, "started": "1"}))  # another process with this number
-        claims.clear("a")
-        assert not claims.path("a").exists()
+def test_a_dead_owners_lease_is_cleared_and_a_living_ones_is_not(tmp_path):
+    with Leases(tmp_path) as leases:
+        leases.take(["a"])
+        leases.clear("a")
+        assert leases.owner("a") is not None
+        told = json.loads(leases.path("a").read_text())
+        leases.path("a").write_text(json.dumps({**told, "started": "1"}))  # another process with this number
+        leases.clear("a")
+        assert not leases.path("a").exists()
 
 
 def test_a_place_that_cannot_be_written_is_said_before_anything_starts(tmp_path):
@@ -99,14 +99,14 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_starts(tmp_path)
 def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sharing, "POLL", 0.01)
     configs = smoke(tmp_path, range(3))
-    with Claims(tmp_path / "results") as other:
+    with Leases(tmp_path / "results") as other:
         other.take([run_id(configs[1])])
         with pytest.raises(sharing.HeldElsewhere, match=f"process {os.getpid()}"):
             launch.launch(configs, patience=0.05)
         done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
         assert done == [True, False, True], "the free part of the stack is trained"
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
-    with Claims(tmp_path / "results") as other:
+    with Leases(tmp_path / "results") as other:
         other.take([run_id(configs[1])])
         assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
     assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
@@ -154,7 +154,7 @@ def test_two_multiruns_share_their_stacks(tmp_path, monkeypatch):
     """What another one trains comes last: everything else is done before anybody waits."""
     configs = smoke(tmp_path, range(2)) + smoke(tmp_path, range(2), **{"gate.width": 5})
     store, waits = Store(tmp_path / "results"), []
-    other = Claims(tmp_path / "results")
+    other = Leases(tmp_path / "results")
     other.take([run_id(configs[0]), run_id(configs[1])])
 
     def wait(seconds):
