@@ -8,8 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 RESULTS = ROOT / "results"
-"""The committed records."""
+"""The committed records, which are those of the suite's own studies: a reference that runs of others leave alone."""
 OUTPUT = os.environ.get("NGN_OUTPUT")
 """The one folder that is written to, where the checkout is not: one that is shared, or that cannot be written."""
 SCRATCH = Path(OUTPUT).absolute() if OUTPUT else ROOT / "scratch"
 """Everything that is not committed: checkpoints, plans, records of trials."""
+RUNS = SCRATCH / "results" if OUTPUT else ROOT / "runs"
+"""The records of everybody's own runs."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.compose import nearest
 from experiments.config.identity import run_id
 from experiments.config.schema import Config, Seed
+from experiments.paths import RESULTS
 from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
 from experiments.tables.model import Table
@@ -32,11 +34,13 @@ class Study:
     Attributes:
         name, title: what it is called on the command line, and what it is.
         make: its selections; called when they are needed, since thousands take a moment.
+        results: where its records belong.
     """
 
     name: str
     title: str
     make: Callable[[], list[Selection]]
+    results: Path = RESULTS
 
     def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
         """(run id, configuration) of every run, each once.

@@ -3,7 +3,8 @@
     python scripts/sweep.py plan schedules                    # freeze what is missing, and say how long it will take
     python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
-    python scripts/sweep.py status schedules
+    python scripts/sweep.py status schedules                  # how far it is; `table` shows what was found
+    python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
     timeout 25m python scripts/sweep.py run schedules decay learners        # several, one after the other, for a while
 
 `run` plans first what no plan in flight covers. The same command again goes on with what is missing. docs/sweeps.md.
@@ -21,11 +22,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.analysis import overview
 from experiments.blocks import ConfigError
+from experiments.cli.presets import OwnStudy
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.data import DataError
-from experiments.paths import RESULTS, SCRATCH
+from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
 from experiments.runs.places import results_root
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, study
@@ -39,11 +42,15 @@ class Sweep:
 
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         try:
-            self.study = study(name)
+            self.study = OwnStudy(Path(name)) if name.endswith((".yaml", ".yml")) else study(name)
         except KeyError as unknown:
-            raise ConfigError(str(unknown.args[0])) from None
+            raise ConfigError(f"{unknown.args[0]}; or a YAML file of your own") from None
+        self.word = name
         first = next(self.study.runs())[1]
-        self.results = (given.results or results_root(first)).resolve()
+        usual = results_root(first)
+        if usual == RUNS and not OUTPUT:
+            usual = self.study.results
+        self.results = (given.results or usual).resolve()
         self.folder = plans.folder_of(self.study.name, self.results)
         self.strict, self.again = given.strict, given.again
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
@@ -54,7 +61,7 @@ class Sweep:
 
     def command(self, verb: str) -> str:
         """A command on the same study, records, data and device."""
-        return shlex.join(["python", "scripts/sweep.py", verb, self.study.name, *self.options])
+        return shlex.join(["python", "scripts/sweep.py", verb, self.word, *self.options])
 
     def runs(self) -> Iterator[tuple[str, Config]]:
         """(run id, configuration) of every run, as the YAML files say now."""
@@ -76,7 +83,7 @@ class Sweep:
     @cached_property
     def speeds(self) -> status.Speeds:
         """Speeds from the records of this folder, and of the usual ones."""
-        places = {self.results, RESULTS, SCRATCH / "results"}
+        places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
         return status.Speeds(Store(place) for place in sorted(places))
 
     def wanted(self) -> list[Config]:
@@ -179,7 +186,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
     """Run a frozen plan in a process of its own that outlives this terminal; its output goes to a file."""
-    words = ["run", sweep.study.name, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
+    words = ["run", sweep.word, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
     words += ["--results", str(sweep.results), *sweep.options]
     words += [word for state in sweep.again for word in ("--again", state)]
     log = plan.path.with_suffix(".log")
@@ -248,6 +255,17 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     return 0 if open_runs + doubtful == 0 else 1
 
 
+def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Show what the study's runs found, by the settings that differ; 0 if it is complete."""
+    store = Store(sweep.results)
+    paths = [store.path(name) for name, _ in sweep.runs()]
+    table = overview.rows(path for path in paths if path.exists())
+    if table:
+        print(overview.text(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
+    print(f"medians over the runs of each line; {len(table)} of {len(paths)} runs have their record")
+    return 0 if len(table) == len(paths) else 1
+
+
 def _one(sweep: Sweep, given: argparse.Namespace) -> int:
     """The command on one study; what keeps it from its data or records leaves the studies after it."""
     try:
@@ -273,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
         "words",
         nargs="+",
         metavar="STUDY | KEY=VALUE",
-        help="studies of those below, in order; settings of the cluster, such as workers=4",
+        help="studies of those below, or YAML files; settings of the cluster, such as workers=4",
     )
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.names())}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
@@ -304,7 +322,7 @@ def main(argv: list[str] | None = None) -> int:
         return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
-COMMANDS = {"plan": plan_command, "run": run_command, "status": status_command}
+COMMANDS = {"plan": plan_command, "run": run_command, "status": status_command, "table": table_command}
 
 if __name__ == "__main__":
     sys.exit(main())

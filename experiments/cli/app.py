@@ -16,7 +16,7 @@ import hydra
 
 from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import arguments, machine, rewrite
+from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.session import Session, configuration, full_error
 from experiments.config.compose import selection
@@ -40,13 +40,14 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
                 raise SystemExit(0)
             os.environ["COMP_LINE"] = rewrite.completion_line(line)
         return list(argv), []
-    for token in typed.overrides:
+    overrides = presets.written_out(typed.overrides)
+    for token in overrides:
         arguments.refuse_code(token)
     if typed.mode == "help":
         selection({})  # the help shows it
-        return [*typed.flags, *(token for token in typed.overrides if arguments.is_hydra(token))], []
+        return [*typed.flags, *(token for token in overrides if arguments.is_hydra(token))], []
 
-    tokens = rewrite.rewrite(typed.overrides)
+    tokens = rewrite.rewrite(overrides)
     if typed.mode == "show":
         shown = first_job(tokens)
         expand(shown, complete=False)
@@ -79,15 +80,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"refused: {error}", file=sys.stderr)
         return 2
-    session = Session([configuration(job) for job in jobs])
-    os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     program = sys.argv[0]
+    command = shlex.join(["python", program, *typed])
+    session = Session([configuration(job) for job in jobs], [job.label for job in jobs], command)
+    os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     sys.argv = [program, *rewritten]
     try:
         with interrupt.handled():
             start(session)
     except KeyboardInterrupt as stopped:
-        return interrupt.leave(stopped, shlex.join(["python", program, *typed]))
+        return interrupt.leave(stopped, command)
     finally:
         session.summary()
     return session.status()

@@ -46,6 +46,11 @@ class Job:
     config: Config
     run_id: str
 
+    @property
+    def label(self) -> str:
+        """What this job alone has, as it is typed."""
+        return " ".join(self.overrides).replace("seed.value=", "seed=")
+
 
 @lru_cache(maxsize=4096)
 def parse(token: str) -> Override:

@@ -7,6 +7,7 @@ overrides by :mod:`experiments.cli.expand`; what Hydra composes is what ``--cfg`
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,10 +19,12 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job, expand
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
+from experiments.paths import RUNS
 from experiments.store.records import RecordError
 
 if TYPE_CHECKING:
@@ -86,24 +89,25 @@ class Session:
 
     Attributes:
         configs: the configurations, in job order; another process, to which a job may be sent, does not get them.
-        jobs: how many there are.
+        labels: what each job alone has, such as ``schedule.lambda0=1e-4 seed=0``.
+        command: what was typed.
         process: the process that reports.
         failed, diverged: a line for each.
+        done: what has its record, in job order.
         ready: run id → outcome, or the exception, of what a launcher has trained before its job reports.
     """
 
     configs: list[Config]
-    jobs: int = field(init=False)
+    labels: list[str]
+    command: str = "python run.py"
     process: int = field(default_factory=os.getpid)
     failed: list[str] = field(default_factory=list)
     diverged: list[str] = field(default_factory=list)
+    done: list[Outcome] = field(default_factory=list)
     ready: dict[str, Outcome | Exception] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.jobs = len(self.configs)
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "configs": [], "ready": {}}
+        return {**self.__dict__, "configs": [], "ready": {}, "done": []}
 
     def job(self, settings: DictConfig) -> None:
         """One job, as Hydra starts it: compose it from its overrides, run it, report it."""
@@ -124,16 +128,16 @@ class Session:
         Args:
             number: of the job, from 0.
         """
-        several = self.jobs > 1
-        prefix = f"[{number + 1}/{self.jobs}] " if several else ""
-        which = f"[{number + 1}/{self.jobs} {' '.join(overrides)}] " if several else ""
+        several = len(self.labels) > 1
+        prefix = f"[{number + 1}/{len(self.labels)}] {self.labels[number]}: " if several else ""
         try:
             outcome = self.ready.pop(run_id(config), None) or train(config)
             if isinstance(outcome, Exception):
                 raise outcome
-            _say(f"{prefix}{outcome.message}")
+            _say(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")
+            self.done.append(outcome)
             if outcome.status == "diverged":
-                self.diverged.append(f"{which}{outcome.run_id}")
+                self.diverged.append(f"{prefix}{outcome.run_id}")
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = foreseen(error)
@@ -146,14 +150,25 @@ class Session:
             else:
                 print(f"{prefix}{error}", file=sys.stderr, flush=True)
             reason = str(error).splitlines()[0] if str(error) else "no message"
-            self.failed.append(f"{which}{reason if for_reader else f'{type(error).__name__}: {reason}'}")
+            self.failed.append(f"{prefix}{reason if for_reader else f'{type(error).__name__}: {reason}'}")
 
     def summary(self) -> None:
-        """Print what failed and what diverged, last."""
+        """Print, last, a table of a multirun, what failed, what diverged, and how to train what came with the suite."""
+        several = len(self.labels) > 1
+        if several and any(outcome.path.exists() for outcome in self.done):
+            table = overview.rows(outcome.path for outcome in self.done if outcome.path.exists())
+            found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
+            _say(f"medians:\n{overview.text(found)}")
         for what, names in (("failed", self.failed), ("diverged", self.diverged)):
-            if names and self.jobs > 1:
+            if names and several:
                 lines = "\n".join(f"  {name}" for name in names)
-                print(f"{len(names)} of {self.jobs} runs {what}:\n{lines}", file=sys.stderr)
+                print(f"{len(names)} of {len(self.labels)} runs {what}:\n{lines}", file=sys.stderr)
+        came = sum(outcome.status == "reference" for outcome in self.done)
+        if came:
+            place = os.path.relpath(RUNS) if RUNS.is_relative_to(Path.cwd()) else RUNS
+            what = "the run is" if not several else f"{came} of the runs are"
+            print(f"{what} in the records that came with the suite; this trains here:", file=sys.stderr)
+            print(f"  {self.command} {shlex.quote(f'results={place}')}", file=sys.stderr)
 
     def status(self) -> int:
         """The exit status of the command."""

@@ -105,7 +105,11 @@ class Config(Closed):
     threads: Count | None = None
     """Threads of one process; null leaves the choice to torch."""
     results: str | None = None
-    """Where records go; null for ``results/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
+    """Where records go; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
+    save: Literal["none", "deployed"] = "none"
+    """Whether the truncated model of every phase is kept beside the record, as safetensors."""
+    tag: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}$")] | None = None
+    """A word of one's own that the record keeps, to find runs again."""
     data_root: str | None = None
     """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
     force: StrictBool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.runs import places, training
-from experiments.runs.outcome import Outcome, present
+from experiments.runs.outcome import Outcome, present, reference
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, tidy
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError
@@ -41,9 +41,9 @@ def share(configs: Sequence[Config], patience: float | None = None) -> dict[str,
     Raises:
         experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
-    done: dict[str, Outcome | Exception] = {}
+    done: dict[str, Outcome | Exception] = {run_id(c): found for c in configs if (found := reference(c)) is not None}
     roots: dict[Path, list[Config]] = defaultdict(list)
-    for config in configs:
+    for config in (c for c in configs if run_id(c) not in done):
         roots[places.results_root(config)].append(config)
     for root, wanted in roots.items():
         try:

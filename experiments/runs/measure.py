@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from experiments.tasks.base import Task
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Mode
+from ngn.shapes import save
 from ngn.train import host
 from ngn.train.batches import Batches
 from ngn.train.trainer import Course, Trainer
@@ -25,9 +27,19 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 
 
 def measure(
-    trainer: Trainer, learner: CapacityLearner, task: Task, course: Course, fixed: bool, device: torch.device
+    trainer: Trainer,
+    learner: CapacityLearner,
+    task: Task,
+    course: Course,
+    fixed: bool,
+    device: torch.device,
+    keep: Sequence[Path] = (),
 ) -> list[Result]:
-    """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone."""
+    """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone.
+
+    Args:
+        keep: files for the truncated models, one per replica; none are kept where it is empty.
+    """
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else SCORES)}
     plan, replicas = trainer.plan, learner.replicas or 1
     decay = learner.learned_decay()
@@ -62,6 +74,8 @@ def measure(
             deployed = learner.deploy(None if learner.replicas is None else r)
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
+            if keep:
+                save(deployed, keep[r])
         results.append(result)
     return results
 

@@ -14,6 +14,8 @@ from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config
 from experiments.data.source import DataInfo
+from experiments.paths import RESULTS
+from experiments.runs import places
 from experiments.runs.places import results_root
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
@@ -23,12 +25,18 @@ from experiments.store.records import SCHEMA_VERSION, Store, read
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: ``complete``, ``diverged``, or ``present`` when its record was there already."""
+    """What became of a run: ``complete``, ``diverged``, ``present`` when its record was there already, or ``reference``
+    when it is among those that came with the suite."""
 
     run_id: str
     status: str
     path: Path
     message: str
+
+
+def _near(path: Path) -> str:
+    """A path for a reader: relative to where the command was given, if it is below that."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def present(config: Config) -> Outcome | None:
@@ -45,7 +53,27 @@ def present(config: Config) -> Outcome | None:
     path, now = store.path(name), numerics(config)
     then = record["code"]["numerics"]
     stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
-    return Outcome(name, "present", path, f"{name}: already in {path};{stale} force=true runs it again")
+    return Outcome(name, "present", path, f"already in {_near(path)};{stale} force=true runs it again")
+
+
+def reference(config: Config) -> Outcome | None:
+    """The outcome of a run that has a record among the suite's own, and none where its own would be.
+
+    Whoever names a folder (``results=runs``) or asks for ``force=true`` trains it. Records of other
+    numerics do not count.
+    """
+    name = run_id(config)
+    if config.results is not None or config.force or results_root(config) != places.RUNS:
+        return None
+    if Store(places.RUNS).path(name).exists():
+        return None
+    store = Store(RESULTS)
+    record = store.get(name)
+    if record is None or record["code"]["numerics"] != numerics(config):
+        return None
+    return Outcome(
+        name, "reference", store.path(name), f"came with the suite: {summary(record)} in {_near(store.path(name))}"
+    )
 
 
 def write(
@@ -80,6 +108,7 @@ def write(
             "replicas": len(stack),
             "threads": torch.get_num_threads(),
             "resumed": sum(phase.resumed for phase in phases.values()),
+            **({} if config.tag is None else {"tag": config.tag}),
         },
         "hardware": machine(),
         "packages": packages(),
@@ -93,7 +122,7 @@ def write(
     note = "" if new else " (another process had written it first)"
     if not new:
         read(path)  # else what was trained here is the only one, and is kept
-    return Outcome(run_id(config), status, path, f"{run_id(config)}: {summary(record)} -> {path}{note}")
+    return Outcome(run_id(config), status, path, f"{summary(record)} -> {_near(path)}{note}")
 
 
 def summary(record: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -88,6 +89,7 @@ def train_phase(
     count: int | list[int] | None = None,
     end: Path | None = None,
     start: Path | None = None,
+    keep: Sequence[Path] = (),
 ) -> Phase:
     """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
 
@@ -98,6 +100,7 @@ def train_phase(
         end: folder in which the trained parameters are kept for continuations; None for none.
         start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
             the order of the data begin anew.
+        keep: files for the truncated models, one per run; none are kept where it is empty.
 
     Raises:
         ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
@@ -106,7 +109,7 @@ def train_phase(
     phase = Phase.load(finished, identity)
     if phase is None or (end is not None and checkpoint.latest(end, identity) is None):
         with interrupt.deferred():
-            phase = fit_phase(stack, task, name, device, folder, count, end, start)
+            phase = fit_phase(stack, task, name, device, folder, count, end, start, keep)
             phase.save(finished, identity)
     return phase
 
@@ -120,6 +123,7 @@ def fit_phase(
     count: int | list[int] | None = None,
     end: Path | None = None,
     start: Path | None = None,
+    keep: Sequence[Path] = (),
 ) -> Phase:
     """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
     first, fixed, identity = stack.first, count is not None, training_identity(numerics(stack.first))
@@ -153,7 +157,7 @@ def fit_phase(
     def alone(r: int) -> CapacityLearner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(trainer, learner, task, course, fixed, device)
+    results = measure(trainer, learner, task, course, fixed, device, keep)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:

@@ -1,25 +1,29 @@
-"""Where a run's record and checkpoints go."""
+"""Where a run's record, models and checkpoints go; what is in ``RESULTS`` came with the suite."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
+from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.paths import OUTPUT, RESULTS, SCRATCH
+from experiments.paths import RUNS, SCRATCH
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code
+from experiments.store.records import Store
 
 
 def results_root(config: Config) -> Path:
-    """Where the record of a run goes: as configured; else ``results/`` for a full run of a clean tree, else scratch.
-
-    With $NGN_OUTPUT nothing is written into the checkout.
-    """
+    """Where the record of a run goes: as configured; else ``runs/`` for a full run of a clean tree, else scratch."""
     if config.results is not None:
         return Path(config.results).expanduser()
-    real = config.profile == "full" and code().clean and not OUTPUT
-    return RESULTS if real else SCRATCH / "results"
+    real = config.profile == "full" and code().clean
+    return RUNS if real else SCRATCH / "results"
+
+
+def model_of(config: Config, phase: str) -> Path:
+    """Where the truncated model of a phase is kept, beside the record."""
+    return Store(results_root(config)).path(run_id(config)).with_suffix(f".{phase}.safetensors")
 
 
 def checkpoints() -> Path:

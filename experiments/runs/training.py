@@ -23,7 +23,7 @@ from experiments.runs import outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
 from experiments.runs.phases import fixed_configuration, train_phase
-from experiments.runs.places import checkpoints_of, results_root
+from experiments.runs.places import checkpoints_of, model_of, results_root
 from experiments.runs.result import Phase, Result, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
@@ -108,6 +108,11 @@ def _train_or_halve(stack: Stack, task: Task, device: torch.device) -> list[Outc
     return [outcome for half in halves for outcome in _train_or_halve(half, task, device)]
 
 
+def kept(stack: Stack, phase: str) -> list[Path]:
+    """The files that the truncated models of a phase are kept in; none unless asked for."""
+    return [model_of(config, phase) for config in stack.runs if config.save == "deployed"]
+
+
 def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcome]:
     """Train the phases of a stack as one model and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
@@ -117,14 +122,16 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
     note_stack(scratch, stack, results_root(first))
     phases: dict[str, Phase] = {}
     if isinstance(first.method, Fixed):
-        phases["fixed"] = train_phase(stack, task, "fixed", device, scratch / "fixed", count=first.method.count)
+        phases["fixed"] = train_phase(
+            stack, task, "fixed", device, scratch / "fixed", count=first.method.count, keep=kept(stack, "fixed")
+        )
     else:
         for name in first.phases:
             if name == "fixed":
                 phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
             else:
                 end = scratch / "end" if name == "grown" and first.continue_with else None
-                phases[name] = train_phase(stack, task, name, device, scratch / name, end=end)
+                phases[name] = train_phase(stack, task, name, device, scratch / name, end=end, keep=kept(stack, name))
         if "from_high" in phases:
             starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
@@ -133,7 +140,8 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
         for factor in first.continue_with:
             key = branch_phase(factor)
             branches = Stack(tuple(branch_of(config, factor) for config in stack.runs))
-            phases[key] = train_phase(branches, task, key, device, scratch / key, start=scratch / "end")
+            files = kept(stack, key)
+            phases[key] = train_phase(branches, task, key, device, scratch / key, start=scratch / "end", keep=files)
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
@@ -156,7 +164,7 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
             continue
         alone = fixed_configuration(stack.runs[r], fixed_size(result.count))
         record = _sound(Store(results_root(stack.runs[r])), run_id(alone))
-        if record is not None and _may_stand(record, alone):
+        if record is not None and _may_stand(record, alone) and stack.first.save == "none":
             results[r] = Result.of({**record["phases"]["fixed"], "taken_from": record["run_id"]})
         else:
             by_count[tuple(result.count)].append(r)
@@ -165,7 +173,8 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         for group in groups:
             part = stack.take(group)  # the folder is that of its members: another time some may have their record
             folder = scratch / f"fixed{'_'.join(map(str, counts))}-{part.id}"
-            phase = train_phase(part, task, "fixed", device, folder, count=fixed_size(counts))
+            files = kept(part, "fixed")
+            phase = train_phase(part, task, "fixed", device, folder, count=fixed_size(counts), keep=files)
             resumed += phase.resumed
             engines.add(phase.engine)
             for r, result, curve in zip(group, phase.results, phase.curves, strict=True):

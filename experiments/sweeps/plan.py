@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.schema import Config
-from experiments.paths import RESULTS, SCRATCH
+from experiments.paths import RESULTS, RUNS, SCRATCH
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, publish
@@ -46,7 +46,7 @@ class Plan:
 
 def folder_of(study: str, results: Path) -> Path:
     """Where a sweep of a study keeps its plans, jobs, logs and failures: in scratch/, or beside records elsewhere."""
-    usual = (RESULTS, SCRATCH / "results")
+    usual = (RESULTS, RUNS, SCRATCH / "results")
     return (SCRATCH / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
 
 

@@ -34,7 +34,7 @@ class PackSlurmLauncher(PackLauncher):
     def train(self, configs: list[Config]) -> Outcomes:
         """Train runs as array tasks, and wait for them; those that have their records are left out."""
         from experiments.config.identity import run_id
-        from experiments.runs.outcome import Outcome, summary
+        from experiments.runs.outcome import Outcome, reference, summary
         from experiments.runs.places import results_root
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
@@ -45,6 +45,9 @@ class PackSlurmLauncher(PackLauncher):
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
         cluster = Cluster.model_validate({"kind": "slurm", **self.settings})
+        configs = [config for config in configs if reference(config) is None]
+        if not configs:
+            return {}
         results = results_root(next((config for config in configs if config.profile != "full"), configs[0]))
         store = Store(results)
         outcomes: Outcomes = {}
@@ -73,7 +76,7 @@ class PackSlurmLauncher(PackLauncher):
                 )
             else:
                 path = store.path(name)
-                outcomes[name] = Outcome(name, str(record["status"]), path, f"{name}: {summary(record)} -> {path}")
+                outcomes[name] = Outcome(name, str(record["status"]), path, f"{summary(record)} -> {path}")
         return outcomes
 
 

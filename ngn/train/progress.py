@@ -1,4 +1,4 @@
-"""One line of live progress, and silence where nobody watches."""
+"""One line of live progress; where it goes to a file or a pipe, a line now and then."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from typing import Literal
 Mode = Literal["auto", "always", "never"]
 
 
+SECONDS = 30.0
+"""Between two lines where there is no terminal."""
+
+
 class Progress:
-    """A bar with speed (steps of all replicas per second) and time left. ``auto`` shows it only on a terminal.
+    """A bar with speed (steps of all replicas per second) and time left; ``auto`` shows it only on a terminal.
+
+    Elsewhere ``auto`` prints a line every :data:`SECONDS`, so that short trainings print none.
 
     Used as a context manager; :meth:`due` is cheap enough for every step.
     """
 
     def __init__(self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto") -> None:
         self.title, self.total, self.first, self.replicas = title, total, done, replicas
-        self.shown = mode == "always" or (mode == "auto" and sys.stderr.isatty())
+        self.drawn = mode == "always" or (mode == "auto" and sys.stderr.isatty())
+        self.shown = mode != "never"
         self.started = time.monotonic()
-        self._next = 0.0
+        self._next = 0.0 if self.drawn else self.started + SECONDS
 
     def __enter__(self) -> Progress:
-        if self.shown:
+        if self.drawn:
             from rich.console import Console
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -45,7 +52,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.shown:
+        if self.drawn:
             self._bar.stop()
 
     def due(self) -> bool:
@@ -55,6 +62,12 @@ class Progress:
     def show(self, step: int, state: str) -> None:
         """Show the step and a few words such as the current boundary."""
         now = time.monotonic()
-        self._next = now + 0.2
-        rate = (step - self.first) * self.replicas / max(now - self.started, 1e-9)
-        self._bar.update(self._row, completed=step, speed=f"{rate:,.0f} steps/s", state=state)
+        self._next = now + (0.2 if self.drawn else SECONDS)
+        rate = (step - self.first) / max(now - self.started, 1e-9)
+        speed = f"{rate * self.replicas:,.0f} steps/s"
+        if self.drawn:
+            self._bar.update(self._row, completed=step, speed=speed, state=state)
+            return
+        minutes, seconds = divmod(int((self.total - step) / max(rate, 1e-9)), 60)
+        line = f"{self.title}: step {step:,} of {self.total:,}, {speed}, {minutes}:{seconds:02} left, {state}"
+        print(line.rstrip(", "), file=sys.stderr, flush=True)

@@ -179,7 +179,7 @@ class Trainer:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
                     interrupt.stop()
-            if bar.shown:
+            if bar.drawn:
                 bar.show(plan.steps, self._state())
         learner.set_progress(1.0)
         learner.before_step(None)

@@ -203,7 +203,7 @@ class KernelTrainer(Trainer):
                     self._points.append((step, objective[:, at], task[:, at], t[:, at]))
                 if self.on_step is not None or bar.due() or done == plan.steps:
                     state.unpack(done)
-                    if bar.due() or (bar.shown and done == plan.steps):
+                    if bar.due() or (bar.drawn and done == plan.steps):
                         bar.show(done, self._state())
                     if self.on_step is not None:
                         self.on_step(done)

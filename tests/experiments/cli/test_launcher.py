@@ -1,6 +1,7 @@
 """Multiruns as stacks, through the real command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -47,7 +48,12 @@ def test_twenty_jobs_are_two_packs_with_a_record_and_a_folder_each(command, tmp_
     status, trained = command("seed=0..4", "gate.width=4,6", "schedule.lambda0=1e-4,1e-3")
     assert status == 0
     assert [len(pack) for pack in trained] == [10, 10]
-    lines = capsys.readouterr().out.splitlines()
+    lines, table = (part.splitlines() for part in capsys.readouterr().out.split("medians:\n"))
+    assert table[0].split()[:3] == ["gate.width", "schedule.lambda0", "runs"]
+    assert [line.split()[:3] for line in table[1:]] == [
+        [width, price, "5"] for width in ("4", "6") for price in ("0.0001", "0.001")
+    ]
+    assert lines[0].startswith("[1/20] seed=0 gate.width=4 schedule.lambda0=0.0001: grown t = ")
     assert [line.split("]")[0] for line in lines] == [f"[{i}/20" for i in range(1, 21)]
     records = list((tmp_path / "results").rglob("*.json"))
     assert len(records) == 20
@@ -62,7 +68,7 @@ def test_twenty_jobs_are_two_packs_with_a_record_and_a_folder_each(command, tmp_
 
 
 def _id(line):
-    return line.split("] ")[1].split(":")[0]
+    return Path(line.split(" -> ")[1]).stem
 
 
 def test_packing_can_be_switched_off(command):
@@ -90,7 +96,7 @@ def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
     status, _ = command("seed=0..1", "gate.width=4,6,8")
     assert status == 1
     shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 4
+    assert sum(line.startswith("[") for line in shown.out.splitlines()) == 4
     assert "2 of 6 runs failed" in shown.err
     assert shown.err.count("out of luck") >= 2
     assert "gate.width=6" in shown.err

@@ -30,7 +30,7 @@ Engine = Callable[[Config], Any]
 
 def _outcome(config: Config, status: str = "complete") -> Any:
     name = run_id(config)
-    return SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=f"{status} {name}")
+    return SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=status)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_one_run_prints_its_message(command: Any, capsys: pytest.CaptureFixture[
     status, ran = command("task=cora seed=3")
     assert status == 0
     assert [(config.task.name, config.gate.component, config.seed.value) for config in ran] == [("cora", "gcn", 3)]
-    assert capsys.readouterr().out == f"complete {run_id(ran[0])}\n"
+    assert capsys.readouterr().out == f"{run_id(ran[0])}: complete\n"
     assert [path.name for path in tmp_path.iterdir()] == ["project"]
     assert [path.name for path in (tmp_path / "project" / "scratch").iterdir()] == ["runs"]
 
@@ -71,7 +71,7 @@ def test_the_literal_form_is_ten_runs_with_a_line_each(command: Any, capsys: pyt
     assert status == 0
     assert [config.seed.value for config in ran] == list(range(10))
     shown = capsys.readouterr()
-    assert shown.out.splitlines() == [f"[{i + 1}/10] complete {run_id(config)}" for i, config in enumerate(ran)]
+    assert shown.out.splitlines() == [f"[{i}/10] seed={i - 1}: complete" for i in range(1, 11)]
     assert shown.err == ""
 
 
@@ -98,7 +98,7 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
     assert status == 3
     shown = capsys.readouterr()
     assert "1 of 3 runs diverged" in shown.err
-    assert "seed.value=0" in shown.err
+    assert "[1/3] seed=0: " in shown.err
     assert len(shown.out.splitlines()) == 3
 
 
@@ -161,8 +161,8 @@ def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys
     shown = capsys.readouterr()
     assert [line.split("]")[0] for line in shown.out.splitlines()] == ["[1/4", "[4/4"]
     summary = shown.err[shown.err.index("2 of 4 runs failed:") :].splitlines()
-    assert summary[1] == "  [2/4 seed.value=1] one.json: unreadable"
-    assert summary[2] == "  [3/4 seed.value=2] ZeroDivisionError: a bug"
+    assert summary[1] == "  [2/4] seed=1: one.json: unreadable"
+    assert summary[2] == "  [3/4] seed=2: ZeroDivisionError: a bug"
     assert shown.err.count("Traceback") == 1
 
 
@@ -171,15 +171,15 @@ def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pyt
         raise RecordError("one.json: unreadable")
 
     monkeypatch.setattr(session, "train", train)
-    elsewhere = session.Session([compose()], process=os.getpid() + 1)
+    elsewhere = session.Session([compose()], [""], process=os.getpid() + 1)
     with pytest.raises(session.RunFailed, match="unreadable"):
         elsewhere.report(0, compose(), [])
 
 
 def test_a_job_that_is_sent_elsewhere_takes_no_configurations_along() -> None:
     """It composes its own, from the overrides that the launcher sends with it."""
-    sent = pickle.loads(pickle.dumps(session.Session([compose()] * 3).job)).__self__
-    assert (sent.configs, sent.jobs, sent.process) == ([], 3, os.getpid())
+    sent = pickle.loads(pickle.dumps(session.Session([compose()] * 3, ["a", "b", "c"]).job)).__self__
+    assert (sent.configs, sent.labels, sent.process) == ([], ["a", "b", "c"], os.getpid())
 
 
 def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +248,7 @@ def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
 def project(tmp_path: Path) -> Path:
     """A copy of the program, in a path with blanks."""
     copy = tmp_path / "a project"
-    for name in ("ngn", "conf", "hydra_plugins"):
+    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(SCRIPT, copy)
     return copy
@@ -271,7 +271,7 @@ def test_real_runs_from_another_folder_in_a_path_with_blanks(project: Path, tmp_
 
     done = _run(line, elsewhere, project / "run.py")
     assert done.returncode == 0, done.stderr
-    assert [text.split("]")[0] for text in done.stdout.splitlines()] == ["[1/2", "[2/2"]
+    assert [text.split("]")[0] for text in done.stdout.splitlines()][:3] == ["[1/2", "[2/2", "medians:"]
     found = sorted(path.name for path in (elsewhere / "my records" / "regression1d").glob("*.json"))
     assert found == [f"{job.run_id}.json" for job in app.expand(app.rewrite.rewrite(line))]
     assert [path.name for path in elsewhere.iterdir()] == ["my records"]

@@ -25,6 +25,7 @@ CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "d
 def losses(task, gate, method, folder):
     """Objective of 20 steps and the final boundary of a smoke run."""
     overrides = {"results": str(folder), "progress": "never", "train.steps": 20, "gate.K": 4, "phases": ["grown"]}
+    overrides["gate.t0"] = 1e-4  # as in full runs
     if method == "fixed":
         groups = compose({"task": task, "gate": gate}).gate.groups
         overrides["method.count"] = 2 if groups == 1 else [2] * groups

@@ -121,7 +121,7 @@ def test_divergence_is_a_status_and_never_a_number(tmp_path):
 def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
     for code, profile, place in (
-        (clean, "full", provenance.ROOT / "results"),
+        (clean, "full", provenance.ROOT / "runs"),
         (dirty, "full", places.SCRATCH / "results"),
         (clean, "smoke", places.SCRATCH / "results"),
     ):

@@ -1,0 +1,124 @@
+"""Anybody's records as rows: one per run, or one per value of the settings that differ. Imports no torch.
+
+``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives; :func:`frame` is for notebooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from experiments.blocks import ConfigError
+from experiments.config.compose import nearest
+from experiments.config.identity import flatten
+from experiments.store.records import read
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Row = dict[str, Any]
+SEED = "seed.value"
+
+
+def row(record: Mapping[str, Any]) -> Row:
+    """A record as one row: run id, status, settings by their dotted keys, and the numbers of each phase.
+
+    A number is named by its phase and its place there (``grown.truncated.mse``). Of several boundaries ``t`` and
+    ``count`` are the sum over them; what is no number is left out.
+    """
+    flat: Row = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
+    flat["tag"] = record["execution"].get("tag")
+    for phase, content in record["phases"].items():
+        for name, value in flatten(content).items():
+            if name in ("t", "count", "r") and value:
+                value = sum(value) if name != "r" else sum(value) / len(value)
+            if isinstance(value, (int, float)):
+                flat[f"{phase}.{name}"] = value
+    flat["seconds"] = record["time"]["seconds"]
+    return flat
+
+
+def rows(paths: Iterable[Path]) -> list[Row]:
+    """The rows of records, and of all records below folders, in the order of their names.
+
+    Raises:
+        RecordError: if one is damaged.
+    """
+    files = [file for path in paths for file in ([path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")))]
+    return [row(read(file)) for file in files]
+
+
+def frame(*folders: str | Path) -> DataFrame:
+    """All records below folders as a pandas DataFrame, one row per run."""
+    import pandas
+
+    return pandas.DataFrame(rows(map(Path, folders)))
+
+
+def varied(table: Sequence[Row]) -> list[str]:
+    """The settings in which runs differ, their seed left out."""
+    keys = [key for key in dict.fromkeys(key for entry in table for key in entry) if key not in ("run_id", "status")]
+    first = {key: next((entry[key] for entry in table if key in entry), None) for key in keys}
+    settings = [key for key in keys if _is_setting(key) and key != SEED]
+    return [key for key in settings if any(entry.get(key) != first[key] for entry in table)]
+
+
+def _is_setting(key: str) -> bool:
+    blocks = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
+    return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag")
+
+
+def usual_columns(table: Sequence[Row]) -> list[str]:
+    """Boundary, count and the truncated model's first score of every phase that some run has."""
+    names = list(dict.fromkeys(key for entry in table for key in entry))
+    phases = dict.fromkeys(name.split(".")[0] for name in names if name.endswith(".steps") and "train" not in name)
+    columns = []
+    for phase in phases:
+        columns += [name for name in (f"{phase}.t", f"{phase}.count") if name in names]
+        columns += [name for name in names if name.startswith(f"{phase}.truncated.")][:1]
+    return columns
+
+
+def grouped(table: Sequence[Row], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
+    """One row per combination of the settings ``by``: how many runs are complete, and the median of each column.
+
+    Raises:
+        ConfigError: if no run has such a key; the nearest is given.
+    """
+    known = list(dict.fromkeys(key for entry in table for key in entry))
+    for key in (*by, *columns):
+        if key not in known:
+            raise ConfigError(f"no record has '{key}'.{nearest(key, known)}")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for entry in table:
+        groups.setdefault(tuple(repr(entry.get(key)) for key in by), []).append(entry)
+    found = []
+    for members in groups.values():
+        complete = [entry for entry in members if entry["status"] == "complete"]
+        values = {name: [entry[name] for entry in complete if name in entry] for name in columns}
+        found.append(
+            {key: members[0].get(key) for key in by}
+            | {"runs": len(complete), "diverged": len(members) - len(complete)}
+            | {name: median(numbers) if numbers else None for name, numbers in values.items()}
+        )
+    return sorted(found, key=lambda entry: [_order(entry[key]) for key in by])
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, and before what is none."""
+    number = isinstance(value, (int, float))
+    return (not number, float(value) if number else 0.0, str(value))
+
+
+def text(found: Sequence[Row]) -> str:
+    """Rows in aligned columns; a column of zeros named ``diverged`` is left out."""
+    names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
+    lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+
+
+def _shown(value: Any) -> str:
+    return "--" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,41 @@
+"""Trained models that were kept (``save=deployed``): read back from the record and the file beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import ngn
+from experiments.config.schema import Config
+from experiments.methods.fixed import fixed_size
+from experiments.runs.phases import learner_of
+from experiments.runs.stack import Stack
+from experiments.store.records import RecordError, read
+from experiments.tasks import make_task
+
+
+def load(record: str | Path, phase: str = "grown", data_root: str | None = None) -> nn.Module:
+    """The truncated model of one phase of a run, in eval mode, on the CPU.
+
+    Args:
+        record: the run's ``<run id>.json``; the model lies beside it as ``<run id>.<phase>.safetensors``.
+        phase: "grown", "fixed" (also of ``method=fixed``), "from_high", or a continuation.
+        data_root: folder of the data sets, from which the model takes its shapes; None for the usual one.
+
+    Raises:
+        RecordError: if the record or its model is not there, or damaged.
+        experiments.data.source.DataError: if the data are absent.
+    """
+    content = read(Path(record))
+    file = Path(record).with_suffix(f".{phase}.safetensors")
+    if phase not in content["phases"] or not file.exists():
+        raise RecordError(f"{file}: not there; models are kept by save=deployed")
+    config = Config.model_validate({**content["config"], "data_root": data_root})
+    counts = content["phases"][phase]["count"]
+    if config.gate.K is None:
+        config = config.model_copy(update={"gate": config.gate.model_copy(update={"K": max(1, *counts)})})
+    task = make_task(config, torch.device("cpu"))
+    learner = learner_of(Stack((config,)), task, fixed_size(counts) if phase == "fixed" else None)
+    return ngn.load(learner.model, file)

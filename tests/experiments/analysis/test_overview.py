@@ -1,0 +1,67 @@
+"""Tables of anybody's records."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+from record_samples import grown, record
+
+from experiments.analysis import overview
+from experiments.blocks import ConfigError
+from experiments.config.compose import compose
+from experiments.config.schema import Config
+from experiments.paths import ROOT
+from experiments.store.records import Store
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import table
+
+
+def config(price: float, seed: int) -> Config:
+    return compose({}, {"schedule.lambda0": price, "seed.value": seed})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two prices, three seeds each: t is ten times the price's place, plus the seed."""
+    for place, price in enumerate((1e-3, 1e-4)):
+        for seed in range(3):
+            Store(tmp_path).write(record(config(price, seed), {"grown": grown([10.0 * place + seed], 0.1, 0.1)}))
+    return tmp_path
+
+
+def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
+    rows = overview.rows([folder])
+    assert overview.varied(rows) == ["schedule.lambda0"]
+    found = overview.grouped(rows, ["schedule.lambda0"], ["grown.t"])
+    assert found == [
+        {"schedule.lambda0": 1e-4, "runs": 3, "diverged": 0, "grown.t": 11.0},
+        {"schedule.lambda0": 1e-3, "runs": 3, "diverged": 0, "grown.t": 1.0},
+    ]
+    assert overview.text(found).splitlines()[0].split() == ["schedule.lambda0", "runs", "grown.t"]
+    assert len(overview.grouped(rows, ["seed.value", "schedule.lambda0"], ["grown.t"])) == 6
+
+
+def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, picture = tmp_path / "runs.csv", tmp_path / "t.png"
+    assert table.main([str(folder), "--by", "schedule.lambda0", "--csv", str(out), "--plot", str(picture)]) == 0
+    assert "0.0001     3" in capsys.readouterr().out
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert sorted(float(row["grown.t"]) for row in rows) == [0, 1, 2, 10, 11, 12]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_frame_has_a_line_per_run(folder: Path) -> None:
+    pytest.importorskip("pandas")
+    frame = overview.frame(folder)
+    assert frame.groupby("schedule.lambda0")["grown.t"].median().to_dict() == {1e-4: 11.0, 1e-3: 1.0}
+
+
+def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=r"no record has 'schedule\.lamda0'\. Did you mean 'schedule\.lambda0'\?"):
+        overview.grouped(overview.rows([folder]), ["schedule.lamda0"], [])
+    assert table.main([str(tmp_path / "nothing")]) == 2
+    assert "there are no records in" in capsys.readouterr().err

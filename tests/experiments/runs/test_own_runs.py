@@ -1,0 +1,157 @@
+"""What a run leaves: records apart from those that came with the suite, and models that load again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.cli.expand import expand
+from experiments.cli.presets import written_out
+from experiments.cli.rewrite import rewrite
+from experiments.config.compose import compose
+from experiments.config.schema import Config
+from experiments.paths import ROOT
+from experiments.runs import outcome, places
+from experiments.runs.launch import launch
+from experiments.store import provenance
+from experiments.store.records import RecordError, Store
+
+
+@pytest.fixture
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean checkout with folders of its own."""
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(places, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(places, "code", lambda: provenance.Code("c", True, "git"))
+    return tmp_path
+
+
+def short(**overrides: object) -> Config:
+    keys = {key.replace("__", "."): value for key, value in overrides.items()}
+    return compose({}, {"train.steps": 12, "gate.K": 4, "progress": "never", **keys})
+
+
+def test_the_suites_records_answer_and_are_never_replaced(clean: Path) -> None:
+    (made,) = launch([short(results=str(clean / "results"))])
+    before = made.path.read_bytes()
+
+    (found,) = launch([short()])
+    assert (found.status, found.path) == ("reference", made.path)
+    assert "came with the suite: grown t = " in found.message
+    assert not (clean / "runs").exists()
+
+    (other,) = launch([short(force=True)])
+    assert (other.status, other.path.parent.parent) == ("complete", clean / "runs")
+    assert launch([short()])[0].path == other.path, "an own record comes first"
+    other.path.unlink()
+    assert launch([short(results=str(clean / "runs"))])[0].status == "complete"
+    assert made.path.read_bytes() == before
+
+
+def test_a_stale_record_of_the_suite_is_no_answer(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch([short(results=str(clean / "results"))])
+    monkeypatch.setattr(outcome, "numerics", lambda config: {"regression1d": 99, "ngn": 1})
+    assert outcome.reference(short()) is None
+
+
+@pytest.mark.parametrize("where", [{"results": "elsewhere"}, {"profile": "smoke"}])
+def test_other_places_have_no_reference(clean: Path, where: dict[str, str]) -> None:
+    assert outcome.reference(compose({"profile": where.pop("profile", "full")}, {**where})) is None
+
+
+def commands() -> list[list[str]]:
+    """The trainings that the README shows."""
+    text = (ROOT / "README.md").read_text()
+    block = text.partition("## Run a study")[2].split("```")[1]
+    lines = [line.partition(" #")[0].split() for line in block.splitlines()[1:]]
+    return [line[2:] for line in lines if line[:2] == ["python", "run.py"] and "--cfg" not in line]
+
+
+def test_what_the_readme_shows_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "code", lambda: provenance.Code("c", True, "git"))
+    assert len(commands()) >= 5
+    for command in commands():
+        for job in expand(rewrite(written_out(command))):
+            assert outcome.reference(job.config) is None, f"{' '.join(command)} only shows the record of {job.run_id}"
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_run_in_a_fresh_clone(tmp_path: Path) -> None:
+    """Small and short, two seeds each; what is not committed is no part of it."""
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", tmp_path / "clone"], check=True)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for command in commands():
+        few = [word for word in command if not word.startswith(("seed=", "profile="))]
+        small = ["profile=smoke", "gate.K=8", "train.steps=2", "seed=0,1"]
+        done = subprocess.run(
+            [sys.executable, "run.py", *few, *small],
+            cwd=tmp_path / "clone",
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(" -> ") == len(expand(rewrite(written_out([*few, *small]))))
+    left = subprocess.run(
+        ["git", "status", "--short"], cwd=tmp_path / "clone", capture_output=True, text=True, check=True
+    )
+    assert left.stdout == ""
+
+
+LOAD = """
+import sys
+from pathlib import Path
+import torch
+from experiments.runs.models import load
+from experiments.store.records import read
+from experiments.config.schema import Config
+from experiments.tasks import make_task
+
+record = read(Path(sys.argv[1]))
+task = make_task(Config.model_validate(record["config"]), torch.device("cpu"))
+for phase, found in record["phases"].items():
+    model = load(sys.argv[1], phase)
+    with torch.no_grad():
+        scores = task.evaluate(model)
+    assert sum(p.numel() for p in model.parameters()) == found["parameters"]["deployed"]
+    for name, score in scores.items():
+        assert abs(float(score) - found["truncated"][name]) <= 1e-5 * abs(float(score)), (phase, name, score)
+"""
+
+
+@pytest.mark.parametrize("task", ["regression1d", "cora", "twist"])
+def test_models_that_were_kept_load_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
+    keys |= {"continue_with": [10.0]}
+    configs = [compose({"task": task, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]
+    for made in launch(configs):
+        assert {path.suffixes[0] for path in tmp_path.rglob(f"{made.run_id}.*.safetensors")} == {
+            ".grown",
+            ".fixed",
+            ".continue_10",
+        }
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, made.path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_model_that_was_not_kept_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.runs.models import load
+
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    (made,) = launch([short(results=str(tmp_path), tag="mine")])
+    assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
+    with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):
+        load(made.path)
+    assert Store(tmp_path).get(made.run_id) is not None

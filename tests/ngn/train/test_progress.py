@@ -1,0 +1,22 @@
+"""Lines where there is no terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngn.train import progress
+
+
+def test_a_line_now_and_then_and_none_of_short_trainings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.Progress("cora s0 grown", 1000, replicas=2) as bar:
+        assert not bar.due()
+        clock[0] += progress.SECONDS
+        assert bar.due()
+        bar.show(250, "t 1.50")
+        assert not bar.due()
+    assert capsys.readouterr().err == "cora s0 grown: step 250 of 1,000, 17 steps/s, 1:30 left, t 1.50\n"
+    assert not progress.Progress("silent", 10, mode="never").shown
