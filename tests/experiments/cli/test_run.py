@@ -298,4 +298,4 @@ def test_one_writable_folder_is_enough(tmp_path: Path) -> None:
     done = _run(["profile=smoke", "train.steps=5", "gate.K=4"], tmp_path, SCRIPT, NGN_OUTPUT=str(tmp_path / "output"))
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "output").iterdir()} >= {"results", "runs"}
-    assert str(tmp_path / "output" / "results") in done.stdout
+    assert "-> output/results/regression1d/" in done.stdout

@@ -97,7 +97,7 @@ def test_threads_that_start_inside_flush_as_well() -> None:
 
 CASES = {
     "regression1d": ("mlp", {"gate.t0": 9.0, "gate.K": 32, "train.steps": 40}),
-    "mnist": ("mlp", {"gate.t0": 5.0, "train.steps": 5}),
+    "mnist": ("mlp", {"gate.t0": 5.0, "gate.K": 16, "train.steps": 5}),
     "twist": ("layers", {"gate.t0": 5.0, "gate.K": 10, "train.steps": 10}),
     "manifold": ("latent", {"train.steps": 10}),
 }
