@@ -16,13 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.blocks import ConfigError, plugin_folders
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import nearest
+from experiments.config.messages import read_yaml
 from experiments.config.schema import Config
 from experiments.paths import CONF, RUNS
 from experiments.store.records import Store
@@ -43,13 +42,12 @@ def tokens_of(path: Path) -> list[str]:
     Raises:
         ConfigError: naming the file, if it is none of this form.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
-        raise ConfigError(f"{path}: cannot be read ({' '.join(str(fault).split())})") from None
-    swept = content.pop("sweep", None) or {} if isinstance(content, dict) else None
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    content = dict(read_yaml(path))
+    swept = content.pop("sweep", None) or {}
     if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
-        raise ConfigError(f"{path}: holds lines of 'key: value', and below 'sweep:' a list of values for each key")
+        raise ConfigError(f"{path}: below 'sweep:' stands a list of values for each key")
     return [f"{key}={_word(value)}" for key, value in content.items()] + [
         f"{key}={','.join(map(_word, values))}" for key, values in swept.items()
     ]

@@ -56,8 +56,8 @@ def test_an_unknown_preset_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("- a\n", "lines of 'key: value'"),
-        ("seed: [1\n", "cannot be read"),
+        ("- a\n", "holds no settings"),
+        ("seed: [1\n", "mine.yaml, line 2: expected"),
         ("sweep: {seed: 3}\n", "a list of values for each key"),
         ("train.stepz: 3\n", r"unknown key 'train\.stepz'"),
         ("hydra.callbacks: {a: b}\n", "callbacks are refused"),
