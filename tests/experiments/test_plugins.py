@@ -30,7 +30,7 @@ def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_task_and_a_method_from_outside_are_trained_and_recorded(plugin: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    small = ["profile=smoke", "gate.t0=1e-4", "train.steps=6", f"results={results}"]
+    small = ["profile=smoke", "gate.K=8", "gate.t0=1e-4", "train.steps=6", f"results={results}"]
     done = ngn(plugin, "task=sine", "method=urgent", "method.factor=2,3", "seed=0..1", *small)
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text()) for path in sorted((results / "sine").glob("*.json"))]
