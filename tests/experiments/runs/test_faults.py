@@ -6,9 +6,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import until
 
 from experiments.paths import ROOT
 
@@ -64,11 +64,9 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
     line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
     run = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"
-    end = time.monotonic() + 900
-    while not list((script.parent / "scratch" / "checkpoints").glob(saved)):
-        assert run.poll() is None, run.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    checkpoints = script.parent / "scratch" / "checkpoints"
+    until(lambda: list(checkpoints.glob(saved)) or run.poll() is not None, "a checkpoint")
+    assert run.poll() is None, run.communicate()
     run.send_signal(signal.SIGINT)
     _, rest = run.communicate(timeout=900)
     assert run.returncode == 130, rest

@@ -5,6 +5,7 @@ import os
 import time
 
 import pytest
+from waiting import until
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
@@ -23,13 +24,6 @@ def own_scratch(tmp_path, monkeypatch):
 def smoke(tmp_path, seeds, **changes):
     keys = {"train.steps": 6, "gate.K": 3, "progress": "never", "results": str(tmp_path / "results"), **changes}
     return [compose({"profile": "smoke"}, {**keys, "seed.value": seed}) for seed in seeds]
-
-
-def until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 def foreign(leases, name):
@@ -61,8 +55,8 @@ def test_a_lease_of_another_machine_lives_while_it_grows(tmp_path):
                 lease.write("\n")
             before = time.monotonic()
             assert there.owner("a") is not None
-            until(lambda before=before: time.monotonic() - before > 0.1)
-        until(lambda: there.owner("a") is None)
+            until(lambda before=before: time.monotonic() - before > 0.1, "a tenth of a second")
+        until(lambda: there.owner("a") is None, "the owner's end")
         assert there.take(["a"]) == ["a"]
         here.release(["a"])
         assert there.owner("a") is not None, "the former owner leaves the heir alone"
@@ -72,10 +66,10 @@ def test_signs_of_life_are_given_and_never_bring_a_lease_back(tmp_path, caplog):
     with Leases(tmp_path, beat=0.02) as leases:
         leases.take(["a"])
         size = leases.path("a").stat().st_size
-        until(lambda: leases.path("a").stat().st_size > size + 1)
+        until(lambda: leases.path("a").stat().st_size > size + 1, "two signs of life")
         json.loads(leases.path("a").read_text())
         leases.path("a").unlink()
-        until(lambda: "no sign of life" in caplog.text)
+        until(lambda: "no sign of life" in caplog.text, "the warning")
         assert not leases.path("a").exists()
 
 

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from record_samples import grown, record
+from waiting import until
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
@@ -231,14 +231,6 @@ for line in sys.stdin:
     Supervisor(plan, range(6), settings.Cluster(kind="local"), lambda t, r: told.update({t: r["run"]}), command).run()
     assert sorted(told) == list(range(6))
     assert set(told.values()) == {"2", "5"}
-
-
-def until(condition, what, seconds=900):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.slow

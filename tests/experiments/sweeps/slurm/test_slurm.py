@@ -5,10 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from experiments.config.compose import compose
 from experiments.paths import CONF
@@ -25,15 +25,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("slurmctld") is None, reason="needs Slurm's daemons (slurm-wlm and munge)"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a Slurm"),
 ]
-
-
-def until(condition, what, seconds=900):
-    """Wait for a condition; fail when it does not come."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture
