@@ -70,7 +70,7 @@ def frozen(tmp_path, widths):
 
 
 def job_of(plan, task):
-    jobs = [json.loads(line) for line in (plan.path.parent / "jobs.jsonl").read_text().splitlines()]
+    jobs = [json.loads(line) for line in (plan.path.parent / "jobs.jsonl").read_text().splitlines() if line]
     return [job["job"] for job in jobs if job["task"] == task][-1]
 
 
@@ -147,10 +147,12 @@ def test_a_multirun_is_packed_into_array_tasks(cluster, tmp_path):
     own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=pack_slurm", "hydra.launcher.task_minutes=10"]
     done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [text.split("]")[0] for text in done.stdout.splitlines()] == [f"[{n}/6" for n in range(1, 7)]
+    lines, _, table = done.stdout.partition("medians:")
+    assert [text.split("]")[0] for text in lines.splitlines()] == [f"[{n}/6" for n in range(1, 7)]
+    assert len(table.splitlines()) == 4, "a row per width, below their names"
     found = [json.loads(p.read_text()) for p in (tmp_path / "results").rglob("*.json")]
     assert len(found) == 6
     assert {told["execution"]["replicas"] for told in found} == {3}
-    jobs = (tmp_path / "sweep" / "jobs.jsonl").read_text().splitlines()
+    jobs = [job for job in (tmp_path / "sweep" / "jobs.jsonl").read_text().splitlines() if job]
     assert len(jobs) == 2
     assert sorted(p.name for p in (tmp_path / "sweep").iterdir() if p.name.isdigit()) == list("012345")
