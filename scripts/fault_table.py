@@ -38,8 +38,8 @@ def inject(name: str) -> dict[str, object]:
         )
     if done.returncode:
         raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr}")
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    counts: dict[str, object] = json.loads(done.stdout)
+    return counts
 
 
 def main() -> int:

@@ -107,8 +107,8 @@ class Sweep:
         Raises:
             ConfigError: naming them.
         """
-        told = status.progress(self.runs(), self.view, self.speeds)
-        bad = [f"  {name}: {state}: {text}" for name, state, text in told.notes if state in ("stale", "refused")]
+        progress = status.progress(self.runs(), self.view, self.speeds)
+        bad = [f"  {name}: {state}: {text}" for name, state, text in progress.notes if state in ("stale", "refused")]
         if bad:
             raise ConfigError("records that do not count (--again runs them anew):\n" + "\n".join(bad))
 
@@ -206,17 +206,17 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
 def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
     from experiments.sweeps.local import Supervisor
 
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
 
     def report(task: int, runs: dict[str, str]) -> None:
-        told.update(runs)
+        outcomes.update(runs)
         kinds = {status if status in KNOWN else "failed" for status in runs.values()}
-        print(f"[{len(told)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
+        print(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
 
     Supervisor(plan, tasks, cluster, report).run()
-    failed = {name: status for name, status in told.items() if status not in KNOWN}
-    held = [name for name, status in told.items() if status == "held"]
-    diverged = [name for name, status in told.items() if status == "diverged"]
+    failed = {name: status for name, status in outcomes.items() if status not in KNOWN}
+    held = [name for name, status in outcomes.items() if status == "held"]
+    diverged = [name for name, status in outcomes.items() if status == "diverged"]
     for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
         if names:
             lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
@@ -230,23 +230,27 @@ KNOWN = ("complete", "present", "diverged", "held")
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show how far the study is; 0 if it is complete."""
-    told = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
-    total = sum(told.counts.values())
-    print(f"{sweep.study.name} ({sweep.study.title}): {told.counts['done']} of {total} runs done")
+    progress = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
+    total = sum(progress.counts.values())
+    print(f"{sweep.study.name} ({sweep.study.title}): {progress.counts['done']} of {total} runs done")
     print(f"  records in {sweep.results}")
     for state in status.STATES[1:]:
-        if told.counts[state]:
-            print(f"  {told.counts[state]:>7} {state}")
-    for name, state, text in told.notes:
+        if progress.counts[state]:
+            print(f"  {progress.counts[state]:>7} {state}")
+    for name, state, text in progress.notes:
         print(f"  {name}: {state}{f': {text}' if text else ''}")
-    if told.more:
-        print(f"  and {told.more} more; --lines N shows more of them")
-    open_runs = sum(told.counts[state] for state in status.UNFINISHED)
+    if progress.more:
+        print(f"  and {progress.more} more; --lines N shows more of them")
+    open_runs = sum(progress.counts[state] for state in status.UNFINISHED)
     if open_runs:
-        known = f"about {status.in_words(told.left_seconds)} on one worker" if told.unknown < open_runs else "unknown"
-        rest = f" ({told.unknown} runs of unknown speed)" if 0 < told.unknown < open_runs else ""
+        known = (
+            f"about {status.in_words(progress.left_seconds)} on one worker"
+            if progress.unknown < open_runs
+            else "unknown"
+        )
+        rest = f" ({progress.unknown} runs of unknown speed)" if 0 < progress.unknown < open_runs else ""
         print(f"  left: {known}{rest}")
-    doubtful = told.counts["stale"] + told.counts["refused"]
+    doubtful = progress.counts["stale"] + progress.counts["refused"]
     if doubtful:
         print("  --again refused --again stale runs anew what does not count")
     if sweep.strict and doubtful:

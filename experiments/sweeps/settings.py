@@ -75,5 +75,5 @@ def load(name: str, changes: Sequence[str] = ()) -> Cluster:
         return Cluster.model_validate(content)
     except ValidationError as error:
         legal = list(Cluster.model_fields)
-        told = sentences(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
-        raise ConfigError(f"{path}: {told}") from None
+        sentence = sentences(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
+        raise ConfigError(f"{path}: {sentence}") from None

@@ -106,9 +106,9 @@ class ManifoldTask(SupervisedTask):
         self.held = Split(held, held)
         self.power = held.double().square().sum(-1).mean()
         # Linear algebra libraries differ in the last bits of R, which are not what tells data apart.
-        told = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
+        content = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
         size = f"{config.task.held} held-out points, D = {config.task.D} in {config.task.ambient}"
-        self.info = DataInfo("manifold", hashlib.sha256(told).hexdigest(), f"generated: {size}")
+        self.info = DataInfo("manifold", hashlib.sha256(content).hexdigest(), f"generated: {size}")
 
     def embed(self, z: Tensor) -> Tensor:
         """tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""
