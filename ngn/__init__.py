@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.axis import Stacked as Stacked
     from ngn.axis import inputs as inputs
     from ngn.axis import outputs as outputs
+    from ngn.components.adapter import Adapter as Adapter
+    from ngn.components.adapter import attach_adapters as attach_adapters
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
     from ngn.components.conv import ConvBank as ConvBank
@@ -21,6 +23,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.depth import TanhBank as TanhBank
     from ngn.components.gcn import GCNBank as GCNBank
     from ngn.components.latent import RankOneBank as RankOneBank
+    from ngn.components.low_rank import LowRankLinear as LowRankLinear
+    from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.mlp import MLPBank as MLPBank
     from ngn.components.parallel import ParallelModel as ParallelModel
     from ngn.learner import CapacityLearner as CapacityLearner
@@ -55,6 +59,8 @@ _NAMES = {
     "ngn.components.parallel": "ParallelModel",
     "ngn.components.depth": "TanhBank ChainBank",
     "ngn.components.latent": "RankOneBank",
+    "ngn.components.low_rank": "LowRankLinear attach_low_rank",
+    "ngn.components.adapter": "Adapter attach_adapters",
     "ngn.methods.base": "Capacity",
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",

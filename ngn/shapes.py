@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.components.low_rank import Bottleneck
 from ngn.files import publish
 from ngn.truncation import Choice, owned, truncated, without_tensors
 
@@ -25,14 +26,23 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
-def save(model: nn.Module, path: str | Path) -> None:
+def is_frozen(value: Tensor) -> bool:
+    """Whether ``value`` is a parameter that is not trained."""
+    return isinstance(value, nn.Parameter) and not value.requires_grad
+
+
+def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
+
+    Args:
+        frozen: whether frozen parameters are written, too; without them :func:`load` takes those of its model.
 
     >>> import tempfile, torch, ngn
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
-    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors_of(model).items()}
+    kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in kept.items()}
     publish(Path(path), safetensors.torch.save(tensors), replace=True)
 
 
@@ -40,11 +50,12 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     """A deployed model from a file of :func:`save`.
 
     Args:
-        model: built as the trained one was, with at least as many components on every axis; its values do not matter,
-            so its parameters may be on the meta device. It is left as it is.
+        model: built as the trained one was, with at least as many components on every axis. Values that the file holds
+            do not matter, so such parameters may be on the meta device. It is left as it is.
 
     Returns:
-        A copy of ``model``, in eval mode, with the sizes and the values of the file.
+        A copy of ``model``, in eval mode, with the sizes and the values of the file. Frozen parameters that the file
+        leaves out are the model's own, shared with it.
 
     Raises:
         ValueError: if the file is not of such a model.
@@ -60,6 +71,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     names = {id(value): name for name, value in tensors_of(model).items()}
     paths = {id(module): name for name, module in model.named_modules()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+    beside = {module.axis for module in model.modules() if isinstance(module, Bottleneck)}
     dims = [(id(owned(cut)), cut.dim, axis) for axis in axes for cut in axis.cuts]
     choices = {}
     for axis in axes:
@@ -74,6 +86,9 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                 left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
             elif isinstance(tensor, Tensor) and alone and not cut.merge:
                 name = names[id(tensor)]
+                if name not in stored and axis in beside:  # truncated to none, it vanished
+                    mask[:] = False
+                    break
                 if name not in stored:
                     raise ValueError(f"{path} holds no {name}: it is of another model")
                 size, left = tensor.shape[cut.dim], stored[name].shape[cut.dim]
@@ -91,7 +106,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                 f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
             )
         choices[axis] = Choice(mask, None, scale)
-    result = truncated(model, choices).eval()
+    result = truncated(model, choices, share_frozen=True).eval()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
     for module in result.modules():
         for held in (module._parameters, module._buffers):
@@ -99,9 +114,12 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                 if value is not None:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
-    if wanted.keys() != stored.keys():
-        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() ^ stored.keys())}")
+    shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
+    if wanted.keys() - shared != stored.keys():
+        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() - shared ^ stored.keys())}")
     for name, value in wanted.items():
+        if name in shared:
+            continue
         if stored[name].shape != value.shape:
             raise ValueError(f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}")
         new: Any = stored[name]

@@ -19,6 +19,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ngn.axis import Cut, OrderedAxis, Stacked
 from ngn.checks import axes_of, refuse_closures
+from ngn.components.low_rank import Bottleneck
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,22 @@ def truncated(
             module.replicas = None
     for axis, choice in choices.items():
         memo[id(axis)].truncated(choice.kept, choice.scale)
-    return result
+    return _without_empty(result)
+
+
+def _without_empty(model: nn.Module) -> nn.Module:
+    """``model`` with every bottleneck of no components replaced by the module that it stands beside."""
+    for parent in [*model.modules()]:
+        for name, child in parent._modules.items():
+            if isinstance(child, Bottleneck):
+                parent._modules[name] = _base_if_empty(child)
+    return _base_if_empty(model)
+
+
+def _base_if_empty(module: nn.Module) -> nn.Module:
+    while isinstance(module, Bottleneck) and module.axis.K == 0:
+        module = module.base
+    return module
 
 
 def owned(cut: Cut) -> Any:

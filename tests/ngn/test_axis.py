@@ -77,8 +77,8 @@ def test_a_tied_tensor_is_cut_but_nothing_is_folded_into_it():
 
 def test_frozen_parameters_can_be_shared():
     learner = ngn.CapacityLearner(model_of("adapter", CountGate(K, t0=1.2)))
-    assert learner.deploy(share_frozen=True).frozen.weight is learner.model.frozen.weight
-    assert learner.deploy().frozen.weight is not learner.model.frozen.weight
+    assert learner.deploy(share_frozen=True).base.weight is learner.model.base.weight
+    assert learner.deploy().base.weight is not learner.model.base.weight
 
 
 class Listed(nn.Module):
@@ -199,10 +199,10 @@ def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
     assert torch.equal(other.model.norm.running_mean, learner.model.norm.running_mean)
     adapted, changed = (ngn.CapacityLearner(model_of("adapter", CountGate(K))) for _ in range(2))
     state = adapted.state()
-    assert "model.frozen.weight" not in state
+    assert "model.base.weight" not in state
     changed.restore(state)
     with torch.no_grad():
-        changed.model.frozen.weight[0, 0] += 1.0
+        changed.model.base.weight[0, 0] += 1.0
     with pytest.raises(ValueError, match="frozen"):
         changed.restore(state)
 

@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import Cut, OrderedAxis, inputs, outputs
+from ngn.components.adapter import Adapter
+from ngn.components.low_rank import Bottleneck, LowRankLinear
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
+from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 
 K = 4
@@ -94,43 +97,38 @@ class Slices(nn.Module):
         return y
 
 
-class LowRank(nn.Module):
+def awake(model: Bottleneck) -> None:
+    """Give the zero last map values, so that outputs tell components apart."""
+    nn.init.normal_(model.up, std=0.5)
+
+
+class LowRank(LowRankLinear):
     """A frozen linear map and K learned terms beside it."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
-        super().__init__()
-        self.frozen = nn.Linear(8, 8).requires_grad_(False)
-        self.A, self.B = nn.Linear(8, K, bias=False), nn.Linear(K, 8, bias=False)
-        self.axis = OrderedAxis(capacity, [*outputs(self.A), *inputs(self.B)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.frozen(x) + self.B(self.axis(self.A(x)))
+        super().__init__(nn.Linear(8, 8).requires_grad_(False), capacity or FixedCount(K, r=1.0), seed=0, name="q")
+        awake(self)
 
     def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        return self.frozen(x) + sum(
-            c[n] * (x @ self.A.weight[n])[..., None] * self.B.weight[:, n] for n in range(len(c))
-        )
+        terms = (c[n] * (x @ self.down[n])[..., None] * self.up[:, n] for n in range(len(c)))
+        return x @ self.base.weight.T + self.base.bias + sum(terms)
 
 
-class Adapter(nn.Module):
-    """A residual bottleneck, two units per component, behind a frozen map."""
+class Behind(Adapter):
+    """An adapter, two units per component, behind a frozen map."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
-        super().__init__()
-        self.frozen = nn.Linear(8, 8).requires_grad_(False)
-        self.down, self.up = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
-        self.axis = OrderedAxis(capacity, [*outputs(self.down, 2), *inputs(self.up, 2)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.frozen(x)
-        return h + self.up(self.axis(torch.relu(self.down(h))))
+        super().__init__(
+            nn.Linear(8, 8).requires_grad_(False), 8, capacity or FixedCount(K, r=1.0), seed=0, name="0", width=2
+        )
+        awake(self)
 
     def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        h = self.frozen(x)
-        y = h + self.up.bias
+        h = x @ self.base.weight.T + self.base.bias
+        y = h
         for n in range(len(c)):
-            D, b, U = (part[..., 2 * n : 2 * n + 2] for part in (self.down.weight.T, self.down.bias, self.up.weight))
-            y = y + c[n] * (torch.relu(h @ D + b) @ U.T)
+            a = h @ self.down[2 * n : 2 * n + 2].T
+            y = y + c[n] * (0.5 * a * (1 + torch.erf(a / 2**0.5)) @ self.up[:, 2 * n : 2 * n + 2].T)
         return y
 
 
@@ -240,7 +238,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "slices": Slices,
     "slices-gated": partial(Slices, gated=True),
     "low-rank": LowRank,
-    "adapter": Adapter,
+    "adapter": Behind,
     "states": States,
     "channels": Channels,
     "residuals": Residuals,

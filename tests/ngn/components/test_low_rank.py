@@ -1,0 +1,180 @@
+"""Terms beside frozen maps and adapters behind frozen layers: types, memory, attachment, files, and none at all."""
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from ngn.streams import generator
+
+K = 4
+
+
+class Block(nn.Module):
+    """A layer as pretrained models have it: it returns a tuple, and is asked for attributes."""
+
+    kind = "full"
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.q, self.v = nn.Linear(6, 6, dtype=dtype), nn.Linear(6, 4, bias=False, dtype=dtype)
+        self.out = nn.Linear(4, 6, dtype=dtype)
+
+    def forward(self, x, scale=1.0):
+        return x + scale * self.out(torch.tanh(self.q(x)[..., :4]) * self.v(x)), "cache"
+
+
+class Backbone(nn.Module):
+    def __init__(self, dtype=torch.float32, layers=2):
+        super().__init__()
+        self.layers = nn.ModuleList(Block(dtype) for _ in range(layers))
+        self.requires_grad_(False)
+
+    def forward(self, x):
+        for layer in self.layers:
+            assert layer.kind == "full"
+            x, cache = layer(x, scale=0.5)
+            assert cache == "cache"
+        return x
+
+
+TARGETS = [f"layers.{i}.{kind}" for i in range(2) for kind in "qv"]
+LAYERS = ["layers.0", "layers.1"]
+
+
+def gate(t0):
+    return ngn.CountGate(K, t0=t0, delta=-0.5)
+
+
+def adapted(kind, counts, dtype=torch.float32, device="cpu"):
+    """A backbone with terms or adapters that ended at ``counts``, their last maps with values."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = Backbone(dtype).to(device)
+        if kind == "terms":
+            ngn.attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
+        else:
+            ngn.attach_adapters(model, LAYERS, 6, lambda number: gate(counts[number]), seed=3, width=2)
+        for name, p in model.named_parameters():
+            if name.endswith("up"):
+                nn.init.normal_(p)
+    return model
+
+
+COUNTS = {"terms": [2.1, 0.1, 0.2, 3.9], "adapters": [0.1, 2.1]}
+X = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_at_the_start_it_is_the_frozen_model_whose_modules_stay_the_objects(kind):
+    model, x = Backbone(), X
+    wanted, modules = model(x), {*model.modules()}
+    attach = ngn.attach_low_rank if kind == "terms" else ngn.attach_adapters
+    names, more = (TARGETS, ()) if kind == "terms" else (LAYERS, (6,))
+    assert attach(model, names, *more, lambda number: gate(1.5), seed=3) == names
+    assert torch.equal(model(x), wanted)
+    assert modules <= {*model.modules()}
+    assert {name.rpartition(".")[2] for name, p in model.named_parameters() if p.requires_grad} == {"down", "up", "tau"}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_of_none_the_frozen_module_itself_is_left(kind):
+    learner = ngn.CapacityLearner(adapted(kind, COUNTS[kind]))
+    small = learner.deploy(example=X)
+    plain = Backbone()
+    zero = [name for name, n in zip(TARGETS if kind == "terms" else LAYERS, learner.count(), strict=True) if n == 0]
+    assert zero
+    for name in zero:
+        assert type(small.get_submodule(name)) is type(plain.get_submodule(name))
+    nothing = ngn.deploy(adapted(kind, [0.1] * 4), share_frozen=True)
+    assert str(nothing) == str(plain)
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_a_file_without_what_is_frozen(kind, tmp_path):
+    model = adapted(kind, COUNTS[kind])
+    small, path = ngn.deploy(model), tmp_path / "small"
+    ngn.save(small, path, frozen=False)
+    assert path.stat().st_size < 2000 + sum(4 * p.numel() for p in small.parameters() if p.requires_grad)
+    fresh = adapted(kind, [1.0] * 4)
+    again = ngn.load(fresh, path)
+    assert torch.equal(again(X), small(X))
+    assert again.layers[0].out.weight is fresh.layers[0].out.weight
+    ngn.save(small, path)
+    assert torch.equal(ngn.load(adapted(kind, [1.0] * 4, device="meta"), path)(X), small(X))
+    ngn.save(nn.Linear(2, 2), path)
+    with pytest.raises(ValueError, match="another model"):
+        ngn.load(fresh, path)
+
+
+def test_component_k_starts_the_same_however_many_there_are():
+    few, many = (
+        ngn.LowRankLinear(nn.Linear(6, 3), ngn.FixedCount(count), seed=5, name="layers.0.q") for count in (2, 7)
+    )
+    assert torch.equal(many.down[:2], few.down)
+    assert not torch.equal(many.down[0], many.down[1])
+    assert bool((many.down.abs() <= 6**-0.5).all())
+    source = generator(5, "init", "layers.0.q", 1)
+    assert torch.equal(few.down[1], torch.empty(1, 6).uniform_(-(6**-0.5), 6**-0.5, generator=source)[0])
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_terms_are_masters_in_float32_beside_a_bfloat16_model(kind):
+    model = adapted(kind, [3.0] * 4, torch.bfloat16)
+    trained = {name.rpartition(".")[2]: p.dtype for name, p in model.named_parameters() if p.requires_grad}
+    assert trained == {"down": torch.float32, "up": torch.float32, "tau": torch.float64}
+    y = model(X.bfloat16())
+    assert y.dtype == torch.bfloat16
+    y.float().square().sum().backward()
+    assert all(p.grad.dtype == p.dtype for p in model.parameters() if p.requires_grad)
+
+
+def test_late_terms_are_not_lost_in_bfloat16():
+    base = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
+    nn.init.zeros_(base.weight)
+    term = ngn.LowRankLinear(base, ngn.FixedCount(13, r=1.0), seed=0, name="q")
+    nn.init.ones_(term.down)
+    term.up.data[:] = torch.tensor([256.0] + [0.75] * 12)
+    y, one = 0 * torch.ones(1, dtype=torch.bfloat16), torch.ones(1, dtype=torch.bfloat16)
+    assert abs(term(one).item() - 265.0) <= 1.0
+    for value in term.up[0].tolist():
+        y = y + value
+    assert y.item() == 256.0  # what adding one after the other gives
+
+
+def test_nothing_large_is_kept_for_the_backward_pass():
+    model, kept = adapted("terms", [2.0] * 4), []
+    x = torch.randn(50, 6, requires_grad=True)
+
+    def pack(value):
+        kept.append(value)
+        return value
+
+    term, plain = model.layers[0].q, nn.Linear(6, 6).requires_grad_(False)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        plain(x)
+        without, kept = {value.untyped_storage().data_ptr() for value in kept}, []
+        term(x)
+    rows = {value.untyped_storage().data_ptr(): value.numel() for value in kept if value.shape[:1] == (50,)}
+    assert x.untyped_storage().data_ptr() in rows.keys() - without
+    assert sorted(rows.values()) == [50 * K, 50 * 6]  # A x, and x itself
+
+
+def test_what_cannot_be_attached_is_named():
+    model = Backbone()
+    with pytest.raises(ValueError, match=r"no module layers\.7\.q"):
+        ngn.attach_low_rank(model, ["layers.7.q"], lambda number: gate(1.0), seed=0)
+    with pytest.raises(ValueError, match=r"layers\.0 is a Block, not a linear map"):
+        ngn.attach_low_rank(model, ["layers.0"], lambda number: gate(1.0), seed=0)
+    ngn.attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
+    with pytest.raises(ValueError, match="LowRankLinear"):
+        ngn.attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_autocast_keeps_the_residual_stream(kind):
+    model = adapted(kind, [3.0] * 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = model(X)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, model(X), rtol=0.05, atol=0.05)
