@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.analysis.selection import Selection, configurations, keys_of
@@ -148,8 +148,15 @@ class Reader:
     def collect(self, selection: Selection) -> Collected:
         """The records of a selection. Their absence or damage is reported, never raised."""
         if selection not in self._collected:
-            self._collected[selection] = self._collect(selection)
+            self._collected[selection] = self._about(selection) if selection.about else self._collect(selection)
         return self._collected[selection]
+
+    def _about(self, selection: Selection) -> Collected:
+        """The companions that a selection stands for; each has the others of its run beside it."""
+        name, found = selection.about, self.collect(replace(selection, about=""))
+        runs = tuple(replace(r.companions[name], companions=r.companions) for r in found.runs if name in r.companions)
+        problems = (*found.problems, *found.companion_problems[name])
+        return Collected(found.wanted, runs, problems, found.companion_problems)
 
     def _collect(self, selection: Selection) -> Collected:
         runs: list[Run] = []

@@ -121,7 +121,7 @@ def compare_all(
             for stand_in in row.stand_ins:
                 if row.runs is None:
                     continue
-                other = row.runs.with_overrides(stand_in.overrides)
+                other = row.runs.with_overrides(stand_in.overrides, stand_in.choices)
                 if reader.collect(other).runs:
                     found += [compare_cell(reader, values, table, row, c, other, stand_in.name) for c in columns]
     return found

@@ -12,6 +12,8 @@ from typing import Any
 
 from experiments.analysis.collect import Problem, Run
 from experiments.analysis.formats import WORDS
+from experiments.analysis.selection import RIVALS
+from experiments.analysis.significance import wilson_interval
 
 
 class NotMeasured(Exception):
@@ -67,14 +69,90 @@ def _fixed_mse(run: Run) -> float:
     return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
 
 
+def _phase_of(run: Run) -> str:
+    """The phase that a run is about: the learned one, or the only one of a plain model."""
+    return "grown" if "grown" in run.record["phases"] else "fixed"
+
+
+def _primary(run: Run, scores: str) -> float:
+    """The first score of those that a task has: the one that it is known by."""
+    return float(next(iter(_path(run, scores).values())))
+
+
+def _size(part: str) -> Callable[[Run], float]:
+    return lambda run: float(_path(run, f"{_phase_of(run)}.sizes.{part}"))
+
+
+def _score(form: str) -> Callable[[Run], float]:
+    return lambda run: _primary(run, f"{_phase_of(run)}.{form}")
+
+
+def _beside(name: str) -> Callable[[Run], float]:
+    return lambda run: _score("truncated")(run.companions[name])
+
+
+def _truncated(name: str) -> Callable[[Run], float]:
+    return lambda run: float(_path(run, f"{_phase_of(run)}.truncated.{name}"))
+
+
+def _target(run: Run) -> float:
+    """The total that a run was given; that of the run itself where it learned one."""
+    return float(run.record["config"]["method"].get("target", _size("total")(run)))
+
+
+def _examples(run: Run) -> float:
+    """How many examples the first score is a mean over."""
+    phase = _phase_of(run)
+    return float(_path(run, f"{phase}.n.{next(iter(_path(run, f'{phase}.truncated')))}"))
+
+
+def _wilson(end: int) -> Callable[[Run], float]:
+    def of(run: Run) -> float:
+        return 100 * wilson_interval(_score("truncated")(run) / 100, int(_examples(run)), 0.05)[end]
+
+    return of
+
+
+def _relative(phase: str | None = None) -> Callable[[Run], float]:
+    """Perplexity on general text, as a multiple of that of the pretrained model."""
+
+    def of(run: Run) -> float:
+        own = _path(run, f"{phase or _phase_of(run)}.truncated.perplexity")
+        return float(own / _path(run.companions["base"], "fixed.truncated.perplexity"))
+
+    return of
+
+
 NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
     "prunes_back": _prunes_back,
     "exact": _exact,
     "fixed_mse": _fixed_mse,
+    # of models that adapt a pretrained one
+    "size": _size("total"),
+    "early": _size("early"),
+    "mid": _size("middle"),
+    "late": _size("late"),
+    "soft": _score("soft"),
+    "truncated": _score("truncated"),
+    "score": _score("truncated"),
+    "fixed_score": lambda run: _primary(run, "fixed.truncated"),
+    **{f"{name}_score": _beside(name) for name in ("base", *RIVALS)},
+    "nats": _truncated("nats"),
+    "forgetting": _relative(),
+    "fixed_forgetting": _relative("fixed"),
+    "target": _target,
+    "n": _examples,
+    "low": _wilson(0),
+    "high": _wilson(1),
 }
 
-NEEDS_COMPANION = {"fixed_mse": "fixed"}
+NEEDS_COMPANION = {
+    "fixed_mse": "fixed",
+    "forgetting": "base",
+    "fixed_forgetting": "base",
+    **{f"{of}_score": of for of in ("base", *RIVALS)},
+}
 """Quantity → the companion that it is read from."""
 
 

@@ -22,13 +22,14 @@ class Selection:
     """Runs that differ in their seed alone.
 
     ``companions`` name, for each seed, one more run that is found through the seed's record, such as the fixed model of
-    the size that this seed learned.
+    the size that this seed learned. With ``about``, the name of one of them, the selection stands for those runs.
     """
 
     choices: Items
     overrides: Items
     seeds: tuple[int, ...]
     companions: tuple[tuple[str, Companion], ...] = ()
+    about: str = ""
 
     @staticmethod
     def of(
@@ -57,9 +58,10 @@ class Selection:
         """The same configuration with other seeds."""
         return replace(self, seeds=tuple(seeds))
 
-    def with_overrides(self, overrides: Mapping[str, Any]) -> Selection:
-        """The same runs with some keys changed."""
-        return replace(self, overrides=tuple(sorted({**dict(self.overrides), **overrides}.items())))
+    def with_overrides(self, overrides: Mapping[str, Any], choices: Mapping[str, str] | None = None) -> Selection:
+        """The same runs with some keys, and some choices of files, changed."""
+        chosen = tuple(sorted({**dict(self.choices), **(choices or {})}.items()))
+        return replace(self, choices=chosen, overrides=tuple(sorted({**dict(self.overrides), **overrides}.items())))
 
 
 @cache
@@ -96,3 +98,22 @@ def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str,
     if min(counts) == 0:
         kept["gate.delta"] = -0.5  # a count of zero is legal only so; it is no part of a fixed model's identity
     return Selection.of(choices, {**kept, "method.count": fixed_size(counts)}, (seed,))
+
+
+def base_of(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+    """The scores of the pretrained model that a run adapts, of which there is one whatever the seed."""
+    kept = {key: value for key, value in selection.overrides if key.startswith(("task.", "model."))}
+    return Selection.of({**dict(selection.choices), "gate": "lora", "method": "base"}, kept, (0,))
+
+
+def _rival(method: str) -> Companion:
+    def find(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+        kept = {key: value for key, value in selection.overrides if not key.startswith("method.")}
+        aim = {"method.target": sum(record["phases"]["grown"]["count"]), "method.like": record["run_id"]}
+        return Selection.of({**dict(selection.choices), "method": method}, {**kept, **aim}, (seed,))
+
+    return find
+
+
+RIVALS: Mapping[str, Companion] = {name: _rival(name) for name in ("sora", "adalora", "svd", "uniform")}
+"""Method → the run in which it is given the total that a learned model retained."""

@@ -9,9 +9,19 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from experiments.analysis.statistics import Array
+
+
+def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
+    """Shares p of which ``share`` of n examples lies within z (p (1 - p) / n)^½, z the 1 - level/2 quantile (Wilson).
+
+    For means of scores in [0, 1] other than 0 and 1 it is wider than it has to be: their variance is less.
+    """
+    z = float(ndtri(1 - level / 2))
+    middle, half = share + z**2 / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
 
 def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:

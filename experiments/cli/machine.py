@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 
 from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
+from experiments.config import like
 from experiments.config.schema import Config
 from experiments.data import DataError, data_root, sets
 from experiments.runs.places import results_root
@@ -29,6 +31,9 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for config in configs:
         _memory(config, memory)
+    for config in configs:
+        _packages(config)
+        like.compare(config)
     if any(config.device == "cuda" or config.engine in ("fused", "cuda_graph") for config in configs):
         for config in configs:
             _engine(config)
@@ -44,14 +49,27 @@ def _output() -> None:
 
 def _memory(config: Config, there: int) -> None:
     gate, method = config.gate, config.method
-    sizes = getattr(method, "counts", None) or [gate.K_of(group) or 0 for group in range(gate.groups)]
+    plain = method.sizes(gate)
+    alone = [plain] if isinstance(plain, int) else plain
+    sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone
     samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
     needed = 4 * sum(sizes) * gate.numbers(config.task, samples // config.train.accumulate)
     if needed > there:
-        key = "method.count" if hasattr(method, "counts") else "gate.K"
+        key = "gate.K" if alone is None else "method.count"
         raise ConfigError(
             f"{sum(sizes):,} components with open gates take at least {needed / 2**30:,.0f} GiB in training; "
             f"this machine has {there / 2**30:,.0f} GiB: lower {key}"
+        )
+
+
+def _packages(config: Config) -> None:
+    """What is imported only once a run has started."""
+    wanted = (*config.task.packages, *config.method.packages)
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"task={config.task.name} method={config.method.name} needs {', '.join(missing)}: "
+            "pip install -e '.[language]'"
         )
 
 
@@ -77,8 +95,10 @@ def _data(jobs: Sequence[Job]) -> None:
     """Data are looked for once, for jobs that have no record yet."""
     wanted: dict[tuple[str, str | None], list[Job]] = {}
     for job in jobs:
-        if job.config.profile == "full" and job.config.task.name in sets.NAMES:
-            wanted.setdefault((job.config.task.name, job.config.data_root), []).append(job)
+        task, model = job.config.task, job.config.model
+        names = {*(task.data_sets or (task.name,)), *(() if model is None or model.data is None else (model.data,))}
+        for name in names & set(sets.NAMES) if job.config.profile == "full" else ():
+            wanted.setdefault((name, job.config.data_root), []).append(job)
     for (name, configured), group in wanted.items():
         try:
             sets.require(name, data_root(configured))

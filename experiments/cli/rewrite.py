@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job, values_of
-from experiments.config.compose import CONF, DEFAULT_CHOICES, exists, nearest, options
+from experiments.config.compose import CONF, DEFAULT_CHOICES, exists, nearest, options, usual_model
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.tasks import GATES_OF_TASK
@@ -78,8 +78,25 @@ def gate_token(tokens: Sequence[str]) -> str | None:
     return f"gate={common[0]}"
 
 
+def model_token(tokens: Sequence[str]) -> str | None:
+    """``model=...`` for a command that names tasks on a pretrained model, and no model.
+
+    Raises:
+        ConfigError: if the tasks have no usual model in common.
+    """
+    tasks, profiles = _choices(tokens, "task") or [], _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
+    if _choices(tokens, "model") is not None:
+        return None
+    usual = {usual_model(task, profile) for task in tasks for profile in profiles} or {"none"}
+    if len(usual) > 1:
+        names = ", ".join(sorted(usual))
+        raise ConfigError(f"task={','.join(tasks)}: no model= fits all of these jobs ({names}). Run them one by one")
+    (choice,) = usual
+    return None if choice == "none" else f"model={choice}"
+
+
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """The overrides with seeds written as ``seed.value`` and with the gate that the task needs.
+    """The overrides with seeds written as ``seed.value`` and with the gate and the model that the task needs.
 
     Raises:
         ConfigError: on bad seeds, on tasks without a common gate, and on a key that is given twice.
@@ -105,8 +122,8 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
         seen[key] = typed
 
-    gate = gate_token(tokens)
-    return tokens if gate is None else [*tokens, gate]
+    added = (gate_token(tokens), model_token(tokens))
+    return [*tokens, *(token for token in added if token is not None)]
 
 
 def fitting_gates(line: str) -> list[str]:

@@ -16,13 +16,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.blocks import Closed, ConfigError, Incomplete, plugin_folders
+from experiments.config.like import with_target
 from experiments.config.messages import read_yaml, sentences
 from experiments.config.schema import Config, legal_keys
 from experiments.methods import METHODS
 from experiments.paths import CONF
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 
-GROUPS = ("task", "gate", "setting", "method", "schedule", "seed", "profile")
+GROUPS = ("task", "gate", "model", "setting", "budget", "method", "schedule", "seed", "profile")
 """In the order of the defaults list of ``conf/config.yaml``: later files win."""
 DESCRIBED: dict[str, tuple[str, Mapping[str, type[Closed]]]] = {
     "task": ("name", TASKS),
@@ -44,13 +45,19 @@ SYNONYMS = {
     "beta": "beta_start",
     "hidden_size": "width",
     "dataset": "task",
-    "model": "gate",
     "seeds": "seed",
     "data_dir": "data_root",
     "output_dir": "results",
 }
 """What other programs call a key → its last part here."""
-DEFAULT_CHOICES = {"task": "regression1d", "method": "ngn", "schedule": "paper", "seed": "one", "profile": "full"}
+DEFAULT_CHOICES = {
+    "task": "regression1d",
+    "budget": "paper",
+    "method": "ngn",
+    "schedule": "paper",
+    "seed": "one",
+    "profile": "full",
+}
 
 
 def nearest(word: str, legal: list[str]) -> str:
@@ -151,6 +158,11 @@ def exists(group: str, choice: str) -> None:
         raise ConfigError(f"{half}: {file} is there, but no module of experiments/{package} describes '{name}'")
 
 
+def usual_model(task: str, profile: str) -> str:
+    """The choice of ``model=`` where none is named: smoke runs have a small model of their own."""
+    return "none" if profile == "smoke" else TASKS[task].usual_model
+
+
 def complete(choices: Mapping[str, str]) -> dict[str, str]:
     """Fill in the defaults of the groups that were not chosen, and check every choice.
 
@@ -158,6 +170,12 @@ def complete(choices: Mapping[str, str]) -> dict[str, str]:
         ConfigError: on an unknown group or choice (the nearest legal name is given), or a gate that does not fit.
     """
     full = {**DEFAULT_CHOICES, **choices}
+    exists("task", full["task"])
+    full.setdefault("model", usual_model(full["task"], full["profile"]))
+    if TASKS[full["task"]].usual_model == "none":  # before their files are merged into blocks that have no such keys
+        for group, nothing in (("model", "none"), ("budget", "paper")):
+            if full[group] != nothing:
+                raise ConfigError(f"{group}={full[group]}: task={full['task']} adapts no pretrained model")
     for group, choice in full.items():
         if group not in GROUPS or group == "setting":
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
@@ -215,7 +233,7 @@ def check(nested: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: a line per key, with what was wrong and what was meant; Incomplete if that is all.
     """
-    nested = {**nested, "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
+    nested = {**with_target(nested), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return Config.model_validate(nested)
     except ValidationError as error:

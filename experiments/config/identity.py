@@ -2,10 +2,11 @@
 
 A run is identified by its scientific configuration: what is computed, never how (device, workers, packing, folders).
 The identifier is a readable prefix and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
-flattened scientific keys. Two rules keep it stable and let records be shared between studies:
+flattened scientific keys. Three rules keep it stable and let records be shared between studies:
 
 * a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`), and so is what
   a kind of groups does not set (``gate.kinds``);
+* where a pretrained model lies, and how its activations are kept, is left out (:data:`CARRIED_OUT`);
 * a key that the method does not use is left out (``unused`` of its settings class), so that the fixed model that a
   grown run retrains is the same run whatever price the boundary paid.
 """
@@ -20,8 +21,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.config.schema import Config
+from experiments.methods.fixed import Fixed, size_name
 
-SCIENTIFIC = ("task", "gate", "method", "schedule", "train", "phases", "continue_with", "seed", "profile")
+SCIENTIFIC = (
+    "task",
+    "model",
+    "gate",
+    "method",
+    "schedule",
+    "train",
+    "phases",
+    "continue_with",
+    "seed",
+    "budget",
+    "profile",
+)
 
 ADDED_LATER: dict[str, Any] = {
     "gate.K_max": 1024,
@@ -35,8 +49,14 @@ ADDED_LATER: dict[str, Any] = {
     "train.optimizer": "adam",
     "train.warmup": 0.0,
     "method.limit": math.log(100.0),
+    "model": None,
+    "budget": "paper",
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
+
+
+CARRIED_OUT = ("model.path", "model.gradient_checkpointing")
+"""Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -62,7 +82,7 @@ def identity_keys(config: Config) -> dict[str, Any]:
     return {
         key: value
         for key, value in sorted(flat.items())
-        if not any(_named_by(key, name) for name in unused)
+        if not any(_named_by(key, name) for name in (*unused, *CARRIED_OUT))
         and not (key in ADDED_LATER and ADDED_LATER[key] == value)
         and not (key.startswith("gate.kinds.") and value is None)
     }
@@ -93,7 +113,6 @@ def name_of(config: Config, keys: Mapping[str, Any]) -> str:
     """The run identifier of a configuration whose :func:`identity_keys` are known already."""
     canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
-    count = getattr(config.method, "count", None)
-    sizes = "" if count is None else "_".join(map(str, count)) if isinstance(count, list) else str(count)
+    sizes = size_name(config.method.counts) if isinstance(config.method, Fixed) else ""
     method = f"{config.method.name}{sizes}"
     return f"{config.task.name}-{config.gate.component}-{method}-s{config.seed.value}-{digest}"

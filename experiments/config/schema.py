@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import Field, StrictBool, model_validator
 
 from experiments.blocks import Closed, ConfigError, Count, NonNegative, Positive, Whole
+from experiments.language.settings import BaseModel
 from experiments.methods import METHODS
 from experiments.methods.base import Method
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
@@ -89,6 +90,8 @@ class Config(Closed):
     """One run: what it computes (scientific keys) and how it is carried out (the rest; see ``identity.py``)."""
 
     task: TaskConfig
+    model: BaseModel | None = None
+    """The pretrained model that is adapted; null for tasks that start from nothing, and in smoke runs."""
     gate: GateConfig
     method: MethodConfig
     schedule: Schedule
@@ -97,6 +100,8 @@ class Config(Closed):
     continue_with: list[Positive] = Field(default_factory=list)
     """Factors of lambda0: for each, the grown model is trained once more from where it ended (:func:`branch_of`)."""
     seed: Seed
+    budget: Literal["paper", "cpu"] = "paper"
+    """How much a pretrained model is trained: as the paper says, or what a CPU does in minutes."""
     profile: Literal["full", "smoke"] = "full"
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -126,6 +131,7 @@ class Config(Closed):
                 f"gate={self.gate.component} does not fit task={self.task.name}; "
                 f"the gates that fit are: {', '.join(fitting)}"
             )
+        self._model_fits()
         if list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
         if "grown" not in self.phases and "phases" not in self.method.unused:
@@ -137,6 +143,16 @@ class Config(Closed):
         for block in (self.method, self.gate, self.task):
             block.check(self)
         return self
+
+    def _model_fits(self) -> None:
+        """A pretrained model where the task adapts one; smoke runs have a small one of their own."""
+        task, wanted = self.task, self.task.usual_model != "none"
+        if self.model is not None and not wanted:
+            raise ValueError(f"task={task.name} adapts no pretrained model: leave model= out")
+        if self.model is not None and self.profile == "smoke":
+            raise ValueError("profile=smoke has a small model of its own: leave model= out")
+        if wanted and self.model is None and self.profile == "full":
+            raise ValueError(f"task={task.name} adapts a pretrained model: choose one, as in model={task.usual_model}")
 
     def _boundary_fits(self) -> None:
         """What is asked of a boundary, the method has one for."""

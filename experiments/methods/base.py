@@ -11,6 +11,9 @@ from experiments.blocks import Closed
 if TYPE_CHECKING:
     from experiments.config.schema import Config
     from experiments.runs.stack import Stack
+    from experiments.tasks.base import Task
+    from experiments.tasks.settings import Component
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity, Scalar
 
 
@@ -23,6 +26,9 @@ class Method(Closed):
         scalars: its own settings that may differ between the replicas of a stack; the others are the same in all.
         in_kernels: whether the compiled kernels know it.
         grows: whether components may be allocated as the boundary advances (``gate.K=null``).
+        scored: the forms of a learned model that it is scored in; one that is the same as another is left out.
+        components: the components that it knows, by their names; empty for all.
+        packages: modules that have to be installed beside those that every method needs.
     """
 
     numerics: ClassVar[int] = 1
@@ -30,6 +36,9 @@ class Method(Closed):
     scalars: ClassVar[tuple[str, ...]] = ()
     in_kernels: ClassVar[bool] = False
     grows: ClassVar[bool] = False
+    scored: ClassVar[tuple[str, ...]] = ("truncated", "soft", "gates_kept")
+    components: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
 
     name: str
 
@@ -45,9 +54,30 @@ class Method(Closed):
             ValueError: saying what was wrong and what was meant.
         """
 
+    def sizes(self, gate: Component) -> int | list[int] | None:
+        """The count of a plain model, a list for several groups; None where a size is learned."""
+        return None
+
     @abstractmethod
     def make(self, group: OrderedGroup) -> Capacity:
         """The capacity of one ordered group of a model."""
+
+    def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
+        """The learner of a stack: its task's model with one capacity per ordered group.
+
+        A method whose learner is no such thing makes its own, of ``task`` and the stack's configuration.
+
+        Args:
+            high: whether boundaries start at their high end.
+        """
+        from ngn.learner import CapacityLearner
+
+        first, samples = stack.first, task.samples(stack.first.train)
+
+        def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+            return self.make(OrderedGroup(stack, group, K, samples, high))
+
+        return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
 
 
 @dataclass(frozen=True)

@@ -13,25 +13,30 @@ from experiments.methods.base import Method, OrderedGroup
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config
+    from experiments.tasks.settings import Component
     from ngn.methods.fixed import FixedCount
+
+
+PLAIN = (
+    "schedule",
+    "gate.K",
+    "gate.K_max",
+    "gate.delta",
+    "gate.t0",
+    "train.lr_boundary",
+    "train.lr_boundary_shape",
+    "train.clip_scope",
+    "phases",
+    "continue_with",
+)
+"""What a plain model has no use for: it has no boundary, and one phase."""
 
 
 class Fixed(Method):
     """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count per group."""
 
     in_kernels: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = (
-        "schedule",
-        "gate.K",
-        "gate.K_max",
-        "gate.delta",
-        "gate.t0",
-        "train.lr_boundary",
-        "train.lr_boundary_shape",
-        "train.clip_scope",
-        "phases",
-        "continue_with",
-    )
+    unused: ClassVar[tuple[str, ...]] = PLAIN
 
     name: Literal["fixed"]
     count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
@@ -51,6 +56,9 @@ class Fixed(Method):
         """The count of each group."""
         return self.count if isinstance(self.count, list) else [self.count or 0]
 
+    def sizes(self, gate: Component) -> int | list[int] | None:
+        return self.count
+
     def check(self, config: Config) -> None:
         gate, counts = config.gate, self.counts
         if isinstance(self.count, list) != (gate.groups > 1) or len(counts) != gate.groups:
@@ -67,6 +75,17 @@ class Fixed(Method):
         from ngn.methods.fixed import FixedCount
 
         return FixedCount(self.counts[group.number], r=group.r, replicas=group.stack.replicas)
+
+
+MOST_NAMED = 16
+"""Groups whose counts a name spells out; a file name has room for no more than some sixty."""
+
+
+def size_name(counts: Sequence[int]) -> str:
+    """The counts of a fixed model in a name: all of them, or of many groups their sum (``23of60``)."""
+    if len(counts) > MOST_NAMED:
+        return f"{sum(counts)}of{len(counts)}"
+    return "_".join(map(str, counts))
 
 
 def fixed_size(counts: Sequence[int]) -> int | list[int]:

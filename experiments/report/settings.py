@@ -16,7 +16,7 @@ from experiments.config.schema import Config
 from experiments.paths import CONF
 
 PAPER, CHOSEN = "paper", "chosen"
-_OF_THE_RUN = ("seed.value", "profile", "task.name", "gate.component", "method.name")
+_OF_THE_RUN = ("seed.value", "profile", "model", "model.name", "budget", "task.name", "gate.component", "method.name")
 """Keys that a table's title or a variant's name says already."""
 
 
@@ -87,7 +87,9 @@ def _files(config: Config) -> list[Path]:
     chosen = (
         ("profile", config.profile),
         ("method", config.method.name),
+        ("budget", config.budget),
         ("setting", f"{task}-{gate}"),
+        ("model", "none" if config.model is None else config.model.name),
         ("gate", gate),
         ("task", task),
     )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ngn.learner import CapacityLearner
+from ngn.checks import axes_of
+from ngn.learner import Learner
 
 SECONDS = 0.2
 """Wall time spent on timing one model."""
@@ -59,13 +60,13 @@ def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: in
 
 
 @torch.no_grad()
-def take_replica(single: CapacityLearner, stack: CapacityLearner, replica: int) -> nn.Module:
+def take_replica(single: Learner, stack: Learner, replica: int) -> nn.Module:
     """Give ``single``, a learner of the same kind without a replica axis, the state of one model of ``stack``.
 
     Returns:
         ``single``'s model, at the end of its schedules.
     """
-    for axis, other in zip(single.axes, stack.axes, strict=True):
+    for axis, other in zip(axes_of(single), axes_of(stack), strict=True):
         if axis.K < other.K:
             axis.grow(other.K)
     mine: Sequence[Tensor] = list(single.model.parameters())

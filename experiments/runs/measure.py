@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.config.schema import is_integer
+from experiments.config.schema import Config, is_integer
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES, Result
 from experiments.tasks.base import Task
+from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train import host
@@ -28,9 +29,10 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 
 def measure(
     trainer: Trainer,
-    learner: CapacityLearner,
+    learner: Learner,
     task: Task,
     course: Course,
+    config: Config,
     fixed: bool,
     device: torch.device,
     keep: Sequence[Path] = (),
@@ -38,9 +40,11 @@ def measure(
     """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone.
 
     Args:
+        config: what holds for every run.
         keep: files for the truncated models, one per replica; none are kept where it is empty.
     """
-    scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else SCORES)}
+    forms = [form for form in SCORES if form in task.scored and form in config.method.scored]
+    scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
     plan, replicas = trainer.plan, learner.replicas or 1
     decay = learner.learned_decay()
     ratios = None if decay is None else decay.reshape(replicas, -1).tolist()
@@ -60,18 +64,21 @@ def measure(
             seconds=round(course.seconds, 3),
             run_steps_per_second=round(plan.steps * replicas / max(course.seconds, 1e-9), 1),
             peak_memory_mib=round(peak_memory(device), 1),
+            n=dict(task.n),
+            sizes=config.gate.sizes(counts[r]),
         )
         at = int(course.diverged_at[r])
         if at >= 0 or not all(np.isfinite([*(v for s in result.scores.values() for v in s.values()), *t[r]])):
             # What a diverged model would score is not a result; only that it diverged, and when.
-            result.status, result.count, result.scores = "diverged", [], {}
+            result.status, result.count, result.scores, result.sizes = "diverged", [], {}, {}
             result.diverged_at = at if at >= 0 else plan.steps
         else:
             if not fixed:
                 result.t = t[r]
                 result.integer = [is_integer(size) for size in t[r]] if learner.has_boundary else None
                 result.r = None if ratios is None else ratios[r]
-            deployed = learner.deploy(None if learner.replicas is None else r)
+            # a pretrained model is not copied
+            deployed = learner.deploy(None if learner.replicas is None else r, share_frozen=True)
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
             if keep:
@@ -81,7 +88,7 @@ def measure(
 
 
 def cost_of(
-    r: int, learner: CapacityLearner, task: Task, alone: Callable[[int], CapacityLearner] | None, device: torch.device
+    r: int, learner: Learner, task: Task, alone: Callable[[int], Learner] | None, device: torch.device
 ) -> dict[str, Any]:
     """What a forward pass of replica ``r`` costs, truncated and, where its size is learned, before that.
 
@@ -97,10 +104,10 @@ def cost_of(
 
 
 @torch.no_grad()
-def norms_of(learner: CapacityLearner, batches: Batches) -> list[list[float] | None]:
+def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
     """L2 norm of every f_k of the first axis over the training inputs, per replica; None where it is not finite."""
     x, _ = batches.at(0)
-    axis = learner.axes[0]
+    axis = axes_of(learner)[0]
     assert isinstance(axis, OrderedSum)
     f = axis.bank.components(x).double()
     norms: Tensor = torch.linalg.vector_norm(f.flatten(-2), dim=-1).reshape(learner.replicas or 1, -1)
@@ -108,7 +115,9 @@ def norms_of(learner: CapacityLearner, batches: Batches) -> list[list[float] | N
 
 
 def curves_of(course: Course, r: int, fixed: bool) -> dict[str, np.ndarray]:
-    """The curves of replica ``r``; a ``fixed`` model has no course of t."""
+    """The curves of replica ``r``, none where nothing was trained; a ``fixed`` model has no course of t."""
+    if not course.curves:
+        return {}
     curves = {"step": course.curves["step"].astype(CURVE_TYPES["step"])}
     for name in ("loss", "task") if fixed else ("loss", "task", "t"):
         curves[name] = course.curves[name][:, r].astype(np.float32)

@@ -20,7 +20,7 @@ SHARE = 0.5
 def replica_bytes(config: Config, task: Task) -> int:
     """Bytes that one replica of a stack takes in training: its parameters, gradients and moments, and what one forward
     pass of one replica keeps for the backward pass, counted tensor by tensor. The data are shared and not counted."""
-    learner = learner_of(Stack((config,)), task, getattr(config.method, "count", None))
+    learner = learner_of(Stack((config,)), task, config.method.sizes(config.gate))
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

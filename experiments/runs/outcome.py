@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config
-from experiments.data.source import DataInfo
+from experiments.methods.fixed import MOST_NAMED
 from experiments.paths import RESULTS
 from experiments.runs import places
 from experiments.runs.places import results_root
@@ -21,6 +22,7 @@ from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, machine, packages
 from experiments.store.records import SCHEMA_VERSION, Store, read
+from experiments.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def write(
     stack: Stack,
     r: int,
     phases: Mapping[str, Phase],
-    info: DataInfo,
+    task: Task,
     device: torch.device,
     started: datetime.datetime,
     seconds: float,
@@ -112,7 +114,8 @@ def write(
         },
         "hardware": machine(),
         "packages": packages(),
-        "data": {"name": info.name, "sha256": info.sha256, "provenance": info.provenance},
+        "data": dataclasses.asdict(task.info),
+        **({} if task.base_info is None else {"base": dataclasses.asdict(task.base_info)}),
         "code": code_block(numerics(config)),
     }
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
@@ -133,8 +136,10 @@ def summary(record: dict[str, Any]) -> str:
             parts.append(f"{name} diverged" + (f" at step {phase['diverged_at']}" if "diverged_at" in phase else ""))
             continue
         score = next(iter(phase["truncated"]))
-        form = "{:.2f}" if score == "accuracy" else "{:.2e}"
+        form = "{:.2e}" if score.endswith("mse") else "{:.2f}"
         size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
+        if len(phase["count"]) > MOST_NAMED:
+            size = f"{sum(phase.get('t', phase['count'])):g} over {len(phase['count'])}"
         each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
         back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
         parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config, steps_of
-from experiments.methods.base import OrderedGroup
 from experiments.methods.fixed import Fixed
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
 from experiments.tasks.base import Task
-from ngn.learner import CapacityLearner
-from ngn.methods.base import Capacity
+from ngn.learner import CapacityLearner, Learner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CudaGraphTrainer, unsupported_by_cuda_graphs
 from ngn.train.kernels import KernelTrainer, unsupported
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.trainer import Course, Trainer, TrainPlan
 
 
-def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> CapacityLearner:
+def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> Learner:
     """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group).
 
     Args:
         high: whether boundaries start at their high end.
     """
-    first, samples = stack.first, task.samples(stack.first.train)
-    method = first.method if count is None else Fixed(name="fixed", count=count)
-
-    def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
-        return method.make(OrderedGroup(stack, group, K, samples, high))
-
-    return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
+    method = stack.first.method if count is None else Fixed(name="fixed", count=count)
+    return method.learner(stack, task, high)
 
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
@@ -60,7 +55,7 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
     )
 
 
-def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Task, plan: TrainPlan) -> type[Trainer]:
+def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task, plan: TrainPlan) -> type[Trainer]:
     """The trainer that the ``engine`` setting asks for.
 
     Raises:
@@ -68,13 +63,15 @@ def trainer_of(engine: str, learner: CapacityLearner, batches: Batches, task: Ta
     """
     if engine == "torch":
         return Trainer
-    choice, why_not = (
-        (CudaGraphTrainer, unsupported_by_cuda_graphs(learner, plan))
-        if engine == "cuda_graph"
-        else (KernelTrainer, unsupported(learner, batches, task.loss, plan))
-    )
-    if why_not is None:
-        return choice
+    why_not: str | None = "it trains learners of capacities alone"
+    if isinstance(learner, CapacityLearner):
+        choice, why_not = (
+            (CudaGraphTrainer, unsupported_by_cuda_graphs(learner, plan))
+            if engine == "cuda_graph"
+            else (KernelTrainer, unsupported(learner, batches, task.loss, plan))
+        )
+        if why_not is None:
+            return choice
     if engine != "auto":
         raise ConfigError(f"engine={engine}: {why_not}; use engine=auto or engine=torch")
     return Trainer
@@ -150,14 +147,14 @@ def fit_phase(
         title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {name}",
         progress=first.progress,
     )
-    course = trainer.fit()
+    course = trainer.fit() if trains(learner) else untrained(trainer)
     if end is not None:
         checkpoint.save(end, plan.steps, learner.state(), {}, identity)
 
-    def alone(r: int) -> CapacityLearner:
+    def alone(r: int) -> Learner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(trainer, learner, task, course, fixed, device, keep)
+    results = measure(trainer, learner, task, course, first, fixed, device, keep)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:
@@ -167,6 +164,20 @@ def fit_phase(
             result.norms = norms
     curves = [curves_of(course, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, course.resumed, trainer.engine)
+
+
+def trains(learner: Learner) -> bool:
+    """Whether anything is left to train: a pretrained model to which nothing is attached has nothing."""
+    return bool(learner.body_parameters() or learner.controller_parameters())
+
+
+def untrained(trainer: Trainer) -> Course:
+    """The course of no training at all; the learner is made ready to be measured."""
+    trainer.plan = dataclasses.replace(trainer.plan, steps=0)
+    trainer.learner.set_progress(1.0)
+    trainer.learner.before_step(None)
+    trainer.learner.eval()
+    return Course({}, np.full(trainer.learner.replicas or 1, -1), 0.0, 0)
 
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:

@@ -32,6 +32,8 @@ class Result:
         r: learned ratio of the ordering weights.
         scores: "truncated", "soft", "gates_kept" → name → score.
         description: what else the task says of the truncated model.
+        n: name of a score → how many examples or tokens it is a mean over.
+        sizes: sums of the counts over all groups, or parts of them.
         parameters: "candidate": before truncation, "deployed": what is left.
         seconds: wall time of the training that held this run; run_steps_per_second: steps times replicas over seconds.
         cost: of a forward pass (``cost.py``).
@@ -49,6 +51,8 @@ class Result:
     r: list[float] | None = None
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     description: dict[str, int] = dataclasses.field(default_factory=dict)
+    n: dict[str, int] = dataclasses.field(default_factory=dict)
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     parameters: dict[str, int]
     steps: int
     seconds: float
@@ -72,7 +76,7 @@ class Result:
             value = getattr(self, field.name)
             if field.name in ("scores", "description"):
                 content |= value
-            elif value is not None:
+            elif value is not None and (value or field.name not in ("n", "sizes")):
                 content[field.name] = value
         return content
 

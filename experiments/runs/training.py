@@ -18,7 +18,7 @@ from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config, branch_of, branch_phase
-from experiments.methods.fixed import Fixed, fixed_size
+from experiments.methods.fixed import fixed_size, size_name
 from experiments.runs import outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
@@ -121,9 +121,9 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
         checkpoint.remove(scratch)  # left between a record and the cleaning up: force asks for another training
     note_stack(scratch, stack, results_root(first))
     phases: dict[str, Phase] = {}
-    if isinstance(first.method, Fixed):
+    if (alone := first.method.sizes(first.gate)) is not None:
         phases["fixed"] = train_phase(
-            stack, task, "fixed", device, scratch / "fixed", count=first.method.count, keep=kept(stack, "fixed")
+            stack, task, "fixed", device, scratch / "fixed", count=alone, keep=kept(stack, "fixed")
         )
     else:
         for name in first.phases:
@@ -147,7 +147,7 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
     seconds = (time.monotonic() - clock) / len(stack)
     if first.force:
         publish(scratch / RECORDED, b"")
-    outcomes = [outcome.write(stack, r, phases, task.info, device, started, seconds) for r in range(len(stack))]
+    outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
     checkpoint.remove(scratch)
     return outcomes
 
@@ -172,7 +172,7 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
             part = stack.take(group)  # the folder is that of its members: another time some may have their record
-            folder = scratch / f"fixed{'_'.join(map(str, counts))}-{part.id}"
+            folder = scratch / f"fixed{size_name(counts)}-{part.id}"
             files = kept(part, "fixed")
             phase = train_phase(part, task, "fixed", device, folder, count=fixed_size(counts), keep=files)
             resumed += phase.resumed

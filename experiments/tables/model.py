@@ -42,6 +42,7 @@ class StandIn:
 
     name: str
     overrides: Mapping[str, Any]
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,9 +33,15 @@ class Task(ABC):
         info: name, digest and provenance of the data, for the record.
         timed_samples: samples of the forward pass whose cost a record holds; None where that says nothing.
         component_norms: whether a grown phase's record holds the norm of every f_k over the training inputs.
+        scored: the forms of a learned model that are scored; a task may leave out what takes minutes.
+        n: name of a score → what it is a mean over (examples, tokens), for the record; empty where the data say it.
+        base_info: name, digest and provenance of the pretrained model, for the record.
     """
 
     info: DataInfo
+    scored: tuple[str, ...] = ("truncated", "soft", "gates_kept")
+    n: Mapping[str, int] = MappingProxyType({})
+    base_info: DataInfo | None = None
     timed_samples: int | None = None
     component_norms = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -89,6 +90,10 @@ class Component(Closed):
             raise ValueError("without a preset K there is no high end to start from")
         return max(float(K - 1), self.t0 if t0 is None else t0)
 
+    def sizes(self, counts: Sequence[int]) -> dict[str, int]:
+        """What a record says of the counts of all groups together, such as their total; nothing of a single one."""
+        return {}
+
     def widths(self, task: TaskSettings) -> list[int]:
         """Units of the layers of one component, its inputs first; empty where that is not known."""
         return []
@@ -148,9 +153,15 @@ class TaskSettings(Closed):
         kernel: the compiled kernel that trains its models (:mod:`ngn.train.kernels`).
         usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
         inputs, outputs: shape of one input, and entries of one output.
+        usual_model: the choice of ``model=`` where none is named; "none" where nothing pretrained is needed.
+        packages: modules that have to be installed beside those that every task needs.
+        data_sets: names of the data sets that it reads; empty for the one of its own name.
     """
 
     numerics: ClassVar[int] = 1
+    usual_model: ClassVar[str] = "none"
+    packages: ClassVar[tuple[str, ...]] = ()
+    data_sets: ClassVar[tuple[str, ...]] = ()
     components: ClassVar[tuple[type[Component], ...]]
     kernel: ClassVar[str | None] = None
     usual_samples: ClassVar[int] = 512

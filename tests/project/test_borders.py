@@ -15,6 +15,7 @@ RANKS = (
     ("paths", "blocks"),
     ("store",),
     ("data",),
+    ("language",),
     ("methods", "tasks"),
     ("config",),
     ("runs",),

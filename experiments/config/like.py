@@ -1,0 +1,70 @@
+"""The total that a rival method is to reach: that of a learned model's record, which ``method.like`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.blocks import ConfigError
+from experiments.config.schema import Config
+from experiments.methods.rival import Rival
+from experiments.paths import RESULTS, RUNS, SCRATCH
+from experiments.store.records import Store
+
+
+def _record(run_id: str, results: str | None) -> Mapping[str, Any]:
+    """The complete record of a learned model, from the folder that records go to or from the usual ones.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    places = [Path(results).expanduser()] if results else []
+    for root in (*places, RUNS, RESULTS, SCRATCH / "results"):
+        record = Store(root).get(run_id)
+        if record is not None:
+            if "grown" not in record["phases"] or record["status"] != "complete":
+                raise ConfigError(f"method.like={run_id}: learned no size, or its training diverged")
+            return record
+    raise ConfigError(f"method.like={run_id}: there is no such record; train that run first, or name method.target=N")
+
+
+def total(record: Mapping[str, Any]) -> int:
+    """Components that a learned model retains, over all groups."""
+    return sum(record["phases"]["grown"]["count"])
+
+
+def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A merged configuration in which ``method.like`` alone has said the total.
+
+    Raises:
+        ConfigError: if there is no such record.
+    """
+    method = nested["method"]
+    if not isinstance(method, Mapping) or method.get("like") is None or method.get("target") is not None:
+        return nested
+    return {**nested, "method": {**method, "target": total(_record(str(method["like"]), nested.get("results")))}}
+
+
+def compare(config: Config) -> None:
+    """Check that the record which a rival names is of the same task and model, and has the total that it is given.
+
+    Raises:
+        ConfigError: if not, or if there is no such record.
+    """
+    method = config.method
+    if not isinstance(method, Rival) or method.like is None:
+        return
+    record = _record(method.like, config.results)
+    for key, wanted in (("task", config.task.name), ("gate", config.gate.component)):
+        name = record["config"][key]["component" if key == "gate" else "name"]
+        if name != wanted:
+            raise ConfigError(f"method.like={method.like}: that is {key}={name}, and this {key}={wanted}")
+    theirs, ours = record["config"].get("model"), config.model
+    if (theirs or {}).get("name") != (None if ours is None else ours.name):
+        raise ConfigError(f"method.like={method.like}: that run adapts another model")
+    if total(record) != method.target:
+        raise ConfigError(
+            f"method.like={method.like}: it retains {total(record)}, not method.target={method.target}; "
+            "leave method.target out to take it from there"
+        )

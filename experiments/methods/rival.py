@@ -1,0 +1,101 @@
+"""Methods that are given a total to reach, that of a learned model; and the models that learn no size at all."""
+
+from __future__ import annotations
+
+from abc import ABC
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+
+from experiments.blocks import Size
+from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.fixed import PLAIN, Fixed
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.tasks.settings import Component
+    from ngn.methods.base import Capacity
+
+
+class Rival(Method, ABC):
+    """Retains ``target`` components over all groups, as many as the run ``like`` retained."""
+
+    unused: ClassVar[tuple[str, ...]] = ("method.like",)
+
+    target: Size | None = None
+    """Components to retain, summed over all groups; null takes the total of ``like``."""
+    like: str | None = None
+    """The run id of the model whose total this is, whose record is compared with ``target`` before a run starts."""
+
+    @model_validator(mode="after")
+    def _needs_target(self) -> Rival:
+        if self.target is None:
+            raise PydanticCustomError(
+                "incomplete",
+                "this method is given a total: add method.like=RUN_ID of a learned model, or method.target=N",
+            )
+        return self
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    @property
+    def total(self) -> int:
+        """``target``, which a checked configuration has."""
+        return self.target or 0
+
+    def check(self, config: Config) -> None:
+        if self.components and config.gate.component not in self.components:
+            legal = " or ".join(f"gate={name}" for name in self.components)
+            raise ValueError(f"method={self.name} needs {legal}, not gate={config.gate.component}")
+        gate = config.gate
+        most = sum(gate.K_of(group) or 0 for group in range(gate.groups))
+        if self.total > most:
+            raise ValueError(f"method.target={self.total} is more than the {most} candidates of gate={gate.component}")
+
+
+class Uniform(Rival):
+    """A plain model whose groups share ``target`` as evenly as whole components allow."""
+
+    unused: ClassVar[tuple[str, ...]] = (*PLAIN, *Rival.unused)
+
+    name: Literal["uniform"]
+
+    def sizes(self, gate: Component) -> int | list[int]:
+        """Group g gets the components that lie between its two ends of an even division."""
+        ends = [at * self.total // gate.groups for at in range(gate.groups + 1)]
+        counts = [after - before for before, after in pairwise(ends)]
+        return counts[0] if gate.groups == 1 else counts
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        Fixed(name="fixed", count=self.sizes(config.gate)).check(config)
+
+    def make(self, group: OrderedGroup) -> Capacity:
+        return Fixed(name="fixed", count=self.sizes(group.stack.first.gate)).make(group)
+
+
+class Base(Method):
+    """Nothing is attached and nothing trained: the scores of the pretrained model itself."""
+
+    unused: ClassVar[tuple[str, ...]] = (*PLAIN, "gate", "train")
+
+    name: Literal["base"]
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    def sizes(self, gate: Component) -> int | list[int]:
+        return 0 if gate.groups == 1 else [0] * gate.groups
+
+    def check(self, config: Config) -> None:
+        if config.model is None and config.profile != "smoke":
+            raise ValueError(f"method=base scores a pretrained model, and task={config.task.name} has none")
+        Fixed(name="fixed", count=self.sizes(config.gate)).check(config)
+
+    def make(self, group: OrderedGroup) -> Capacity:
+        return Fixed(name="fixed", count=self.sizes(group.stack.first.gate)).make(group)
