@@ -92,7 +92,7 @@ $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
 
 # One installation, as each looks at everything anew.
 $(STAMPS)/tests: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[graph,paper,cluster,dev]'
+	$(INSTALL) -e '.[graph,paper,cluster,language,dev]'
 	@touch $@
 
 $(STAMPS)/%: $(STAMPS)/base

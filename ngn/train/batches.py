@@ -53,9 +53,7 @@ class MiniBatches:
         prepare: turns a batch of stored inputs into what the model takes (uint8 pixels into standardised floats).
     """
 
-    def __init__(
-        self, split: Split, size: int, seeds: int | Sequence[int], prepare: Callable[[Tensor], Tensor]
-    ) -> None:
+    def __init__(self, split: Split, size: int, seeds: int | Sequence[int], prepare: Callable[[Tensor], Any]) -> None:
         self.split, self.size, self.seeds, self.prepare = split, min(size, len(split)), seeds, prepare
         self.per_epoch = len(split) // self.size
         self._epoch, self._order = -1, torch.empty(0)

@@ -29,7 +29,7 @@ RANKS = (
 """The parts of the suite; each imports from those before it, and within its own line."""
 LIBRARY = {"torch", "numpy", "safetensors", "ngn", *sys.stdlib_module_names}
 HEAVY = {"torch", "torch_geometric", "torchvision"}
-WITH_TORCH = ("tasks", "runs")
+WITH_TORCH = ("language", "tasks", "runs")
 """The parts in which models are made; what tasks say of themselves needs none (tests/experiments/config)."""
 EXCEPTIONS = {
     "ngn/components/gcn.py": "torch_geometric",  # graphs alone need it, and import it when one is made

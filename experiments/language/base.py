@@ -1,0 +1,210 @@
+"""A pretrained causal language model with its tokenizer, frozen: loaded from a folder, or made here for smoke runs."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.data import smollm2, stories260k
+from experiments.data.fetch import file_digest
+from experiments.data.gguf import convert
+from experiments.data.packages import need
+from experiments.data.source import DataError, DataInfo, combined_digest
+from experiments.language.settings import BaseModel
+
+MAPS = {kind: f"{kind}_proj" for kind in ("q", "k", "v", "o", "gate", "up", "down")}
+"""Kind → what the linear map of a layer is called in models of the Llama family."""
+FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
+"""What is read of a folder or a repository: no code."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A frozen model in ``eval`` mode, its tokenizer, and what it was loaded from.
+
+    Attributes:
+        info: name, one sha256 over the files, and where they come from.
+        end: ids of the tokens that end an answer, that of the tokenizer first.
+    """
+
+    model: Any
+    tokenizer: Any
+    info: DataInfo
+    end: tuple[int, ...]
+
+    @property
+    def layers(self) -> list[str]:
+        """Full names of the decoder layers, first to last."""
+        blocks = [(name, block) for name, block in self.model.named_modules() if isinstance(block, nn.ModuleList)]
+        count = self.model.config.num_hidden_layers
+        name = next((name for name, block in blocks if len(block) == count), None)
+        if name is None:
+            raise DataError(f"{self.info.name}: {type(self.model).__name__} has no list of its {count} decoder layers")
+        return [f"{name}.{number}" for number in range(count)]
+
+    def maps(self, kinds: Sequence[str] = ("q", "v")) -> list[str]:
+        """Full names of linear maps of the given kinds (:data:`MAPS`), layer by layer, within a layer as ``kinds``.
+
+        Raises:
+            DataError: if a layer has no such linear map.
+        """
+        names = {name for name, module in self.model.named_modules() if isinstance(module, nn.Linear)}
+        chosen = []
+        for layer in self.layers:
+            inside = [name for name in names if name.startswith(f"{layer}.")]
+            for kind in kinds:
+                fitting = [name for name in inside if name.endswith(f".{MAPS[kind]}")]
+                if len(fitting) != 1:
+                    has = ", ".join(sorted({name.rpartition(".")[2] for name in inside}))
+                    raise DataError(
+                        f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map {MAPS[kind]}; it "
+                        f"has: {has or 'none'}. gate=adapter needs none of them, gate=lora a model with those in "
+                        f"gate.targets"
+                    )
+                chosen += fitting
+        return chosen
+
+    def fresh(self) -> Any:
+        """A module tree of its own that shares the frozen parameters and the buffers, for attaching components."""
+        shared = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
+        return copy.deepcopy(self.model, shared)
+
+
+def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> Base:
+    model.to(device).requires_grad_(False).eval()
+    listed = model.generation_config.eos_token_id
+    listed = listed if isinstance(listed, list) else [] if listed is None else [listed]
+    end = tuple(dict.fromkeys([tokenizer.eos_token_id, *listed]))
+    return Base(model, tokenizer, info, end)
+
+
+def _from_hub(settings: BaseModel) -> Path:
+    """The snapshot of ``settings.source``, downloaded if it is not in the hub's cache.
+
+    Raises:
+        DataError: if there is no network, no such repository, or no leave to read it.
+    """
+    need(f"model={settings.name}", "huggingface_hub")
+    from huggingface_hub import HfApi, errors, snapshot_download
+
+    wanted: dict[str, Any] = {"repo_id": settings.source, "revision": settings.revision, "allow_patterns": list(FILES)}
+    try:
+        return Path(snapshot_download(**wanted, local_files_only=True))
+    except errors.LocalEntryNotFoundError:
+        pass
+    way_out = f"or bring it as a folder: model.path=FOLDER (from `hf download {settings.source} --local-dir FOLDER`)"
+    try:
+        # One request with a limit tells what is wrong before many that are repeated.
+        HfApi().model_info(wanted["repo_id"], revision=settings.revision, timeout=10)
+        return Path(snapshot_download(**wanted))
+    except errors.GatedRepoError:
+        raise DataError(
+            f"model={settings.name}: {settings.source} is gated. Accept its licence at "
+            f"https://huggingface.co/{settings.source} and log in with `hf auth login`; {way_out}"
+        ) from None
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as fault:
+        what = f"revision {settings.revision}" if isinstance(fault, errors.RevisionNotFoundError) else "such repository"
+        raise DataError(f"model={settings.name}: no {what} at {settings.source}; {way_out}") from None
+    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+        why = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        raise DataError(f"model={settings.name}: {settings.source} cannot be downloaded ({why}); {way_out}") from None
+
+
+def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
+    """The folder of safetensors that the settings name, and what lies in it."""
+    if settings.path is not None:
+        folder, provenance = Path(settings.path).expanduser().absolute(), f"local folder {Path(settings.path).name}"
+        if settings.file is not None:
+            gguf = folder / settings.file
+            if not gguf.is_file():
+                raise DataError(f"model={settings.name}: {settings.file} is not in {folder}")
+            digest = file_digest(gguf, "sha256")
+            folder, provenance = root / "converted" / f"{gguf.stem}-{digest[7:17]}", f"{settings.file}, {digest}"
+            if not folder.exists():
+                convert(gguf, folder)
+    elif settings.data == "smollm2":
+        return smollm2.load(root)
+    else:
+        folder = _from_hub(settings)
+        provenance = f"{settings.source}, revision {folder.name}"
+    if not (folder / "config.json").is_file():
+        raise DataError(
+            f"model={settings.name}: no config.json in {folder}; a folder of a model has it beside model.safetensors"
+        )
+    files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
+    digests = {path.name: file_digest(path, "sha256") for path in files}
+    return folder, DataInfo(settings.name, combined_digest(digests), provenance)
+
+
+@lru_cache(maxsize=1)
+def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
+    """The model that the settings name, frozen, on ``device``; kept, so that the runs of a process share it.
+
+    Args:
+        root: the data root.
+
+    Raises:
+        DataError: saying what is missing, damaged or does not fit, and what to do.
+    """
+    need(f"model={settings.name}", "transformers", "tokenizers")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    dtype = getattr(torch, settings.dtype)
+    if settings.data == "stories260k":
+        files = stories260k.load(root)
+        info = files.info
+        model, tokenizer = stories260k.build(files)
+        model = model.to(dtype)
+    else:
+        folder, info = _folder(settings, root)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa"
+            )
+        except (OSError, ValueError, RuntimeError, KeyError) as fault:
+            why = f"{type(fault).__name__}: {fault}".splitlines()[0]
+            raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
+    return _base(model, tokenizer, DataInfo(settings.name, info.sha256, info.provenance), device)
+
+
+def byte_tokenizer() -> Any:
+    """A tokenizer whose tokens are the 256 bytes, and an end of text."""
+    need("the smoke profile", "transformers", "tokenizers")
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    plain = Tokenizer(models.BPE(vocab={symbol: number for number, symbol in enumerate(alphabet)}, merges=[]))
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    plain.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<end>", pad_token="<end>")
+
+
+@lru_cache(maxsize=1)
+def tiny_base(device: torch.device, layers: int = 2) -> Base:
+    """A random Llama of two small layers over bytes, made here from seed 0: for smoke runs and tests."""
+    need("the smoke profile", "transformers", "tokenizers")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = byte_tokenizer()
+    shape = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=layers,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=True,
+        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(shape)
+    state = model.state_dict()
+    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in state.values())).hexdigest()
+    info = DataInfo("tiny", digest, "random weights, made by the suite itself (seed 0)")
+    return _base(model, tokenizer, info, device)

@@ -1,0 +1,39 @@
+"""The prompts of all tasks, fixed: what precedes an answer, and how a model that was trained on chats is asked.
+
+``plain`` is the text as it stands here, with the tokenizer's own start of text if it has one; the answer follows after
+one space. ``chat`` puts the same text into the user's turn of the tokenizer's chat template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+Style = Literal["plain", "chat"]
+
+WIKISQL = "Columns: {columns}\nQuestion: {question}\nSQL:"
+SPIDER = "Schema: {schema}\nQuestion: {question}\nSQL:"
+GSM8K = "Question: {question}\nAnswer:"
+SQUAD = "Context: {context}\nQuestion: {question}\nAnswer:"
+
+
+def columns(names: Sequence[str]) -> str:
+    """Columns of one table."""
+    return ", ".join(names)
+
+
+def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:
+    """Tokens of a prompt, with one start of text where the tokenizer has one."""
+    if style == "plain":
+        return list(tokenizer(prompt)["input_ids"])
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+    )
+    # The template has written the start of text already.
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def target_ids(tokenizer: Any, target: str, style: Style) -> list[int]:
+    """Tokens of an answer, and the one that ends it."""
+    text = target if style == "chat" else f" {target}"
+    return [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]

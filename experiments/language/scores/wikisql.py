@@ -1,0 +1,78 @@
+"""WikiSQL: whether the query is the right one, by its parts (logical form) and letter by letter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from experiments.language.corpora import Example
+from experiments.language.corpora.wikisql import AGGREGATES, Query
+
+NAMES = ("exact_match", "string_match")
+Parts = tuple[str, str, frozenset[tuple[str, str, str]]]
+"""Column, aggregate, and the set of conditions, all normalised."""
+
+_QUOTE = "['\"`]"
+
+
+def normal(text: str) -> str:
+    """In lower case, with single spaces."""
+    return " ".join(text.lower().split())
+
+
+def statement(text: str) -> str:
+    """The first SQL statement of an answer: up to a line's end, or to a semicolon outside quotes."""
+    line = next(iter(text.strip().splitlines()), "")
+    for at, letter in enumerate(line):
+        if letter == ";" and line[:at].count("'") % 2 == 0 and line[:at].count('"') % 2 == 0:
+            return line[:at]
+    return line
+
+
+def parts(query: Query) -> Parts:
+    """What of a query counts."""
+    names = [normal(name) for name in query.header]
+    conditions = frozenset((names[column], operator, normal(value)) for column, operator, value in query.conditions)
+    return names[query.column], query.aggregate.lower(), conditions
+
+
+def parse(text: str, header: Sequence[str]) -> Parts | None:
+    """The parts of a query in the canonical form; None if it has another form or names a column that is not there.
+
+    Letter case, spaces and the kind of quotes do not count. A value without quotes is read up to the next condition.
+    """
+    names = sorted({normal(name) for name in header}, key=len, reverse=True)
+    column = "|".join(re.escape(name) for name in names)
+    quoted = f"{_QUOTE}?(?P<column>{column}){_QUOTE}?"
+    aggregate = "|".join(name.lower() for name in AGGREGATES if name)
+    rest = normal(statement(text))
+    head = re.match(rf"select (?:(?P<aggregate>{aggregate}) ?\( ?{quoted} ?\)) from {_QUOTE}?table{_QUOTE}?", rest)
+    head = head or re.match(rf"select {quoted} from {_QUOTE}?table{_QUOTE}?", rest)
+    if head is None:
+        return None
+    where, conditions = rest[head.end() :], set()
+    if where:
+        another = rf" and {_QUOTE}?(?:{column}){_QUOTE}? ?[=<>]"
+        value = rf"(?:(?P<mark>{_QUOTE})(?P<inside>.*?)(?P=mark)|(?P<bare>[^'\"`].*?))"
+        condition = re.compile(rf"{quoted} ?(?P<operator>[=<>]) ?{value}(?= ?$|{another})")
+        if not where.startswith(" where "):
+            return None
+        at = len(" where ")
+        while True:
+            found = condition.match(where, at)
+            if found is None:
+                return None
+            inside = found["bare"] if found["mark"] is None else found["inside"]
+            conditions.add((found["column"], found["operator"], normal(inside)))
+            if not where[found.end() :].strip():
+                break
+            at = found.end() + len(" and ")
+    return head["column"], head.groupdict().get("aggregate") or "", frozenset(conditions)
+
+
+def score(prediction: str, example: Example) -> dict[str, float]:
+    """``exact_match``: same column, aggregate and set of conditions. ``string_match``: the very text."""
+    return {
+        "exact_match": float(parse(prediction, example.reference.header) == parts(example.reference)),
+        "string_match": float(prediction.strip() == example.target),
+    }
