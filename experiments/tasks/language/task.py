@@ -1,0 +1,187 @@
+"""Adaptation: a frozen language model with low-rank terms or adapters, trained on answers and asked for them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.blocks import ConfigError
+from experiments.data import synthetic_texts, texts
+from experiments.data.source import DataInfo, combined_digest, data_root
+from experiments.language.base import Base, load_base, tiny_base
+from experiments.language.corpora import Corpus, Example
+from experiments.language.generation import greedy
+from experiments.language.packing import Packed, nats, pack
+from experiments.language.perplexity import chunks, documents, perplexity
+from experiments.language.prompts import prompt_ids, target_ids
+from experiments.tasks.base import Seeds, Task
+from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent
+from experiments.tasks.language.settings import Adaptation
+from ngn.components.adapter import attach_adapters
+from ngn.components.low_rank import attach_low_rank
+from ngn.methods.base import Capacity, CapacityFactory
+from ngn.train.batches import Batches, MiniBatches, Split
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config, Train
+
+Tokens = tuple[list[int], list[int]]
+"""Of a prompt and of its answer."""
+SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
+"""Settings of the smoke profile."""
+
+
+class AdaptationTask(Task):
+    """Answers to questions of one corpus.
+
+    Attributes:
+        base: the frozen model; it is loaded once per process.
+        examples, held: questions that scores are of, and their tokens.
+        train: tokens of the training questions.
+        chunks: tokens of general text.
+    """
+
+    base: Base
+    scored = ("truncated", "soft")
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        assert isinstance(config.task, Adaptation)
+        settings, smoke = config.task, config.profile == "smoke"
+        root = data_root(config.data_root)
+        if smoke:
+            settings = settings.model_copy(update=SMOKE)
+            self.base = tiny_base(device)
+        else:
+            assert config.model is not None, "Config has checked it"
+            self.base = load_base(config.model, root, device)
+        self.settings, self.device = settings, device
+        corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
+        scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
+        self._score = scores.score
+        source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load(root)
+        general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load(root)
+        corpus = corpora.corpus(source, *(() if settings.subset is None else (settings.subset,)))
+        self.examples, self.train = self._chosen(corpus)
+        self.held = [self._tokens(each) for each in self.examples]
+        self.chunks = chunks(self.base, documents(general), settings.perplexity_tokens)
+        provenance = f"{corpus.info.provenance} | forgetting on {general.info.name}: {general.info.provenance}"
+        digest = combined_digest({"corpus": corpus.info.sha256, "general": general.info.sha256})
+        self.info = DataInfo(settings.name, digest, provenance)
+        self.base_info = self.base.info
+        answers = sum(len(target) for _, target in self.held)
+        predicted = sum(len(chunk) - 1 for chunk in self.chunks)
+        self.n = {name: len(self.examples) for name in scores.NAMES} | {"nats": answers, "perplexity": predicted}
+
+    def _tokens(self, example: Example) -> Tokens:
+        tokenizer, style = self.base.tokenizer, self.settings.prompt
+        return prompt_ids(tokenizer, example.prompt, style), target_ids(tokenizer, example.target, style)
+
+    def _chosen(self, corpus: Corpus) -> tuple[list[Example], list[Tokens]]:
+        """Questions to be scored on, and the tokens of those to be trained on."""
+        settings, held, pool = self.settings, corpus.test, corpus.train
+        count = len(held) if settings.eval_examples is None else min(settings.eval_examples, len(held))
+        if settings.split == "validation":
+            # The last ones, so that the training questions are the same as far as there are enough.
+            count = min(count, len(pool) // 2)
+            held, pool = pool[-count:], pool[:-count]
+        train: list[Tokens] = []
+        total = 0
+        for each in pool:
+            if len(train) == settings.train_examples:
+                break
+            tokens = self._tokens(each)
+            size = sum(map(len, tokens))
+            if settings.max_tokens is not None and size > settings.max_tokens:
+                continue
+            if settings.train_tokens is not None and total + size > settings.train_tokens:
+                break
+            train.append(tokens)
+            total += size
+        if not train or not held:
+            raise ConfigError(f"task={settings.name}: no question is left to train on; raise the limits on tokens")
+        return list(held[:count]), train
+
+    def fresh(self, config: Config) -> nn.Module:
+        """The frozen model to attach something to; its parameters are shared."""
+        model = self.base.fresh()
+        if config.model is not None and config.model.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    def targets(self, config: Config) -> list[str]:
+        """Full names of what components are attached to: linear maps for ``gate=lora``, else decoder layers.
+
+        Raises:
+            ConfigError: if the model has another number of layers than ``gate.layers``.
+        """
+        gate, layers = config.gate, self.base.layers
+        assert isinstance(gate, Attached)
+        if len(layers) != gate.layers:
+            raise ConfigError(f"gate.layers={gate.layers}, but {self.base.info.name} has {len(layers)} decoder layers")
+        return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        """The frozen model with K components at each of the targets, of one seed."""
+        assert isinstance(seeds, int), "runs of a language model are not stacked"
+        gate, model, targets = config.gate, self.fresh(config), self.targets(config)
+
+        def of_group(group: int) -> Capacity:
+            return capacity(K, None, group)
+
+        if isinstance(gate, AdapterComponent):
+            features = self.base.model.config.hidden_size
+            attach_adapters(model, targets, features, of_group, seeds, gate.width)
+        else:
+            attach_low_rank(model, targets, of_group, seeds)
+        return model
+
+    def loss(self, model: nn.Module, batch: tuple[Packed, Any]) -> Tensor:
+        """Mean nats per token of the answers."""
+        return nats(model, batch[0]).mean()
+
+    def weight(self, batch: tuple[Packed, Any]) -> float:
+        """Tokens that are predicted."""
+        return float(len(batch[0].targets))
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        """Scores of the greedy answers in per cent, nats per token of the right answers, and perplexity on general
+        text."""
+        settings = self.settings
+        answers = greedy(
+            model,
+            self.base,
+            [prompt for prompt, _ in self.held],
+            settings.max_new_tokens,
+            settings.stops,
+            settings.eval_batch,
+        )
+        scored = [self._score(answer, each) for answer, each in zip(answers, self.examples, strict=True)]
+        result = {name: 100.0 * sum(each[name] for each in scored) / len(scored) for name in scored[0]}
+        total = 0.0
+        for start in range(0, len(self.held), settings.eval_batch):
+            total += float(
+                nats(model, pack(self.held[start : start + settings.eval_batch], self.device)).double().sum()
+            )
+        result["nats"] = total / self.n["nats"]
+        result["perplexity"] = perplexity(model, self.chunks, self.device)
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in result.items()}
+
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        """Packed questions; epoch e of seed s has the order of the stream (s, "data", e)."""
+        numbers = torch.arange(len(self.train))
+        split = Split(numbers, numbers)
+        assert train.batch is not None, "Config has checked it"
+        return MiniBatches(split, train.batch, seeds, lambda chosen: pack([self.train[i] for i in chosen], self.device))
+
+    def samples(self, train: Train) -> int:
+        """Training questions."""
+        return len(self.train)
+
+    def timed_batch(self) -> tuple[Any, int]:
+        """The questions of a training step's size."""
+        chosen = self.held[: self.settings.eval_batch]
+        return pack(chosen, self.device), len(chosen)
