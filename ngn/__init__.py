@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers
+    from ngn.allocation import SingularValueLearner as SingularValueLearner
+    from ngn.allocation import SoRALearner as SoRALearner
     from ngn.axis import Cut as Cut
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.axis import Stacked as Stacked
@@ -33,8 +35,10 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.decay import DecayGate as DecayGate
     from ngn.methods.fixed import FixedCount as FixedCount
+    from ngn.methods.fixed import Retained as Retained
     from ngn.methods.l0 import HardConcrete as HardConcrete
     from ngn.methods.ngn import CountGate as CountGate
+    from ngn.methods.sora import SoRA as SoRA
     from ngn.methods.ste import StraightThrough as StraightThrough
     from ngn.shapes import load as load
     from ngn.shapes import save as save
@@ -47,9 +51,10 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "ngn.methods.ngn": "CountGate",
-    "ngn.methods.fixed": "FixedCount",
+    "ngn.methods.fixed": "FixedCount Retained",
     "ngn.methods.ste": "StraightThrough",
     "ngn.methods.l0": "HardConcrete",
+    "ngn.methods.sora": "SoRA",
     "ngn.methods.awnn": "AdaptiveWidth",
     "ngn.methods.decay": "DecayGate",
     "ngn.components.base": "OrderedSum Bank",
@@ -66,6 +71,7 @@ _NAMES = {
     "ngn.truncation": "deploy",
     "ngn.shapes": "save load",
     "ngn.learner": "Learner CapacityLearner",
+    "ngn.allocation": "SoRALearner SingularValueLearner",
     "ngn.train.trainer": "Trainer TrainPlan",
     "ngn.train.fit": "fit",
 }

@@ -7,7 +7,7 @@ axis by w_k g_k; truncation (``ngn/truncation.py``) cuts every tensor that has t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -153,15 +153,13 @@ class OrderedAxis(nn.Module):
         own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.component_parameters())
         return own if prior is None else own + prior
 
-    def component_parameters(self) -> list[Tensor]:
+    def component_parameters(self) -> Iterator[Tensor]:
         """The components' parameters, each as [*R, K, ...]."""
-        parts = []
         for cut in self.cuts:
             value = getattr(cut.module, cut.name)
             if isinstance(value, nn.Parameter):
                 span = value.narrow(cut.dim, cut.start, self.K * cut.width)
-                parts.append(span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width)))
-        return parts
+                yield span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width))
 
     def activity_penalty(self) -> Tensor | None:
         """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""

@@ -7,7 +7,7 @@ K; N is the number of samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -158,8 +158,8 @@ class OrderedSum(OrderedAxis):
     def cuts(self) -> tuple[Cut, ...]:
         return tuple(self.bank.cuts()) if self._cuts is None else self._cuts
 
-    def component_parameters(self) -> list[Tensor]:
-        return list(self.bank.parameters())
+    def component_parameters(self) -> Iterator[Tensor]:
+        return self.bank.parameters()
 
     def forward(self, x: Any) -> Tensor:
         """[*R, N, out]"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ngn.gate import ordering_weights
+from ngn.gate import ordering_weights, prefix
 from ngn.methods.base import Capacity, Mode, Scalar, setting
 
 
@@ -43,3 +43,30 @@ class FixedCount(Capacity):
     def size(self) -> Tensor:
         """Where the boundary of a gate with delta = 1/2 would stand: count - 1."""
         return self.count().to(torch.float64) - 1.0
+
+
+class Retained(FixedCount):
+    """All K components are trained; truncation keeps the first ``left``, which is set when training has ended.
+
+    >>> import ngn
+    >>> rank = ngn.Retained(3)
+    >>> _ = rank.left.fill_(2)
+    >>> rank.coefficients("soft").tolist(), rank.coefficients("hard").tolist()
+    ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
+    """
+
+    left: Tensor
+
+    def __init__(self, K: int, *, r: Scalar = 1.0) -> None:
+        super().__init__(K, r=r)
+        self.register_buffer("left", torch.tensor(K))
+
+    def gates(self, mode: Mode) -> Tensor:
+        return torch.ones_like(self.w) if mode == "soft" else prefix(self.left, self.K).to(torch.float64)
+
+    def count(self) -> Tensor:
+        return self.left.clone()
+
+    def size(self) -> Tensor:
+        """The count."""
+        return self.count().double()

@@ -7,12 +7,13 @@ import sys
 import pytest
 import torch
 from axes import MODELS, K, X, all_structures, model_of
-from learners import LEARNERS
+from learners import ALONE, LEARNERS
 from torch import nn
 
 import ngn
 
-PLAIN = [name for name in LEARNERS if name not in ("decay-normalised", "decay-free")]  # those need a bank for the rms
+BANKED = ("decay-normalised", "decay-free")  # for the rms
+PLAIN = {name: lambda made=made: made(None) for name, made in LEARNERS.items() if name not in BANKED} | ALONE
 UNTRUNCATED = {"r": 1.0, "t0": K + 5.0, "beta": (400.0, 400.0)}
 
 
@@ -34,7 +35,7 @@ def test_soft_passes_and_gradients_are_those_of_the_plain_sum(name):
 @pytest.mark.parametrize("method", PLAIN)
 @pytest.mark.parametrize("name", MODELS)
 def test_deployed_is_the_hard_forward_and_smaller(name, method):
-    learner = ngn.CapacityLearner(model_of(name, LEARNERS[method](None)))
+    learner = ngn.CapacityLearner(model_of(name, PLAIN[method]()))
     before = {key: p.clone() for key, p in learner.state_dict().items()}
     small, count = learner.deploy(example=X), int(learner.count())
     with torch.no_grad():

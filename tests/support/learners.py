@@ -4,9 +4,10 @@ import torch
 
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
-from ngn.methods.fixed import FixedCount
+from ngn.methods.fixed import FixedCount, Retained
 from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate
+from ngn.methods.sora import SoRA
 from ngn.methods.ste import StraightThrough
 
 K = 4
@@ -36,3 +37,21 @@ LEARNERS = {
     "decay-normalised": lambda replicas: DecayGate(K, learn_r=False, normalise=True, t0=1.7, replicas=replicas),
     "decay-free": lambda replicas: DecayGate(K, boundary=False, normalise=True, r=0.4, replicas=replicas),
 }
+
+
+def shrunk():
+    """SoRA gates of which the open ones are no prefix, one of them negative."""
+    gate = SoRA(K, 3)
+    with torch.no_grad():
+        gate.g.copy_(torch.tensor([0.0, 0.3, 0.0, -1.2]))
+    return gate
+
+
+def cut():
+    rank = Retained(K)
+    rank.left.fill_(3)
+    return rank
+
+
+ALONE = {"sora": shrunk, "retained": cut}
+"""Those without a replica axis."""
