@@ -18,8 +18,8 @@ from experiments.store.records import RecordError, Store
 class Problem:
     """Why a number is not printed.
 
-    ``kind`` is one of missing, damaged, foreign, dirty, numerics, data, diverged, unmeasured, no study; ``where`` names
-    the run, or the row that has none.
+    ``kind`` is one of missing, damaged, foreign, dirty, numerics, data, engine, diverged, unmeasured, no study;
+    ``where`` names the run, or the row that has none.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Problem:
     @property
     def refused(self) -> bool:
         """Whether a record is there that must not be used."""
-        return self.kind in ("damaged", "foreign", "dirty", "numerics", "data", "unmeasured")
+        return self.kind in ("damaged", "foreign", "dirty", "numerics", "data", "engine", "unmeasured")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"
@@ -85,15 +85,26 @@ def fault_of(
     return None
 
 
+def _alike(runs: list[Run], block: str, key: str, kind: str, text: str) -> tuple[list[Run], list[Problem]]:
+    """The runs that have what most of them have in ``record[block][key]``, and the problems of the others."""
+    values = Counter(run.record[block][key] for run in runs)
+    if len(values) < 2:
+        return runs, []
+    common = values.most_common(1)[0][0]
+    odd = [run for run in runs if run.record[block][key] != common]
+    return [run for run in runs if run not in odd], [Problem(kind, run.run_id, text) for run in odd]
+
+
 def same_data(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
     """The runs that saw the data that most of them saw, and what is wrong with the others."""
-    digests = Counter(run.record["data"]["sha256"] for run in runs)
-    if len(digests) < 2:
-        return runs, []
-    common = digests.most_common(1)[0][0]
-    odd = [run for run in runs if run.record["data"]["sha256"] != common]
-    text = "was trained on other data than the other seeds (another sha256)"
-    return [run for run in runs if run not in odd], [Problem("data", run.run_id, text) for run in odd]
+    return _alike(runs, "data", "sha256", "data", "was trained on other data than the other seeds (another sha256)")
+
+
+def same_engine(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
+    """The runs that the engine of most of them trained, and what is wrong with the others: engines round differently,
+    and a long training amplifies that to another count."""
+    text = "was trained by another engine than the other seeds; run all of them again with force=true"
+    return _alike(runs, "execution", "engine", "engine", text)
 
 
 def as_published(data: Mapping[str, Any]) -> bool:
@@ -180,10 +191,11 @@ class Reader:
                 else:
                     companions[name] = other
             runs.append(Run(seed, run_id, found.record, companions))
-        alike, odd = same_data(runs)
+        alike, strangers = same_data(runs)
+        alike, odd = same_engine(alike)
         return Collected(
             len(selection.seeds),
             tuple(alike),
-            tuple(problems + odd),
+            tuple(problems + strangers + odd),
             {name: tuple(found) for name, found in beside.items()},
         )

@@ -166,6 +166,7 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         record = _sound(Store(results_root(stack.runs[r])), run_id(alone))
         if record is not None and _may_stand(record, alone) and stack.first.save == "none":
             results[r] = Result.of({**record["phases"]["fixed"], "taken_from": record["run_id"]})
+            engines.update(record["execution"]["engine"].split("+"))
         else:
             by_count[tuple(result.count)].append(r)
     for counts, members in sorted(by_count.items()):

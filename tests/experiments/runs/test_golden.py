@@ -1,9 +1,16 @@
-"""Golden losses: a change of results must be noticed, and the numerics version of what changed bumped.
+"""Golden losses, and what computed them: a change must be noticed, and the numerics version of what changed bumped.
 
-Run as a script with ``--update`` it writes the file anew; only together with a bump of the numerics version.
+Another engine, or another form of a kernel, changes the last bits alone, which a long training amplifies to another
+count. So a case also has its engine, and a digest of the kernel's code where that is a kernel.
+
+Run as a script with ``--update`` it writes the file anew, and refuses to where something differs and the version does
+not. ``--same-numbers`` takes the new digest of a kernel whose change gives the same bits; losses and engines it does
+not take.
 """
 
+import hashlib
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +22,8 @@ from experiments.config.numerics import numerics
 from experiments.runs import launch, places
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK
+from ngn.train.kernels.build import FLAGS
+from ngn.train.kernels.libraries import FOLDER, library
 
 FILE = Path(__file__).parent / "golden_losses.json"
 CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate in gates for method in ("ngn", "fixed")]
@@ -22,8 +31,23 @@ CASES = [(task, gate, method) for task, gates in GATES_OF_TASK.items() for gate 
 CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "decay")]
 
 
-def losses(task, gate, method, folder):
-    """Objective of 20 steps and the final boundary of a smoke run."""
+def code_of(source):
+    """The code of a C++ file and of those of its folder that it includes, once each; without comments and layout."""
+    files = [source]
+    for file in files:
+        named = re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE)
+        files += [file.parent / name for name in named if file.parent / name not in files]
+    code = "\n".join(file.read_text() for file in files)
+    return re.sub(r"\s+", " ", re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL))
+
+
+def digest_of(kernel):
+    """What a kernel computes: its code and how it is compiled."""
+    return hashlib.sha256(f"{FLAGS}{code_of(FOLDER / f'{kernel}.cpp')}".encode()).hexdigest()
+
+
+def config_of(task, gate, method, folder):
+    """A smoke run of 20 steps."""
     overrides = {"results": str(folder), "progress": "never", "train.steps": 20, "gate.K": 4, "phases": ["grown"]}
     overrides["gate.t0"] = 1e-4  # as in full runs
     if method == "fixed":
@@ -33,29 +57,91 @@ def losses(task, gate, method, folder):
         overrides["method.width"] = 3.0
     if method == "decay":
         overrides["method.normalise"] = True
-    config = compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, overrides)
+    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, overrides)
+
+
+def train(config, folder):
+    """Numerics version, engine, kernel, objective of every step and the boundary."""
     (outcome,) = launch.launch([config])
-    curves = Store(folder).curves(outcome.run_id)
-    phase = "fixed" if method == "fixed" else "grown"
-    t = curves[f"{phase}.t"][:, 0].tolist() if method != "fixed" else []
-    return {"numerics": numerics(config), "loss": curves[f"{phase}.loss"].tolist(), "t": t}
+    store = Store(folder)
+    engine, curves = store.get(outcome.run_id)["execution"]["engine"], store.curves(outcome.run_id)
+    phase = "fixed" if config.method.name == "fixed" else "grown"
+    return {
+        "numerics": numerics(config),
+        "engine": engine,
+        "kernel": digest_of(config.task.kernel) if engine == "fused" else None,
+        "loss": curves[f"{phase}.loss"].tolist(),
+        "t": curves[f"{phase}.t"][:, 0].tolist() if phase == "grown" else [],
+    }
+
+
+def differences(golden, got):
+    """What of a case differs by more than processors round; any change of settings or arithmetic is far larger."""
+    near = {"loss": {"rel": 2e-4, "abs": 1e-6}, "t": {"rel": 1e-3, "abs": 1e-6}}
+    return [
+        name
+        for name in golden
+        if got[name] != (pytest.approx(golden[name], **near[name]) if name in near else golden[name])
+    ]
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), CASES)
-def test_losses_are_those_of_the_numerics_version(tmp_path, monkeypatch, task, gate, method):
+def test_what_computes_a_case_and_its_losses_are_those_of_the_numerics_version(
+    tmp_path, monkeypatch, task, gate, method
+):
     monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
-    got = losses(task, gate, method, tmp_path)
-    assert got["numerics"] == golden["numerics"], "the numerics version changed: update the golden file with it"
-    # Processors round differently, so not to the last bit; any change of settings or arithmetic is far larger.
-    assert got["loss"] == pytest.approx(golden["loss"], rel=2e-4, abs=1e-6), (
-        "results changed: bump their numerics version"
-    )
-    assert got["t"] == pytest.approx(golden["t"], rel=1e-3, abs=1e-6), "results changed: bump their numerics version"
+    config = config_of(task, gate, method, tmp_path)
+    got = train(config, tmp_path)
+    if golden["engine"] == "fused" and library(config.task.kernel) is None:
+        got |= {"engine": "fused", "kernel": digest_of(config.task.kernel)}  # no compiler here, so torch trained
+    assert not differences(golden, got), "results may have changed: see 'Numbers have versions' in CONTRIBUTING.md"
 
 
-if __name__ == "__main__" and sys.argv[1:] == ["--update"]:
+def merged(old, new, same_numbers=False):
+    """The new file's content.
+
+    Raises:
+        SystemExit: if a case differs that has the version it had.
+    """
+    content = {name: old[name] for name in old if name in new}
+    for name, got in new.items():
+        before = old.get(name, got)
+        changed = differences(before, got)
+        if before["numerics"] == got["numerics"] and changed and not (same_numbers and changed == ["kernel"]):
+            raise SystemExit(f"{name}: another {', '.join(changed)}; bump the numerics version of its task or method")
+        content[name] = got if changed else before  # rounding of this processor is no change
+    return content
+
+
+def test_the_file_takes_nothing_new_without_a_version():
+    case = {"numerics": {"task": 1}, "engine": "fused", "kernel": "a", "loss": [1.0], "t": [0.5]}
+    for change in ({"engine": "torch"}, {"kernel": "b"}, {"loss": [1.001]}, {"t": [0.6]}):
+        after, bumped = {"case": case | change}, {"case": case | change | {"numerics": {"task": 2}}}
+        with pytest.raises(SystemExit, match=f"another {next(iter(change))}; bump"):
+            merged({"case": case}, after)
+        assert merged({"case": case}, bumped) == bumped
+        if "kernel" in change:
+            assert merged({"case": case}, after, same_numbers=True) == after
+        else:
+            with pytest.raises(SystemExit):
+                merged({"case": case}, after, same_numbers=True)
+
+
+def test_a_digest_is_of_code_wherever_it_stands_and_not_of_comments(tmp_path):
+    source, header = tmp_path / "kernel.cpp", tmp_path / "math.h"
+    source.write_text('#include "math.h"\nfloat twice(float x) { return 2 * x; }\n')
+    header.write_text("float half(float x) { return x / 2; }\n")
+    before = code_of(source)
+    header.write_text("// said\nfloat half(float x) {\n  return x / 2; /* and\n said */ }\n")
+    assert code_of(source) == before
+    header.write_text("float half(float x) { return x * 0.5f; }\n")
+    assert code_of(source) != before
+
+
+if __name__ == "__main__" and "--update" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
         places.SCRATCH = Path(folder) / "scratch"
-        new = {"-".join(case): losses(*case, Path(folder)) for case in CASES}
-    FILE.write_text(json.dumps(new, indent=1) + "\n")
+        new = {"-".join(case): train(config_of(*case, Path(folder)), Path(folder)) for case in CASES}
+    content = merged(json.loads(FILE.read_text()), new, "--same-numbers" in sys.argv)
+    FILE.write_text(json.dumps(content, indent=1) + "\n")

@@ -91,7 +91,8 @@ def test_force_replaces_the_record(tmp_path):
 
 
 def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
-    """A method=fixed record of the size and seed is used; a run without one trains it, to the same numbers."""
+    """A method=fixed record of the size and seed is used; a run without one trains it, to the same numbers. The engine
+    of what was taken is named with the run's own."""
     grown = smoke(tmp_path, "cora", phases=["grown", "fixed"])
     (outcome,) = launch([grown])
     trained = json.loads(outcome.path.read_text())["phases"]["fixed"]
@@ -101,8 +102,11 @@ def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
     record = json.loads(fixed.path.read_text())
     assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
     outcome.path.unlink()
+    fixed.path.write_text(json.dumps(record | {"execution": {**record["execution"], "engine": "fused-branches"}}))
     (again,) = launch([grown])
-    taken = json.loads(again.path.read_text())["phases"]["fixed"]
+    rewritten = json.loads(again.path.read_text())
+    taken = rewritten["phases"]["fixed"]
+    assert rewritten["execution"]["engine"] == "fused-branches+torch"
     assert taken["taken_from"] == fixed.run_id
     assert taken["truncated"] == trained["truncated"]
 

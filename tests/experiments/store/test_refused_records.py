@@ -53,6 +53,11 @@ def _made_up_data(store: Store) -> None:
     _edited(store, data={"name": "synthetic-regression1d", "sha256": "0" * 64, "provenance": "made"})
 
 
+def _other_engine(store: Store) -> None:
+    execution = json.loads(store.path(baseline_id(3)).read_text())["execution"]
+    _edited(store, execution={**execution, "engine": "fused-step"})
+
+
 def _two_gates(store: Store) -> None:
     samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0, 2.0], 1e-5, 1e-5)})
 
@@ -62,6 +67,7 @@ def _two_gates(store: Store) -> None:
     [
         (_other_data, "data", "another sha256"),
         (_made_up_data, "data", "trained on synthetic-regression1d"),
+        (_other_engine, "engine", "another engine than the other seeds"),
         (_dirty, "dirty", "uncommitted code"),
         (_stale, "numerics", "this code has"),
         (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
