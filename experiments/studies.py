@@ -126,8 +126,17 @@ RECALIBRATED = {"train.lr_boundary": 0.03, "task.draw": 1}
 
 
 def _recalibrated() -> list[Selection]:
-    names = ("baseline", "schedules", "lambda_sweep", "continue_learning", "fixed_frontier", "init_sweep")
-    return [selection.with_overrides(RECALIBRATED) for name in names for selection in study(name).make()]
+    # the other learners have boundary rates of their own, each with its source
+    draw = {"task.draw": RECALIBRATED["task.draw"]}
+    others = [runs.with_overrides(draw) for key, runs in SEVEN.runs.items() if key != "ngn"]
+
+    def under(selections: list[Selection]) -> list[Selection]:
+        return [selection.with_overrides(RECALIBRATED) for selection in selections]
+
+    names = ("baseline", "schedules", "lambda_sweep", "continue_learning", "fixed_frontier", "decay")
+    studies = [selection for name in names for selection in study(name).make()]
+    few, more = init_sweep.sweep(range(10)), init_sweep.sweep(range(10, 50))
+    return [*under(studies), *under(few), *others, *under(more)]
 
 
 def _manifold() -> list[Selection]:
@@ -176,7 +185,7 @@ STUDIES: dict[str, Study] = {
             "table 4's schedules at four boundary rates and four draws of the inputs",
             calibration.selections,
         ),
-        Study("recalibrated", "figures 1 to 6 and table 4 under the calibrated setting", _recalibrated),
+        Study("recalibrated", "figures 1 to 7, tables 4 and 7, under the calibrated setting", _recalibrated),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
