@@ -40,7 +40,8 @@ from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, MiniBatches, Split
 from ngn.train.kernels import KernelTrainer, unsupported
 from ngn.train.losses import Loss, Supervised, cross_entropy
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 BOUNDARY = 3.0
 """Where the boundaries are held; a sharpness of 4 leaves 13 components per gate that is not closed."""

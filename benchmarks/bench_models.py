@@ -39,7 +39,8 @@ from ngn.train import host as process
 from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels import KernelTrainer
 from ngn.train.losses import Supervised, cross_entropy
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
 """Name → (what does a number of steps, how many models those train at once). The first one is the rival."""

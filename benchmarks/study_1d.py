@@ -15,7 +15,7 @@ from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels.libraries import library
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.trainer import TrainPlan
+from ngn.train.plan import TrainPlan
 
 K, H, SAMPLES = 32, 16, 512
 LOSS = Supervised(mean_squared_error)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.shapes import load as load
     from ngn.shapes import save as save
     from ngn.train.fit import fit as fit
+    from ngn.train.plan import TrainPlan as TrainPlan
     from ngn.train.trainer import Trainer as Trainer
-    from ngn.train.trainer import TrainPlan as TrainPlan
     from ngn.truncation import deploy as deploy
 
 __version__ = "0.1.0"
@@ -72,7 +72,8 @@ _NAMES = {
     "ngn.shapes": "save load",
     "ngn.learner": "Learner CapacityLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",
-    "ngn.train.trainer": "Trainer TrainPlan",
+    "ngn.train.plan": "TrainPlan",
+    "ngn.train.trainer": "Trainer",
     "ngn.train.fit": "fit",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -1,33 +1,20 @@
 """All jobs of a command, composed and checked before the first one starts.
 
-Hydra's own parser reads the overrides, so that what is checked is what Hydra will run; the merge is
-:mod:`experiments.config.compose`, which is a hundred times faster than Hydra's.
+The merge is :mod:`experiments.config.compose`, which is a hundred times faster than Hydra's.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import (
-    ChoiceSweep,
-    Glob,
-    Override,
-    OverrideType,
-    QuotedString,
-    RangeSweep,
-    ValueType,
-)
-from hydra.errors import HydraException
+from hydra.core.override_parser.types import Override, OverrideType
 
 from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
+from experiments.cli.overrides import count_of, parse, shown, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
 from experiments.config.identity import run_id
 from experiments.config.schema import MAX_JOBS, Config, legal_keys
@@ -50,105 +37,6 @@ class Job:
     def label(self) -> str:
         """What this job alone has, as it is typed."""
         return " ".join(self.overrides).replace("seed.value=", "seed=")
-
-
-@lru_cache(maxsize=4096)
-def parse(token: str) -> Override:
-    """One override, read by Hydra's parser, which takes a millisecond; the jobs of a command share most of theirs.
-
-    Raises:
-        ConfigError: if it is none.
-    """
-    if "=" not in token and not token.startswith("~"):
-        raise ConfigError(f"{token}: not understood; settings are written key=value (see: python run.py --help)")
-    try:
-        return OverridesParser.create().parse_override(token)
-    except HydraException as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{token}: not understood ({reason}); quote values with special characters") from None
-
-
-def _plain(value: Any) -> Any:
-    """A parsed value without Hydra's marks of quotation."""
-    if isinstance(value, QuotedString):
-        return value.text
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dict):
-        return {_plain(key): _plain(entry) for key, entry in value.items()}
-    return value
-
-
-def _range_length(token: str, sweep: RangeSweep) -> int:
-    start, stop, step = sweep.start, sweep.stop, sweep.step
-    if start is None or stop is None or not all(math.isfinite(number) for number in (start, stop, step)):
-        raise ConfigError(f"{token}: a range needs finite ends and a finite step")
-    if step == 0:
-        raise ConfigError(f"{token}: a range cannot have a step of 0")
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-        span = range(start, stop, step)
-        # len() refuses what does not fit a machine word
-        return max(0, -((span.start - span.stop) // span.step))
-    return max(0, math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step)))
-
-
-def count_of(override: Override) -> int:
-    """How many jobs an override stands for, without writing them out.
-
-    Raises:
-        ConfigError: if it stands for none, or for values that cannot be counted.
-    """
-    token, value = str(override.input_line), override._value
-    if override.value_type in (None, ValueType.ELEMENT):
-        return 1
-    if getattr(value, "shuffle", False):
-        raise ConfigError(f"{token}: jobs run in the order written; shuffle(...) would only change their numbers")
-    if isinstance(value, ChoiceSweep):
-        count = len(value.list)
-    elif isinstance(value, RangeSweep):
-        count = _range_length(token, value)
-    elif isinstance(value, Glob):
-        count = len(_matches(override, value))
-    else:
-        raise ConfigError(f"{token}: an interval cannot be written out as jobs; give values, choice(...) or range(...)")
-    if count == 0:
-        raise ConfigError(f"{token}: the range is empty (the end of range(...) is exclusive)")
-    return count
-
-
-def _matches(override: Override, glob: Glob) -> list[str]:
-    group = override.key_or_group
-    if group not in GROUPS:
-        raise ConfigError(f"{override.input_line}: glob(...) chooses among the files of a group; {group} is none")
-    matches: list[str] = glob.filter(options(group))
-    if not matches:
-        raise ConfigError(f"{override.input_line}: matches none of the choices: {', '.join(options(group))}")
-    return matches
-
-
-def values(override: Override) -> Iterator[Any]:
-    """The values of an override in the order written; one for a plain override."""
-    value: Any = override._value
-    if override.value_type in (None, ValueType.ELEMENT):
-        yield _plain(value)
-    elif isinstance(value, ChoiceSweep):
-        yield from map(_plain, value.list)
-    elif isinstance(value, RangeSweep):
-        yield from value.range()
-    else:
-        yield from _matches(override, value)
-
-
-def values_of(token: str) -> list[Any]:
-    """The values of an override as typed, at most MAX_JOBS of them.
-
-    Raises:
-        ConfigError: if it is no override, or stands for none or too many values.
-    """
-    override = parse(token)
-    if count_of(override) > MAX_JOBS:
-        raise ConfigError(f"{token}: more than {MAX_JOBS:,} values")
-    return list(values(override))
 
 
 def _known() -> list[str]:
@@ -193,10 +81,6 @@ def _scan(token: str, value: Any) -> None:
         raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
 
 
-def _shown(key: str, value: Any) -> str:
-    return f"{key}={Override._get_value_element_as_str(value)}"
-
-
 def parsed(tokens: Sequence[str]) -> list[Override]:
     """The overrides of the run's own settings, each a legal form, and how many jobs they stand for is within reason.
 
@@ -234,7 +118,7 @@ def first_job(tokens: Sequence[str]) -> list[str]:
         if is_hydra(token) or not override.is_sweep_override():
             first.append(token)
         else:
-            first.append(_shown(override.get_key_element(), next(values(override))))
+            first.append(shown(override.get_key_element(), next(values(override))))
     return first
 
 
@@ -273,7 +157,7 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
         for override, value in zip(overrides, row, strict=True):
             _scan(str(override.input_line), value)
         merged = _compose(keys, row)
-        swept_values = tuple(_shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
+        swept_values = tuple(shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
         try:
             config = check(merged)
             _runnable(config)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
-from experiments.cli.expand import first_job, values_of
+from experiments.cli.expand import first_job
+from experiments.cli.overrides import values_of
 from experiments.config.compose import CONF, DEFAULT_CHOICES, exists, nearest, options, usual_model
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds

@@ -7,7 +7,8 @@ from statistics import median
 from typing import Any
 
 from experiments.analysis.collect import Reader, Run
-from experiments.figures.model import EACH, Data, Panel, Point, Spec, gather, spread
+from experiments.figures.gather import gather, spread
+from experiments.figures.model import EACH, Data, Panel, Point, Spec
 from experiments.studies import study
 from experiments.tables.transfer import NINE
 

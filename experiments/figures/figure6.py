@@ -9,7 +9,8 @@ import numpy as np
 
 from experiments.analysis.collect import Reader
 from experiments.config.schema import branch_phase
-from experiments.figures.model import Curve, Data, Line, Panel, Spec, gather
+from experiments.figures.gather import gather
+from experiments.figures.model import Curve, Data, Line, Panel, Spec
 from experiments.tables.one_d import CONTINUED
 
 SHOWN_SEED = 0

@@ -6,17 +6,12 @@ report's page draw that data and nothing else, by the same rules, so that one ca
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-
-from experiments.analysis.collect import Collected, Problem, Reader, Run, same_data
-from experiments.analysis.reduce import sample
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.collect import Reader
 from experiments.analysis.statistics import Array
 
 Key = TypeVar("Key", bound=Hashable)
@@ -198,117 +193,3 @@ class Spec:
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
         return replace(found, notes=(*notes, *reader.data_notes(shown)))
-
-
-@dataclass(frozen=True)
-class Group:
-    """The usable runs of one selection, and their numbers: quantity → array of shape [runs]."""
-
-    runs: tuple[Run, ...] = ()
-    values: Mapping[str, Array] = field(default_factory=dict)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The run ids, in the order of the values."""
-        return tuple(run.run_id for run in self.runs)
-
-
-@dataclass(frozen=True)
-class Gathered(Generic[Key]):
-    """The groups of a figure by key, every run id that belongs to it, and why runs are left out."""
-
-    groups: Mapping[Key, Group]
-    runs: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    unit: str
-
-    @property
-    def found(self) -> int:
-        """How many runs are usable."""
-        return len({name for group in self.groups.values() for name in group.ids})
-
-    def data(
-        self,
-        points: Iterable[Point] = (),
-        curves: Iterable[Curve] = (),
-        lines: Iterable[Line] = (),
-        notes: Iterable[str] = (),
-        titles: Mapping[str, str] | None = None,
-    ) -> Data:
-        """The figure's data; a note says how much of it is there."""
-        notes = (*self._partial(), *notes)
-        return Data(tuple(points), tuple(curves), tuple(lines), self.runs, self.found, notes, titles or {})
-
-    def _partial(self) -> list[str]:
-        if self.found == len(self.runs):
-            return []
-        kinds = Counter("refused" if problem.refused else problem.kind for problem in self.problems)
-        words = {"missing": "not run", "diverged": "diverged", "refused": "refused"}
-        lacking = ", ".join(f"{kinds[kind]} {word}" for kind, word in words.items() if kinds[kind])
-        return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
-
-
-def boundaries(reader: Reader, group: Group, panel: str) -> tuple[list[Curve], list[Line]]:
-    """The boundary over training of each run of a group that has curves, and the median of those of equal steps."""
-    found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
-    curves = [
-        Curve("t of each seed", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
-        for run, stored in found
-        if stored is not None
-    ]
-    if not curves or not all(np.array_equal(curve.x, curves[0].x) for curve in curves):
-        return curves, []
-    middle = np.median([curve.y for curve in curves], axis=0)
-    runs = tuple(curve.run for curve in curves)
-    return curves, [Line("median over the seeds", curves[0].x, middle, panel, runs)]
-
-
-def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[Point]:
-    """The points, those of one panel and x drawn evenly over ``width`` about ``at`` beside it."""
-    places: dict[tuple[str, float], list[Point]] = {}
-    for point in points:
-        places.setdefault((point.panel, point.x), []).append(point)
-    for same in places.values():
-        for n, point in enumerate(same):
-            yield replace(point, shift=at + (width * (n / (len(same) - 1) - 0.5) if len(same) > 1 else 0.0))
-
-
-def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
-    """The selection with overrides below its own, so that what a study varies stays varied."""
-    return selection.with_overrides({**overrides, **dict(selection.overrides)})
-
-
-def gather(
-    reader: Reader,
-    selections: Mapping[Key, Selection],
-    quantities: Sequence[str] | Mapping[Key, Sequence[str]],
-    overrides: Mapping[str, Any],
-    unit: str = "runs",
-    own_data: bool = False,
-) -> Gathered[Key]:
-    """The runs of each selection that have all ``quantities`` (one number each); all must have seen the same data.
-
-    Args:
-        quantities: for all selections, or for each.
-        unit: what a run is called in the note of a partial figure.
-        own_data: every selection is of data of its own, and only its own runs must agree.
-    """
-    wanted: dict[str, None] = {}
-    collected: dict[Key, Collected] = {}
-    for key, selection in selections.items():
-        chosen = stand_in(selection, overrides)
-        wanted.update(dict.fromkeys(name for _, _, name in configurations(chosen)))
-        collected[key] = reader.collect(chosen)
-    sets = [list(one.runs) for one in collected.values()]
-    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
-    strangers = {problem.where for problem in odd}
-    groups: dict[Key, Group] = {}
-    problems: dict[str, Problem] = {problem.where: problem for problem in odd}
-    for key, one in collected.items():
-        alike = tuple(run for run in one.runs if run.run_id not in strangers)
-        names = list(quantities[key] if isinstance(quantities, Mapping) else quantities)
-        samples, used, lacks = sample(replace(one, runs=alike), names, frozenset(names))
-        problems.update({lack.where: lack for lack in lacks})
-        by_id = {run.run_id: run for run in alike}
-        groups[key] = Group(tuple(by_id[name] for name in used), {name: row[0] for name, row in samples.items()})
-    return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

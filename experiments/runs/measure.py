@@ -21,7 +21,8 @@ from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train import host
 from ngn.train.batches import Batches
-from ngn.train.trainer import Course, Trainer
+from ngn.train.plan import Course
+from ngn.train.trainer import Trainer
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
 """The mode of the learner that each score is taken in."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,8 @@ from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CudaGraphTrainer, unsupported_by_cuda_graphs
 from ngn.train.kernels import KernelTrainer, unsupported
-from ngn.train.trainer import Course, Trainer, TrainPlan
+from ngn.train.plan import Course, TrainPlan
+from ngn.train.trainer import Trainer
 
 
 def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> Learner:
@@ -77,20 +78,11 @@ def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task, plan
     return Trainer
 
 
-def train_phase(
-    stack: Stack,
-    task: Task,
-    name: str,
-    device: torch.device,
-    folder: Path,
-    count: int | list[int] | None = None,
-    end: Path | None = None,
-    start: Path | None = None,
-    keep: Sequence[Path] = (),
-) -> Phase:
-    """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
+@dataclass(frozen=True)
+class PhaseSetup:
+    """What one training of a stack is beside the others.
 
-    Args:
+    Attributes:
         name: "grown", "fixed", "from_high", or a continuation.
         folder: where its checkpoints are, and the phase itself once it has finished.
         count: size of the fixed model, a list for several groups; None for a learned one.
@@ -98,38 +90,40 @@ def train_phase(
         start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
             the order of the data begin anew.
         keep: files for the truncated models, one per run; none are kept where it is empty.
+    """
+
+    name: str
+    folder: Path
+    count: int | list[int] | None = None
+    end: Path | None = None
+    start: Path | None = None
+    keep: Sequence[Path] = ()
+
+
+def train_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup) -> Phase:
+    """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
 
     Raises:
-        ngn.train.checkpoint.CheckpointError: if ``start`` holds nothing that can be used.
+        ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds nothing that can be used.
     """
-    finished, identity = folder / "finished.json", training_identity(numerics(stack.first))
+    finished, identity = setup.folder / "finished.json", training_identity(numerics(stack.first))
     phase = Phase.load(finished, identity)
-    if phase is None or (end is not None and checkpoint.latest(end, identity) is None):
+    if phase is None or (setup.end is not None and checkpoint.latest(setup.end, identity) is None):
         with interrupt.deferred():
-            phase = fit_phase(stack, task, name, device, folder, count, end, start, keep)
+            phase = fit_phase(stack, task, device, setup)
             phase.save(finished, identity)
     return phase
 
 
-def fit_phase(
-    stack: Stack,
-    task: Task,
-    name: str,
-    device: torch.device,
-    folder: Path,
-    count: int | list[int] | None = None,
-    end: Path | None = None,
-    start: Path | None = None,
-    keep: Sequence[Path] = (),
-) -> Phase:
+def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
-    first, fixed, identity = stack.first, count is not None, training_identity(numerics(stack.first))
-    high = name == "from_high"
-    learner = learner_of(stack, task, count, high).to(device)
-    if start is not None:
-        kept = checkpoint.latest(start, identity)
+    first, fixed, identity = stack.first, setup.count is not None, training_identity(numerics(stack.first))
+    high = setup.name == "from_high"
+    learner = learner_of(stack, task, setup.count, high).to(device)
+    if setup.start is not None:
+        kept = checkpoint.latest(setup.start, identity)
         if kept is None:
-            raise checkpoint.CheckpointError(f"{start}: the end of the training to be continued is not there")
+            raise checkpoint.CheckpointError(f"{setup.start}: the end of the training to be continued is not there")
         learner.restore(kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -141,25 +135,25 @@ def fit_phase(
         task.loss,
         plan,
         weight=task.weight,
-        folder=folder,
+        folder=setup.folder,
         checkpoint_seconds=first.checkpoint_seconds,
         identity=identity,
-        title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {name}",
+        title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
         progress=first.progress,
     )
     course = trainer.fit() if trains(learner) else untrained(trainer)
-    if end is not None:
-        checkpoint.save(end, plan.steps, learner.state(), {}, identity)
+    if setup.end is not None:
+        checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
 
     def alone(r: int) -> Learner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(trainer, learner, task, course, first, fixed, device, keep)
+    results = measure(trainer, learner, task, course, first, fixed, device, setup.keep)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:
                 result.cost = cost_of(r, learner, task, None if fixed else alone, device)
-    if task.component_norms and name == "grown":
+    if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, batches), strict=True):
             result.norms = norms
     curves = [curves_of(course, r, fixed) for r in range(len(stack))]
@@ -173,7 +167,7 @@ def trains(learner: Learner) -> bool:
 
 def untrained(trainer: Trainer) -> Course:
     """The course of no training at all; the learner is made ready to be measured."""
-    trainer.plan = dataclasses.replace(trainer.plan, steps=0)
+    trainer.plan = replace(trainer.plan, steps=0)
     trainer.learner.set_progress(1.0)
     trainer.learner.before_step(None)
     trainer.learner.eval()

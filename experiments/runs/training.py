@@ -22,7 +22,7 @@ from experiments.methods.fixed import fixed_size, size_name
 from experiments.runs import outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
-from experiments.runs.phases import fixed_configuration, train_phase
+from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
 from experiments.runs.places import checkpoints_of, model_of, results_root
 from experiments.runs.result import Phase, Result, prunes_back
 from experiments.runs.sharing import note_stack
@@ -122,16 +122,16 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
     note_stack(scratch, stack, results_root(first))
     phases: dict[str, Phase] = {}
     if (alone := first.method.sizes(first.gate)) is not None:
-        phases["fixed"] = train_phase(
-            stack, task, "fixed", device, scratch / "fixed", count=alone, keep=kept(stack, "fixed")
-        )
+        setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=kept(stack, "fixed"))
+        phases["fixed"] = train_phase(stack, task, device, setup)
     else:
         for name in first.phases:
             if name == "fixed":
                 phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
             else:
                 end = scratch / "end" if name == "grown" and first.continue_with else None
-                phases[name] = train_phase(stack, task, name, device, scratch / name, end=end, keep=kept(stack, name))
+                setup = PhaseSetup(name, scratch / name, end=end, keep=kept(stack, name))
+                phases[name] = train_phase(stack, task, device, setup)
         if "from_high" in phases:
             starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
             for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
@@ -140,8 +140,8 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
         for factor in first.continue_with:
             key = branch_phase(factor)
             branches = Stack(tuple(branch_of(config, factor) for config in stack.runs))
-            files = kept(stack, key)
-            phases[key] = train_phase(branches, task, key, device, scratch / key, start=scratch / "end", keep=files)
+            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=kept(stack, key))
+            phases[key] = train_phase(branches, task, device, setup)
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
@@ -174,8 +174,8 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         for group in groups:
             part = stack.take(group)  # the folder is that of its members: another time some may have their record
             folder = scratch / f"fixed{size_name(counts)}-{part.id}"
-            files = kept(part, "fixed")
-            phase = train_phase(part, task, "fixed", device, folder, count=fixed_size(counts), keep=files)
+            setup = PhaseSetup("fixed", folder, count=fixed_size(counts), keep=kept(part, "fixed"))
+            phase = train_phase(part, task, device, setup)
             resumed += phase.resumed
             engines.add(phase.engine)
             for r, result, curve in zip(group, phase.results, phase.curves, strict=True):

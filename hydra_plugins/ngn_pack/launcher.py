@@ -17,7 +17,7 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from experiments.cli.expand import parse
+from experiments.cli.overrides import parse
 from experiments.cli.session import Session, write_folder
 from experiments.config.schema import Config
 

@@ -7,6 +7,7 @@ the device. The arithmetic is the plain trainer's.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.train.batches import Batches
-from ngn.train.trainer import Course, Trainer, TrainPlan
+from ngn.train.plan import Course, TrainPlan
+from ngn.train.trainer import Trainer
 
 Outputs = tuple[Tensor, Tensor, Tensor | None]
 """Objective and task loss [R], sizes [R, G]."""
@@ -109,16 +110,8 @@ class CudaGraphTrainer(Trainer):
         self._rates, self._moving = [], {}
         return super().fit()
 
-    def _step(
-        self,
-        step: int,
-        optimizer: torch.optim.Optimizer,
-        body: list[Parameter],
-        controllers: list[Parameter],
-        kept: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        def plainly(kept: bool) -> Outputs:
-            return super(CudaGraphTrainer, self)._step(step, optimizer, body, controllers, kept)
+    def _step(self, step: int, optimizer: torch.optim.Optimizer, kept: bool) -> Outputs:
+        plainly = functools.partial(super()._step, step, optimizer)
 
         def recorded() -> Outputs:
             outputs = plainly(True)
@@ -152,9 +145,8 @@ class CudaGraphTrainer(Trainer):
                 setattr(capacity, name, held)
         if not self._rates:
             device = optimizer.param_groups[0]["params"][0].device
-            self._rates = [
-                torch.zeros((), device=device) for _ in optimizer.param_groups
-            ]  # float32, as Adam reads them
+            # float32, as Adam reads them
+            self._rates = [torch.zeros((), device=device) for _ in optimizer.param_groups]
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"], group["capturable"] = rate.fill_(group["lr"]), True
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from ngn.learner import Learner
 from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised
-from ngn.train.trainer import Course, Trainer, TrainPlan
+from ngn.train.plan import Course, TrainPlan
+from ngn.train.trainer import Trainer
 
 
 def fit(

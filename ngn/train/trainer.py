@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -22,76 +22,17 @@ from torch.nn import Parameter
 
 from ngn.learner import Learner
 from ngn.methods.base import Mode as GateMode
-from ngn.schedules import CONSTANT, Shape, warmed_up
+from ngn.schedules import warmed_up
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.losses import Loss
-from ngn.train.optim import ClipScope, Kind, adam, clip_gradients, moments, pad_moments, put_moments
+from ngn.train.optim import adam, clip_gradients, moments, pad_moments, put_moments
+from ngn.train.plan import Course, TrainPlan
 from ngn.train.progress import Mode, Progress
 
 T = TypeVar("T")
 CURVE_POINTS = 300
 """Points of a curve that are kept, evenly spaced over the training."""
-
-
-@dataclass(frozen=True)
-class TrainPlan:
-    """How long and how fast.
-
-    Attributes:
-        steps: optimiser steps.
-        lr, lr_boundary: learning rates of the body and of what decides the size; one number, or one per replica.
-        lr_shape, lr_boundary_shape: courses of the two rates over training progress.
-        clip, clip_scope: largest gradient norm of a model, and over what it is taken.
-        optimizer: "adam" (the decay is an L2 term) or "adamw" (it is decoupled).
-        weight_decay: on the body; what decides the size is never decayed.
-        warmup: first part of training, in [0, 1), in which both rates rise from 0; their courses follow it.
-        accumulate: micro-batches per step.
-        autocast: "none" or "bf16" (the boundary stays in float64).
-
-    Raises:
-        ValueError: if the optimiser is not known, or the warm-up leaves nothing of the training.
-
-    >>> import ngn
-    >>> ngn.TrainPlan(steps=1000, optimizer="adamw", weight_decay=0.1, warmup=0.05).lr_boundary
-    0.05
-    """
-
-    steps: int
-    lr: float | Tensor = 1e-3
-    lr_boundary: float | Tensor = 5e-2
-    lr_shape: Shape = CONSTANT
-    lr_boundary_shape: Shape = CONSTANT
-    clip: float | None = None
-    clip_scope: ClipScope = "joint"
-    optimizer: Kind = "adam"
-    weight_decay: float = 0.0
-    warmup: float = 0.0
-    accumulate: int = 1
-    autocast: str = "none"
-
-    def __post_init__(self) -> None:
-        if self.optimizer not in get_args(Kind):
-            raise ValueError(f"the optimiser is one of {', '.join(get_args(Kind))}, not {self.optimizer}")
-        if not 0.0 <= self.warmup < 1.0:
-            raise ValueError(f"a warm-up takes a part of training in [0, 1), not {self.warmup:g}")
-
-
-@dataclass
-class Course:
-    """What a training measured on its way.
-
-    Attributes:
-        curves: "step" [points], "loss" (objective) and "task" [points, R], "t" [points, R, G].
-        diverged_at: first step at which a model's loss was seen not to be finite, or -1: int64 [R].
-        seconds: wall time of all parts of the training.
-        resumed: how often it was continued from a checkpoint.
-    """
-
-    curves: dict[str, np.ndarray]
-    diverged_at: np.ndarray
-    seconds: float
-    resumed: int
 
 
 @dataclass
@@ -138,12 +79,13 @@ class Trainer:
     on_step: Callable[[int], None] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
     evaluate_every: int | None = None
+    _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
     _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
 
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
         learner, plan = self.learner, self.plan
-        body, controllers = learner.body_parameters(), learner.controller_parameters()
+        body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
         device = (body or controllers)[0].device
         rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
@@ -162,7 +104,7 @@ class Trainer:
                     pad_moments(optimizer)
                 for group in optimizer.param_groups:
                     group["lr"] = group["rate"] * warmed_up(group["shape"], fraction, plan.warmup)
-                objective, task, t = self._step(step, optimizer, body, controllers, step in kept)
+                objective, task, t = self._step(step, optimizer, step in kept)
                 bad = torch.where((bad < 0) & ~torch.isfinite(objective), step, bad)
                 if t is not None:
                     self._points.append((step, objective.double(), task.double(), t.double()))
@@ -181,13 +123,17 @@ class Trainer:
                     interrupt.stop()
             if bar.drawn:
                 bar.show(plan.steps, self._state())
-        learner.set_progress(1.0)
-        learner.before_step(None)
-        learner.eval()
+        return self._finish(bad, before - began, resumed)
+
+    def _finish(self, bad: Tensor, since: float, resumed: int) -> Course:
+        """Leave the learner as training ends; ``since`` and the clock together are the seconds spent."""
+        self.learner.set_progress(1.0)
+        self.learner.before_step(None)
+        self.learner.eval()
         with self._autocast():
-            learner.finish(self.batches)
-        seconds = before + time.monotonic() - began
-        self._report(plan.steps)
+            self.learner.finish(self.batches)
+        seconds = since + time.monotonic()
+        self._report(self.plan.steps)
         return Course(self._curves(), bad.cpu().numpy(), seconds, resumed)
 
     def evaluate(self, measure: Callable[[nn.Module], T], mode: GateMode = "soft") -> T:
@@ -219,14 +165,7 @@ class Trainer:
         device = next(self.learner.parameters()).device.type
         return torch.autocast(device, torch.bfloat16, enabled=self.plan.autocast == "bf16")
 
-    def _step(
-        self,
-        step: int,
-        optimizer: torch.optim.Optimizer,
-        body: list[Parameter],
-        controllers: list[Parameter],
-        kept: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _step(self, step: int, optimizer: torch.optim.Optimizer, kept: bool) -> tuple[Tensor, Tensor, Tensor | None]:
         """Move the parameters. Objective and task loss [R] and, if it is to be ``kept``, the sizes [R, G] before it."""
         learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
         task = self._backward(step)
@@ -236,7 +175,7 @@ class Trainer:
         learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
         if plan.clip is not None:
-            clip_gradients(body, controllers, plan.clip, plan.clip_scope, learner.replicas)
+            clip_gradients(*self._trained, plan.clip, plan.clip_scope, learner.replicas)
         t = learner.size().reshape(count, -1) if kept else None
         optimizer.step()
         return objective, task.reshape(count), t

@@ -13,7 +13,8 @@ from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 PRESET = 40
 

@@ -23,7 +23,8 @@ from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels.libraries import library
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.trainer import Course, Trainer, TrainPlan
+from ngn.train.plan import Course, TrainPlan
+from ngn.train.trainer import Trainer
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
 

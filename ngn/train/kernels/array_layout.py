@@ -24,7 +24,7 @@ WIDTHS = (8, 16, 32, 64)
 VECTOR = 16
 """Floats of the widest vectors that there are."""
 TILES = {"bank1d": 8, "planar": 4 * VECTOR}
-"""Each library takes samples in multiples of this."""
+"""Each kernel takes samples in multiples of this."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Layout:
         parameters: floats of a row.
 
     Args:
-        library, function: what trains it.
+        kernel, function: the C++ file that trains it, as in TILES, and its function.
         banks: each group's, with the number of its components that have no parameters.
         parts: names and compiled shapes; ``spare`` floats follow them.
         hidden: compiled width.
@@ -69,7 +69,7 @@ class Layout:
 
     def __init__(
         self,
-        library: str,
+        kernel: str,
         function: str,
         banks: Sequence[tuple[Bank, int]],
         parts: Sequence[tuple[str, tuple[int, ...]]],
@@ -77,7 +77,7 @@ class Layout:
         cost: float,
         spare: int = 0,
     ) -> None:
-        self.library, self.function, self.hidden, self.cost = library, function, hidden, cost
+        self.kernel, self.function, self.hidden, self.cost = kernel, function, hidden, cost
         self.parts: list[Part] = []
         at = 0
         for name, shape in parts:
@@ -93,7 +93,7 @@ class Layout:
 
     def sample_arrays(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets [N, entries] as [entries, N rounded up], what is added being zero."""
-        room = (0, -len(target) % TILES[self.library])
+        room = (0, -len(target) % TILES[self.kernel])
         padded_x, padded_target = (torch.nn.functional.pad(v.T, room).contiguous() for v in (x, target))
         return padded_x, padded_target
 

@@ -16,7 +16,7 @@ from ngn.train.batches import Batches, FullBatches
 from ngn.train.kernels.array_layout import WIDTHS
 from ngn.train.kernels.libraries import library
 from ngn.train.losses import Loss, Supervised, mean_squared_error
-from ngn.train.trainer import TrainPlan
+from ngn.train.plan import TrainPlan
 
 
 def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:

@@ -24,8 +24,9 @@ from ngn.train.kernels.array_layout import Layout, layout_of
 from ngn.train.kernels.libraries import library
 from ngn.train.kernels.supported import unsupported
 from ngn.train.optim import adam, pad_moments
+from ngn.train.plan import Course, TrainPlan
 from ngn.train.progress import Progress
-from ngn.train.trainer import CURVE_POINTS, Course, Trainer, TrainPlan
+from ngn.train.trainer import CURVE_POINTS, Trainer
 
 CHUNK = 100
 """Most steps per call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
@@ -137,7 +138,7 @@ class _Kernel:
             "objective": objective, "task": task, "t": t,
         }  # fmt: skip
         layout = self.state.layout
-        compiled = library(layout.library)
+        compiled = library(layout.kernel)
         assert compiled is not None  # ``unsupported`` has asked
         compiled.call(layout.function, self.values | changing)
         return objective, task, t
@@ -217,13 +218,7 @@ class KernelTrainer(Trainer):
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
                     interrupt.stop()
-        learner.set_progress(1.0)
-        learner.before_step(None)
-        learner.eval()
-        learner.finish(self.batches)
-        seconds = before + time.monotonic() - began
-        self._report(plan.steps)
-        return Course(self._curves(), bad.numpy(), seconds, resumed)
+        return self._finish(bad, before - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
         """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""

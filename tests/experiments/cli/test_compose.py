@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from experiments.blocks import ConfigError
 from experiments.cli.app import prepare
-from experiments.cli.expand import values_of
+from experiments.cli.overrides import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
 from experiments.config.schema import Config
@@ -30,11 +30,11 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates
 def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         # each choice once: all products would take minutes, and a group's file does not look at another group's choice
-        for group in ("schedule", "method", "profile"):
-            for name in compose.options(group):
-                choices = {"task": task, "gate": gate, group: name}
-                hydras = hydra_compose("config", overrides=[f"{key}={value}" for key, value in choices.items()])
-                assert OmegaConf.to_container(hydras, resolve=True) == compose.selection(choices), choices
+        names = {group: compose.options(group) for group in ("schedule", "method", "profile")}
+        for n in range(max(map(len, names.values()))):
+            choices = {"task": task, "gate": gate, **{group: each[n % len(each)] for group, each in names.items()}}
+            hydras = hydra_compose("config", overrides=[f"{key}={value}" for key, value in choices.items()])
+            assert OmegaConf.to_container(hydras, resolve=True) == compose.selection(choices), choices
 
 
 def test_the_two_compositions_are_equal_under_overrides() -> None:

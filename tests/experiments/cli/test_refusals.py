@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import ngn
-from experiments.cli import app
+from experiments.blocks import ConfigError
+from experiments.cli import app, expand, overrides, rewrite
 from experiments.paths import ROOT
 
 REFUSED = {
@@ -244,8 +245,12 @@ def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_many_jobs_are_checked_with_leave() -> None:
-    assert len(app.prepare(["seed=0..10000", "allow_many_jobs=true"])[1]) == 10_001
+def test_many_jobs_are_checked_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (expand, overrides, rewrite):
+        monkeypatch.setattr(module, "MAX_JOBS", 20)
+    with pytest.raises(ConfigError, match="allow_many_jobs=true"):
+        app.prepare(["seed=0..20"])
+    assert len(app.prepare(["seed=0..20", "allow_many_jobs=true"])[1]) == 21
 
 
 def test_the_version_is_the_suites(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ for study in STUDIES.values():
 twist = [compose({"task": "twist"}, {"seed.value": seed}) for seed in range(25)]
 assert len({run_id(config) for config in twist}) == 25
 assert [len(stack) for stack in stacks_of(twist)] == [10, 10, 5]
+assert [len(stack) for stack in stacks_of([compose({}, {"seed.value": seed}) for seed in range(20)])] == [20]
 print(runs, stacks)
 """
 

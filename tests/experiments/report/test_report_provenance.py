@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,19 @@ from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
 
 
-@pytest.fixture
-def trace(store: Store) -> dict[str, Any]:
-    reader = Reader(store)
+@pytest.fixture(scope="module")
+def trace(filled: Path) -> dict[str, Any]:
+    reader = Reader(Store(filled))
     # as it is written and read again
     made: dict[str, Any] = json.loads(json.dumps(document(build(reader), reader, "f" * 40), allow_nan=False))
     return made
 
 
-def test_every_run_is_a_file_of_the_store_with_its_commit(store: Store, trace: dict[str, Any]) -> None:
+def test_every_run_is_a_file_of_the_store_with_its_commit(filled: Path, trace: dict[str, Any]) -> None:
     assert trace["code"] == "f" * 40
     assert len({name for name, _, _ in trace["runs"]}) == len(trace["runs"]) > 100
     for name, path, commit in trace["runs"]:
-        file = store.root / path
+        file = filled / path
         if file.exists():
             record = json.loads(file.read_text())
             assert (record["run_id"], record["code"]["commit"]) == (name, trace["commits"][commit])

@@ -111,9 +111,9 @@ def test_an_interrupted_branch_goes_on_where_it_was(
     begun: list[str] = []
     real_train, real_save = phases.fit_phase, Trainer._save
 
-    def train(stack, task, phase, *rest):
-        begun.append(phase)
-        return real_train(stack, task, phase, *rest)
+    def train(stack, task, device, setup):
+        begun.append(setup.name)
+        return real_train(stack, task, device, setup)
 
     def save(self, step, *rest):
         real_save(self, step, *rest)

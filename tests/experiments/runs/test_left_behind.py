@@ -36,11 +36,11 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     Store(tmp_path / "results").path(run_id(config)).unlink()
     real, begun = phases.fit_phase, []
 
-    def dies(stack, task, phase, *rest):
-        begun.append(phase)
-        if phase == "from_high" and begun.count("from_high") == 1:
+    def dies(stack, task, device, setup):
+        begun.append(setup.name)
+        if setup.name == "from_high" and begun.count("from_high") == 1:
             raise KeyboardInterrupt
-        return real(stack, task, phase, *rest)
+        return real(stack, task, device, setup)
 
     monkeypatch.setattr(phases, "fit_phase", dies)
     with pytest.raises(KeyboardInterrupt):
@@ -59,9 +59,9 @@ def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(
     Store(tmp_path / "results").path(run_id(config)).unlink()
     real, begun = phases.fit_phase, []
 
-    def dies(stack, task, phase, *rest):
-        begun.append(phase)
-        phase = real(stack, task, phase, *rest)
+    def dies(stack, task, device, setup):
+        begun.append(setup.name)
+        phase = real(stack, task, device, setup)
         if len(begun) == 2:
             raise KeyboardInterrupt
         return phase
@@ -98,10 +98,10 @@ def _dies_in(monkeypatch, phase):
     """The first training of this phase is killed after it was saved; how often a phase was trained."""
     real, begun = phases.fit_phase, []
 
-    def dies(stack, task, name, *rest, **named):
-        begun.append(name)
-        done = real(stack, task, name, *rest, **named)
-        if name == phase and begun.count(phase) == 1:
+    def dies(stack, task, device, setup):
+        begun.append(setup.name)
+        done = real(stack, task, device, setup)
+        if setup.name == phase and begun.count(phase) == 1:
             raise KeyboardInterrupt
         return done
 

@@ -114,35 +114,31 @@ from experiments.store.records import read
 from experiments.config.schema import Config
 from experiments.tasks import make_task
 
-record = read(Path(sys.argv[1]))
-task = make_task(Config.model_validate(record["config"]), torch.device("cpu"))
-for phase, found in record["phases"].items():
-    model = load(sys.argv[1], phase)
-    with torch.no_grad():
-        scores = task.evaluate(model)
-    assert sum(p.numel() for p in model.parameters()) == found["parameters"]["deployed"]
-    for name, score in scores.items():
-        assert abs(float(score) - found["truncated"][name]) <= 1e-5 * abs(float(score)), (phase, name, score)
+for path in sys.argv[1:]:
+    record = read(Path(path))
+    task = make_task(Config.model_validate(record["config"]), torch.device("cpu"))
+    for phase, found in record["phases"].items():
+        model = load(path, phase)
+        with torch.no_grad():
+            scores = task.evaluate(model)
+        assert sum(p.numel() for p in model.parameters()) == found["parameters"]["deployed"]
+        for name, score in scores.items():
+            assert abs(float(score) - found["truncated"][name]) <= 1e-5 * abs(float(score)), (path, phase, name, score)
 """
 
 
-@pytest.mark.parametrize("task", ["regression1d", "cora", "twist"])
-def test_models_that_were_kept_load_in_another_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
-) -> None:
+def test_models_that_were_kept_load_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0]}
-    configs = [compose({"task": task, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]
-    for made in launch(configs):
-        assert {path.suffixes[0] for path in tmp_path.rglob(f"{made.run_id}.*.safetensors")} == {
-            ".grown",
-            ".fixed",
-            ".continue_10",
-        }
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, made.path], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    paths = []
+    for task in ("regression1d", "cora", "twist"):
+        configs = [compose({"task": task, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]
+        for made in launch(configs):
+            kept = {path.suffixes[0] for path in tmp_path.rglob(f"{made.run_id}.*.safetensors")}
+            assert kept == {".grown", ".fixed", ".continue_10"}
+            paths.append(made.path)
+    done = subprocess.run([sys.executable, "-c", LOAD, *paths], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

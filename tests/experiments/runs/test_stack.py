@@ -1,15 +1,12 @@
 """Stacks: what they are made of, and how wide they are, here and where there is no compiler."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.paths import ROOT
 from experiments.runs import launch, phases, places, training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of
 
@@ -34,18 +31,6 @@ def test_its_name_is_that_of_its_runs():
     configs = runs(3)
     assert Stack(tuple(configs)).id == Stack(tuple(runs(3))).id
     assert len({Stack(tuple(part)).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
-
-
-def test_planning_needs_neither_torch_nor_a_compiler():
-    code = (
-        "import sys; sys.modules['torch'] = None; import subprocess; subprocess.Popen = None\n"
-        "from experiments.config.compose import compose\n"
-        "from experiments.runs.stack import stacks_of\n"
-        "for task in ('regression1d', 'twist'):\n"
-        "    print(*map(len, stacks_of([compose({'task': task}, {'seed.value': s}) for s in range(20)])))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["20", "10 10"]
 
 
 def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):

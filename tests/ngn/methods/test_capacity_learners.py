@@ -16,7 +16,8 @@ from ngn.methods.ste import StraightThrough
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 MLP = STRUCTURES[0]
 K = 6

@@ -19,7 +19,8 @@ from experiments.tasks import make_task
 from ngn.learner import CapacityLearner
 from ngn.train.batches import MiniBatches, Split
 from ngn.train.cuda_graph import CudaGraphTrainer, Run, unsupported_by_cuda_graphs
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 METHODS: dict[str, dict[str, Any]] = {
     "ngn": {},

@@ -13,7 +13,8 @@ from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 32, dtype=torch.float64).unsqueeze(-1)
 Y = torch.sin(3 * X)

@@ -14,7 +14,8 @@ from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, IteratedBatches, Split
 from ngn.train.fit import fit
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.trainer import Trainer, TrainPlan
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 32).unsqueeze(-1)
 Y = torch.sin(3 * X)

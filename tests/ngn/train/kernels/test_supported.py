@@ -28,7 +28,7 @@ from ngn.schedules import COSINE
 from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
 from ngn.train.kernels import KernelTrainer, unsupported
 from ngn.train.losses import Loss, Supervised
-from ngn.train.trainer import TrainPlan
+from ngn.train.plan import TrainPlan
 
 
 @needs_kernel
