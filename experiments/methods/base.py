@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from experiments.blocks import Closed
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from experiments.config.schema import Config
     from experiments.runs.stack import Stack
     from experiments.tasks.base import Task
@@ -62,22 +64,29 @@ class Method(Closed):
     def make(self, group: OrderedGroup) -> Capacity:
         """The capacity of one ordered group of a model."""
 
-    def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
-        """The learner of a stack: its task's model with one capacity per ordered group.
-
-        A method whose learner is no such thing makes its own, of ``task`` and the stack's configuration.
+    def model(self, stack: Stack, task: Task, high: bool = False) -> nn.Module:
+        """The model of ``task`` with one capacity per ordered group.
 
         Args:
             high: whether boundaries start at their high end.
         """
-        from ngn.learner import CapacityLearner
-
         first, samples = stack.first, task.samples(stack.first.train)
 
         def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
             return self.make(OrderedGroup(stack, group, K, samples, high))
 
-        return CapacityLearner(task.model(first, first.gate.K, stack.seeds, capacity))
+        return task.model(first, first.gate.K, stack.seeds, capacity)
+
+    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> Learner:
+        """The learner of a stack; a method whose sizes are not learned axis by axis makes its own.
+
+        Args:
+            steps: of its training.
+            high: whether boundaries start at their high end.
+        """
+        from ngn.learner import CapacityLearner
+
+        return CapacityLearner(self.model(stack, task, high))
 
 
 @dataclass(frozen=True)

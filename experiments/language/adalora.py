@@ -1,0 +1,171 @@
+"""AdaLoRA (Zhang et al., "Adaptive Budget Allocation for Parameter-Efficient Fine-Tuning", ICLR 2023), by peft.
+
+    y = W x + B diag(E) A x * alpha / r,  E = 0 at the start, r the rank at the start
+
+peft scores triplets and masks E. What it leaves to whoever trains is here: the allocator is called after every step of
+the optimiser while the gradients are alive; the orthogonality penalty, which peft adds to the loss that the model
+computes itself, is part of the learner's; the total need not be a multiple of the number of maps; and the moving
+averages, which peft's files do not hold, go into checkpoints.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.checks import check_equal
+from ngn.components.low_rank import LowRankLinear, replace
+from ngn.learner import Learner
+from ngn.methods.fixed import FixedCount
+from ngn.streams import generator
+from ngn.truncation import deploy
+
+ADAPTER = "default"
+AVERAGES = ("exp_avg_ipt", "exp_avg_unc")
+"""What peft calls the moving averages of sensitivity and uncertainty."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How the total falls from ``start`` triplets per map to ``total`` in all.
+
+    Attributes:
+        steps: optimiser steps of the training.
+        initial, final: steps before the budget begins to fall, and after it has ended.
+        every: steps from one allocation to the next.
+        beta1, beta2: of the moving averages of sensitivity and of uncertainty.
+    """
+
+    total: int
+    start: int
+    steps: int
+    initial: int
+    final: int
+    every: int = 10
+    beta1: float = 0.85
+    beta2: float = 0.85
+
+
+class AdaLoRALearner(Learner):
+    """The triplets of linear maps of a causal language model.
+
+    Args:
+        model: frozen; the maps are replaced in it.
+        targets: their names, in the order of the counts.
+        budget: what is left of the triplets, and when.
+        alpha: lora_alpha.
+        orthogonality: weight of the mean over all A and B of the Frobenius norms of A A' - I and B' B - I.
+        seed: A and B are drawn from it and the names of the maps, with a standard deviation of 0.02.
+
+    Raises:
+        ValueError: if the total leaves nothing to allocate, or the training has no step to do it in.
+    """
+
+    kept: Tensor
+    """bool [maps, start]"""
+
+    def __init__(
+        self, model: Any, targets: Sequence[str], budget: Budget, alpha: int, orthogonality: float, seed: int
+    ) -> None:
+        from peft import AdaLoraConfig, get_peft_model
+
+        super().__init__(model)
+        if not 0 <= budget.total < budget.start * len(targets):
+            raise ValueError(f"the total is below {budget.start * len(targets)} triplets, not {budget.total}")
+        if budget.initial >= budget.steps - budget.final or budget.steps - budget.final < 2:
+            raise ValueError(
+                f"{budget.steps} steps leave none between the first {budget.initial} and the last "
+                f"{budget.final} for the budget to fall in"
+            )
+        config = AdaLoraConfig(
+            task_type="CAUSAL_LM", target_modules=list(targets), init_r=budget.start, lora_alpha=alpha,
+            tinit=budget.initial, tfinal=budget.final, deltaT=budget.every, beta1=budget.beta1, beta2=budget.beta2,
+            orth_reg_weight=orthogonality, total_step=budget.steps,
+        )  # fmt: skip
+        self.targets, self.budget, self.orthogonality = tuple(targets), budget, orthogonality
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what peft asks of transformers by an older name
+            tuner: Any = get_peft_model(model, config, ADAPTER).base_model
+        tuner.rankallocator.target_bgt = budget.total
+        self._tuner = (tuner,)  # in a tuple, since a submodule would be the model a second time
+        self.register_buffer("kept", torch.ones(len(targets), budget.start, dtype=torch.bool))
+        for name in targets:
+            for letter, weight in (("A", self._layer(name).lora_A), ("B", self._layer(name).lora_B)):
+                source = generator(seed, "init", name, letter)
+                weight[ADAPTER].data.copy_(0.02 * torch.randn(weight[ADAPTER].shape, generator=source))
+
+    def _layer(self, name: str) -> Any:
+        return self.model.get_submodule(name)
+
+    def penalty(self) -> Tensor:
+        """gamma times the mean over all A and B of the norm of A A' - I, or B' B - I."""
+        maps = [self._layer(name) for name in self.targets]
+        grams = [a @ a.T for layer in maps for a in (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER].T)]
+        eye = torch.eye(self.budget.start, device=grams[0].device)
+        return self.orthogonality * torch.linalg.matrix_norm(torch.stack(grams) - eye).mean()
+
+    def after_step(self, step: int) -> None:
+        """Let peft score the triplets by the gradients of this step, and mask those that are left out.
+
+        Raises:
+            RuntimeError: if the final allocation is not the total, which equal scores can cause.
+        """
+        (tuner,), now = self._tuner, step + 1
+        tuner.update_and_allocate(now)
+        pattern = tuner.peft_config[ADAPTER].rank_pattern
+        if pattern:
+            rows = [pattern[f"{name}.lora_E.{ADAPTER}"] for name in self.targets]
+            self.kept.copy_(torch.tensor(rows))
+        if now == self.budget.steps - self.budget.final and int(self.kept.sum()) != self.budget.total:
+            raise RuntimeError(f"AdaLoRA allocated {int(self.kept.sum())} triplets in place of {self.budget.total}")
+
+    def count(self) -> Tensor:
+        """Triplets of each map that the last allocation has left."""
+        return self.kept.sum(-1)
+
+    def state(self) -> dict[str, Tensor]:
+        """With the moving averages of the scores."""
+        allocator = self._tuner[0].rankallocator
+        averages = {f"{kind}.{name}": value for kind in AVERAGES for name, value in getattr(allocator, kind).items()}
+        return super().state() | averages
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        super().restore(tensors)
+        allocator, config = self._tuner[0].rankallocator, self._tuner[0].peft_config[ADAPTER]
+        for kind in AVERAGES:
+            averages = getattr(allocator, kind)
+            for name, p in self.model.named_parameters():
+                if f"{kind}.{name}" in tensors:
+                    averages[name] = tensors[f"{kind}.{name}"].to(p.device)
+                    allocator.ipt[name] = torch.zeros_like(p)
+        config.rank_pattern = {
+            f"{name}.lora_E.{ADAPTER}": row for name, row in zip(self.targets, self.kept.tolist(), strict=True)
+        }
+
+    @torch.no_grad()
+    def deploy(self, replica: int | None = None, example: Any = None, share_frozen: bool = False) -> nn.Module:
+        """The model with low-rank terms for the triplets that are left: down = diag(E) A, up = B alpha / r."""
+        shared = {id(p): p for p in self.model.parameters() if share_frozen and not p.requires_grad}
+        model = copy.deepcopy(self.model, shared)
+        for name, kept in zip(self.targets, self.kept, strict=True):
+            replace(model, name, partial(_terms, kept))
+        deployed = deploy(model, share_frozen=share_frozen)
+        if example is not None:
+            check_equal(self.model, deployed, example)
+        return deployed
+
+
+def _terms(kept: Tensor, layer: Any) -> LowRankLinear:
+    """A map of peft as an ordinary one with the triplets ``kept``, bool [start], as terms of weight one."""
+    terms = LowRankLinear(layer.get_base_layer(), FixedCount(int(kept.sum()), r=1.0), seed=0, name="")
+    terms.down.copy_((layer.lora_A[ADAPTER] * layer.lora_E[ADAPTER])[kept])
+    # peft divides by ranknum, which stays what it was at the start, plus 1e-5
+    terms.up.copy_(layer.lora_B[ADAPTER][:, kept] * (layer.scaling[ADAPTER] / (layer.ranknum[ADAPTER] + 1e-5)))
+    return terms

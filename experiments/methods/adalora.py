@@ -1,0 +1,69 @@
+"""``method=adalora``: budget allocation by the sensitivity of triplets, in the implementation of peft."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+from experiments.blocks import Count, Fraction, NonNegative
+from experiments.methods.base import OrderedGroup
+from experiments.methods.rival import Rival
+from experiments.methods.sora import SoRA
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.language.adalora import AdaLoRALearner
+    from experiments.runs.stack import Stack
+    from experiments.tasks.base import Task
+    from experiments.tasks.language.task import AdaptationTask
+    from ngn.methods.base import Capacity
+
+
+class AdaLoRA(Rival):
+    """gate.K triplets for every map at the start, ``target`` over all maps at the end."""
+
+    unused: ClassVar[tuple[str, ...]] = SoRA.unused
+    components: ClassVar[tuple[str, ...]] = ("lora",)
+    scored: ClassVar[tuple[str, ...]] = ("truncated",)
+    packages: ClassVar[tuple[str, ...]] = ("peft",)
+
+    name: Literal["adalora"]
+    alpha: Count
+    """lora_alpha; the triplets are multiplied by alpha / gate.K."""
+    initial: Fraction
+    """Part of training before the budget begins to fall."""
+    final: Fraction
+    """Part of training after it has reached ``target``."""
+    every: Count
+    """Steps from one allocation to the next."""
+    beta1: Fraction
+    beta2: Fraction
+    """Of the moving averages of sensitivity and of uncertainty."""
+    orthogonality: NonNegative
+    """gamma, weight of the penalty on A A' - I and B' B - I."""
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        if self.initial + self.final >= 1:
+            raise ValueError("method.initial + method.final must be below 1: the budget falls between them")
+        if self.total == (config.gate.K or 0) * config.gate.groups:
+            raise ValueError(f"method.target={self.total} are all candidates: there is nothing to allocate")
+
+    def make(self, group: OrderedGroup) -> Capacity:
+        """Nothing: triplets are not learned axis by axis.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("AdaLoRA has one learner for all groups")
+
+    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> AdaLoRALearner:
+        from experiments.language.adalora import AdaLoRALearner, Budget
+
+        first, language = stack.first, cast("AdaptationTask", task)
+        budget = Budget(
+            total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
+            final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,
+        )  # fmt: skip
+        return AdaLoRALearner(
+            language.fresh(first), language.targets(first), budget, self.alpha, self.orthogonality, first.seed.value
+        )
