@@ -69,7 +69,7 @@ def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None
 
 
 def train(config: Config) -> Outcome:
-    """Train one run; torch is first imported here."""
+    """Train one run, if it has no record; torch is first imported there."""
     from experiments.runs.launch import launch
 
     return launch([config])[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.runs import places, training
+from experiments.runs import places
 from experiments.runs.outcome import Outcome, present, reference
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, tidy
 from experiments.store.leases import Leases
@@ -69,6 +69,8 @@ def _present(config: Config) -> Outcome | Exception | None:
 
 def _train(work: Work) -> dict[str, Outcome | Exception]:
     """Train leased runs; what became of those that had no record."""
+    from experiments.runs import training  # not earlier: it imports torch
+
     names = [run_id(config) for config in work.missing]
     try:
         outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}

@@ -7,9 +7,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
@@ -23,6 +21,9 @@ from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, machine, packages
 from experiments.store.records import SCHEMA_VERSION, Store, read
 from experiments.tasks.base import Task
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ def write(
     Raises:
         RecordError: if the record is not legal, or something else has its name.
     """
+    import torch  # not earlier: to see that nothing is left to train takes none of it
+
     config, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
     status = "complete" if all(result.complete for result in results.values()) else "diverged"
     record = {

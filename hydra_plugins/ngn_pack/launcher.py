@@ -62,7 +62,7 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
 
     def train(self, configs: list[Config]) -> Outcomes:
         """Train runs as stacks; those that are left out are trained when their jobs report."""
-        from experiments.runs.launch import share  # not earlier: it imports torch
+        from experiments.runs.launch import share
 
         return share(configs)
 

@@ -3,7 +3,8 @@
 A checkpoint is a safetensors file and, written after it, a small JSON file with the digest of the tensors and what is
 not a tensor. Such a file is sealed: it holds the SHA-256 of all that it says, and the identity of the training that
 wrote it (which code, which engine). Without the JSON file a checkpoint does not exist; where a digest does not match,
-the one before is taken; what another identity has left does not count.
+the one before is taken; what another identity has left does not count. torch is imported where tensors are: what only
+looks at sealed files does without.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
 from ngn.files import FileError, publish
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 log = logging.getLogger(__name__)
 KEPT = 2
@@ -79,6 +81,8 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step`` and remove all but the newest two."""
+    import safetensors.torch
+
     content = safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
     publish(folder / f"step-{step:010d}.safetensors", content, replace=True)
     described = {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "meta": meta}
@@ -93,6 +97,8 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
     Those of another identity, and damaged ones, are removed, and a warning says why: where none is left, the training
     starts anew.
     """
+    import safetensors.torch
+
     for described in sorted(folder.glob("step-*.json"), reverse=True):
         try:
             facts = read_sealed(described, identity)
@@ -113,12 +119,16 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """Where torch's global generators are, from which a model may draw (dropout); for checkpoints."""
+    import torch
+
     state = {"random.cpu": torch.get_rng_state()}
     return state if device.type != "cuda" else state | {"random.cuda": torch.cuda.get_rng_state(device)}
 
 
 def put_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> None:
     """Let the generators go on from :func:`random_state`."""
+    import torch
+
     torch.set_rng_state(tensors["random.cpu"])
     if device.type == "cuda" and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], device)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from record_samples import grown, record
 
 from experiments.cli.expand import expand
 from experiments.cli.presets import written_out
@@ -151,3 +152,17 @@ def test_a_model_that_was_not_kept_is_named(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):
         load(made.path)
     assert Store(tmp_path).get(made.run_id) is not None
+
+
+@pytest.mark.parametrize("seeds", ["0", "0..1"])
+def test_a_command_that_has_its_records_does_without_torch(tmp_path: Path, seeds: str) -> None:
+    for seed in range(2):
+        Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
+    code = "import sys; from experiments.cli.app import main; status = main(sys.argv[1:]); print('torch' in sys.modules)"
+    words = [f"seed={seeds}", f"results={tmp_path}"]
+    environment = {**os.environ, "NGN_OUTPUT": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.stdout.splitlines()[-1]) == ("", "False")
+    assert "already in" in done.stdout
