@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.methods.ngn import CountGate as CountGate
     from ngn.methods.sora import SoRA as SoRA
     from ngn.methods.ste import StraightThrough as StraightThrough
+    from ngn.schedules import Shape as Shape
     from ngn.shapes import load as load
     from ngn.shapes import save as save
     from ngn.train.fit import fit as fit
@@ -69,6 +70,7 @@ _NAMES = {
     "ngn.methods.base": "Capacity",
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",
+    "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.learner": "Learner CapacityLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",

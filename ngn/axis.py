@@ -91,13 +91,14 @@ class OrderedAxis(nn.Module):
         dim: the dimension of the activation.
 
     Raises:
+        TypeError: if the capacity is none.
         ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank.
 
     Example: the neurons between two linear maps.
 
         >>> import torch, ngn
         >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-        >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.2), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])
+        >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])
         >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
         >>> learner.deploy(example=torch.randn(5, 3))[0]
         Linear(in_features=3, out_features=4, bias=True)
@@ -110,6 +111,8 @@ class OrderedAxis(nn.Module):
     def __init__(self, capacity: Capacity | None, cuts: Sequence[Cut], counts: Counts = (), dim: int = -1) -> None:
         super().__init__()
         if capacity is not None:
+            if not isinstance(capacity, Capacity):
+                raise TypeError(f"OrderedAxis(capacity, cuts), not ({type(capacity).__name__}, ...)")
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
             self._K = capacity.K

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,26 @@ from ngn.checks import axes_of, check_equal
 from ngn.components.base import OrderedSum
 from ngn.methods.base import Mode
 from ngn.truncation import deploy
+
+SETTLED = 0.1
+"""Distance of a boundary from an integer up to which truncation is expected to leave the model nearly as it was."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :meth:`Learner.report` says; G learned sizes, for a stack of models a list per model.
+
+    Attributes:
+        size, count: continuous sizes (t for a boundary) and what truncation keeps of each, [G].
+        distance: from t to the nearest integer, [G]; None where sizes are no boundaries.
+        parameters, deployed: how many one model has now, and how many deployment leaves.
+    """
+
+    size: list[Any]
+    count: list[Any]
+    distance: list[Any] | None
+    parameters: int
+    deployed: int | list[int]
 
 
 class Learner(nn.Module, ABC):
@@ -150,7 +172,37 @@ class Learner(nn.Module, ABC):
             raise ValueError("the frozen parameters differ from those that this state was trained with")
         self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
 
-    def deploy(self, replica: int | None = None, example: Any = None, share_frozen: bool = False) -> nn.Module:
+    def _distance(self) -> Tensor | None:
+        """|t - round(t)|, [*R, G]; None where sizes are no boundaries."""
+        return (self.size() - self.size().round()).abs() if self.has_boundary else None
+
+    def report(self) -> Report:
+        """Where the sizes stand, and what deployment would leave.
+
+        >>> import ngn
+        >>> bank, gate = ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=1.25)
+        >>> ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report()
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=41, deployed=19)
+        """
+        each = [None] if self.replicas is None else range(self.replicas)
+        left = [sum(p.numel() for p in self.deploy(r, unsettled="allow").parameters()) for r in each]
+        now = sum(p.numel() for p in self.model.parameters())
+        distance = self._distance()
+        return Report(
+            self.size().tolist(),
+            self.count().tolist(),
+            None if distance is None else distance.tolist(),
+            now // len(left),
+            left[0] if self.replicas is None else left,
+        )
+
+    def deploy(
+        self,
+        replica: int | None = None,
+        example: Any = None,
+        share_frozen: bool = False,
+        unsettled: Literal["warn", "allow"] = "warn",
+    ) -> nn.Module:
         """The truncated model in eval mode: no gates, only what is retained.
 
         Args:
@@ -158,10 +210,23 @@ class Learner(nn.Module, ABC):
             example: an input, on which the result has to give what :meth:`hard_forward` gives; a tuple for several
                 arguments, a dictionary for named ones.
             share_frozen: frozen parameters that are not cut are shared with the model, not copied.
+            unsettled: "warn" of boundaries that are more than 0.1 from an integer: truncation rounds them, so that what
+                is deployed may compute something else than what was trained.
 
         Raises:
             ValueError: if the model cannot be copied faithfully, or the result differs on the example.
         """
+        distance = self._distance() if unsettled == "warn" else None
+        if distance is not None:
+            far = distance > SETTLED if self.replicas is None else (distance > SETTLED)[replica]
+            t = self.size() if self.replicas is None else self.size()[replica]
+            if bool(far.any()):
+                warnings.warn(
+                    f"a boundary that has not settled is rounded: t = {', '.join(f'{v:.2f}' for v in t[far])}. Compare "
+                    "hard_forward with forward on your data; train longer, raise alpha_max or lower lambda0 (silent: "
+                    "unsettled='allow')",
+                    stacklevel=2,
+                )
         deployed = deploy(self.model, replica, share_frozen)
         if example is not None:
             with self.mode("hard"):

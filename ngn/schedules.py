@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar, get_args
 
 GATE_CUTOFF = 1e-15
 """Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
 identical to the full bank over 25,000 steps, while 1e-13 did not."""
 T = TypeVar("T")
+Kind = Literal["constant", "linear", "power", "delayed_linear", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,14 @@ class Shape:
     ``start`` and ``full`` are the fractions at which a delayed ramp begins and reaches full strength.
 
     Raises:
-        ValueError: if the ramp does not start before its end, both in [0, 1], or the power is not positive.
+        ValueError: if there is no such kind, the ramp does not start before its end, both in [0, 1], or the power is
+            not positive.
+
+    >>> import ngn
+    >>> gate = ngn.CountGate(8, alpha_shape=ngn.Shape("delayed_linear", start=0.7))
     """
 
-    kind: Literal["constant", "linear", "power", "delayed_linear", "cosine"]
+    kind: Kind
     start: float = 0.0
     full: float = 1.0
     power: float = 1.0
@@ -35,12 +40,21 @@ class Shape:
     """Unknown keys are refused where a configuration is read into it."""
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"a shape is one of {', '.join(get_args(Kind))}, not {self.kind!r}")
         if not 0.0 <= self.start <= 1.0 or not 0.0 <= self.full <= 1.0:
             raise ValueError(f"a ramp lies in [0, 1], not from {self.start:g} to {self.full:g}")
         if self.start >= self.full:
             raise ValueError(f"the ramp starts at {self.start:g}, which is not before its end at {self.full:g}")
         if not 0.0 < self.power < math.inf:
             raise ValueError(f"the power of a course must be positive, not {self.power:g}")
+
+
+def require_shapes(**values: object) -> None:
+    """Raise a TypeError that names the first argument that is no :class:`Shape`."""
+    for name, value in values.items():
+        if not isinstance(value, Shape):
+            raise TypeError(f"{name} takes a shape, such as ngn.Shape('linear'), not {value!r}")
 
 
 CONSTANT = Shape(kind="constant")

@@ -62,7 +62,7 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
         if learner.count().tolist() != count:
             raise RuntimeError(f"t = {t} retains {learner.count().tolist()} components here, {count} in the record")
         yield phase, "candidate", count, learner.model
-        yield phase, "deployed", count, learner.deploy()
+        yield phase, "deployed", count, learner.deploy(unsettled="allow")
 
 
 def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[str, Any]]:

@@ -79,7 +79,8 @@ def measure(
                 result.integer = [is_integer(size) for size in t[r]] if learner.has_boundary else None
                 result.r = None if ratios is None else ratios[r]
             # a pretrained model is not copied
-            deployed = learner.deploy(None if learner.replicas is None else r, share_frozen=True)
+            alone = None if learner.replicas is None else r
+            deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
             if keep:
@@ -98,7 +99,7 @@ def cost_of(
     """
     x, samples = task.timed_batch()
     stacked = learner.replicas is not None
-    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None)}
+    models: dict[str, Callable[[Any], Tensor]] = {"deployed": learner.deploy(r if stacked else None, unsettled="allow")}
     if alone is not None:
         models["candidate"] = take_replica(alone(r), learner, r) if stacked else learner.model
     return forward_cost(models, x, samples, device)

@@ -39,7 +39,7 @@ class Bank(Stacked, ABC):
     ...     def forward(self, x, coefficients):
     ...         f = self.components(x, None if coefficients is None else len(coefficients))
     ...         return (f if coefficients is None else f * coefficients.to(f)[:, None, None]).sum(0)
-    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.2)))
+    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
     >>> learner.deploy(example=torch.ones(5, 1)).bank.a.shape
     torch.Size([2, 1])
     """
@@ -51,10 +51,15 @@ class Bank(Stacked, ABC):
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
         super().__init__()
+        if K < 0:
+            raise ValueError(f"a bank has K = 0 or more components, not {K}")
         self.K, self.seeds, self.name, self.drawn = K, seeds, name, True
         self.replicas = None if isinstance(seeds, int) else len(seeds)
         for key, value in self._drawn(0, K).items():
             self.register_parameter(key, nn.Parameter(value))
+
+    def extra_repr(self) -> str:
+        return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def take(self, **weights: Tensor) -> Bank:
         """Components that exist already, for those that were drawn: every parameter by its name, [*R, K, ...].
@@ -128,6 +133,7 @@ class OrderedSum(OrderedAxis):
 
     Raises:
         ValueError: if the bank and the capacity disagree about K or the replica axis.
+        TypeError: if one of them is none.
 
     >>> import torch, ngn
     >>> model = ngn.OrderedSum(ngn.MLPBank([2, 5, 3], K=4, seeds=0), ngn.CountGate(4))
@@ -137,6 +143,8 @@ class OrderedSum(OrderedAxis):
 
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
         nn.Module.__init__(self)
+        if not isinstance(bank, Bank) or not isinstance(capacity, Capacity | None):
+            raise TypeError(f"OrderedSum(bank, capacity), not ({type(bank).__name__}, {type(capacity).__name__})")
         if capacity is not None and (bank.K, bank.replicas) != (capacity.K, capacity.replicas):
             raise ValueError(
                 f"the bank has K={bank.K}, replicas={bank.replicas}; its capacity K={capacity.K}, "

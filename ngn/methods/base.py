@@ -83,6 +83,9 @@ class Capacity(nn.Module, ABC):
 
         return super()._apply(exact, recurse)
 
+    def extra_repr(self) -> str:
+        return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
+
     def wanted(self) -> int:
         """Components that have to exist now; more than K only where they are allocated as the size grows."""
         return self.K

@@ -24,6 +24,8 @@ class FixedCount(Capacity):
 
     def __init__(self, count: int, *, r: Scalar = 0.5, replicas: int | None = None) -> None:
         super().__init__()
+        if count < 0:
+            raise ValueError(f"a count is 0 or more, not {count}")
         self.K, self.replicas = count, replicas
         self.register_buffer("w", ordering_weights(setting(r, replicas), count), persistent=False)
         self.w: Tensor

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
 from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, on_host, setting
-from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, shape_at
+from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
 
 
 class CountGate(Capacity):
@@ -27,6 +27,9 @@ class CountGate(Capacity):
         t0: initial boundary.
         lambda_shape, alpha_shape, beta_shape: their courses over training progress.
         replicas: None for one model, else the length of the replica axis; numbers above may then be one per replica.
+
+    Raises:
+        ValueError, TypeError: if a number is out of its range, or a shape is none.
 
     >>> import ngn
     >>> gate = ngn.CountGate(4, t0=2.3)
@@ -58,6 +61,11 @@ class CountGate(Capacity):
             raise ValueError(f"K must be at least 1, not {K}")
         if abs(delta) != 0.5:
             raise ValueError(f"delta must be 0.5 or -0.5, not {delta}")
+        if not isinstance(beta, (tuple, list)) or len(beta) != 2:
+            raise TypeError(
+                f"beta takes two sharpnesses, at the start and at the end, such as (4.0, 15.0), not {beta!r}"
+            )
+        require_shapes(lambda_shape=lambda_shape, alpha_shape=alpha_shape, beta_shape=beta_shape)
         self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None
         self.shapes = (lambda_shape, alpha_shape, beta_shape)
         self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas)))
@@ -68,6 +76,8 @@ class CountGate(Capacity):
             ("beta_end", beta[1]),
         ):
             self.register_buffer(name, setting(value, replicas), persistent=False)
+            if not bool((getattr(self, name) >= 0).all()):
+                raise ValueError(f"{name} must not be negative, but is {value}")
         if weights is not None and K is None:
             raise ValueError("weights need a preset K; give r, from which the weights of later components follow")
         self.register_buffer("r", setting(r, replicas), persistent=False)

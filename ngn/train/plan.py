@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from ngn.schedules import CONSTANT, Shape
+from ngn.schedules import CONSTANT, Shape, require_shapes
 from ngn.train.optim import ClipScope, Kind
+
+Autocast = Literal["none", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class TrainPlan:
         autocast: "none" or "bf16" (the boundary stays in float64).
 
     Raises:
-        ValueError: if the optimiser is not known, or the warm-up leaves nothing of the training.
+        ValueError, TypeError: if a word is not known, a number is out of its range, or a shape is none.
 
     >>> import ngn
     >>> ngn.TrainPlan(steps=1000, optimizer="adamw", weight_decay=0.1, warmup=0.05).lr_boundary
@@ -46,11 +49,18 @@ class TrainPlan:
     weight_decay: float = 0.0
     warmup: float = 0.0
     accumulate: int = 1
-    autocast: str = "none"
+    autocast: Autocast = "none"
 
     def __post_init__(self) -> None:
-        if self.optimizer not in get_args(Kind):
-            raise ValueError(f"the optimiser is one of {', '.join(get_args(Kind))}, not {self.optimizer}")
+        for name, words in (("optimizer", Kind), ("clip_scope", ClipScope), ("autocast", Autocast)):
+            if getattr(self, name) not in get_args(words):
+                raise ValueError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
+        require_shapes(lr_shape=self.lr_shape, lr_boundary_shape=self.lr_boundary_shape)
+        for name, least in (("steps", 0), ("accumulate", 1), ("lr", 0), ("lr_boundary", 0), ("weight_decay", 0)):
+            if not bool(torch.as_tensor(getattr(self, name) >= least).all()):
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip must be positive, or None for none, not {self.clip}")
         if not 0.0 <= self.warmup < 1.0:
             raise ValueError(f"a warm-up takes a part of training in [0, 1), not {self.warmup:g}")
 

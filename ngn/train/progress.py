@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Literal
+from typing import Literal, get_args
 
 Mode = Literal["auto", "always", "never"]
 
@@ -23,6 +23,8 @@ class Progress:
     """
 
     def __init__(self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto") -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"progress is one of {', '.join(get_args(Mode))}, not {mode!r}")
         self.title, self.total, self.first, self.replicas = title, total, done, replicas
         self.drawn = mode == "always" or (mode == "auto" and sys.stderr.isatty())
         self.shown = mode != "never"

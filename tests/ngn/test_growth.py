@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from learners import put_price
 from structures import STRUCTURES
 
 from experiments.blocks import ConfigError
@@ -21,11 +22,11 @@ PRESET = 40
 
 def learner_of(structure, K, seeds, **gate):
     replicas = None if isinstance(seeds, int) else len(seeds)
-    # A negative price drives the boundary outwards, whatever the task says.
-    settings = {"lambda0": -3.0, "alpha_max": 0.0, "beta": (6.0, 12.0), "r": 0.9, **gate}
+    settings = {"alpha_max": 0.0, "beta": (6.0, 12.0), "r": 0.9, **gate}
     capacity = CountGate(K, replicas=replicas, **settings)
     learner = CapacityLearner(ParallelModel(OrderedSum(structure.bank(capacity.K, seeds), capacity)))
     learner.model.double()
+    put_price(learner, -3.0)
     return learner
 
 

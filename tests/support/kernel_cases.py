@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 import torch
+from learners import put_price
 from torch import Tensor
 
 from ngn.components.base import OrderedSum
@@ -107,7 +108,10 @@ class Case:
     entries: int
 
     def learner(self, seeds: Seeds, stirred: bool = False, **settings: Any) -> CapacityLearner:
+        price = settings.pop("price", None)
         learner = self.make(seeds, **settings)
+        if price is not None:
+            put_price(learner, price)
         return stir(learner, *self.zero) if stirred else learner
 
     def batches(self, samples: int = 150) -> FullBatches:

@@ -2,6 +2,7 @@
 
 import torch
 
+from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
 from ngn.methods.fixed import FixedCount, Retained
@@ -55,3 +56,9 @@ def cut():
 
 ALONE = {"sora": shrunk, "retained": cut}
 """Those without a replica axis."""
+
+
+def put_price(learner: CapacityLearner, price: float | list[float]) -> None:
+    """Give every boundary a price that a gate is not made with: a negative one drives it outwards."""
+    for axis in learner.axes:
+        axis.capacity.lambda0.copy_(torch.as_tensor(price, dtype=torch.float64))

@@ -158,7 +158,9 @@ def test_a_model_that_was_not_kept_is_named(tmp_path: Path, monkeypatch: pytest.
 def test_a_command_that_has_its_records_does_without_torch(tmp_path: Path, seeds: str) -> None:
     for seed in range(2):
         Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
-    code = "import sys; from experiments.cli.app import main; status = main(sys.argv[1:]); print('torch' in sys.modules)"
+    code = (
+        "import sys; from experiments.cli.app import main; status = main(sys.argv[1:]); print('torch' in sys.modules)"
+    )
     words = [f"seed={seeds}", f"results={tmp_path}"]
     environment = {**os.environ, "NGN_OUTPUT": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -52,14 +52,14 @@ def test_tanh() -> None:
 
 
 def test_growth_ends_at_its_limit() -> None:
-    learner = BANK.learner([1, 2], K=None, t0=0.5, lambda0=-1.0, beta=(4.0, 5.0), K_max=11)
+    learner = BANK.learner([1, 2], K=None, t0=0.5, price=-1.0, beta=(4.0, 5.0), K_max=11)
     with pytest.raises(CapacityExceeded, match="K_max = 11"):
         BANK.train(KernelTrainer, learner, plan(200))
 
 
 def test_components_enter_and_leave_the_window() -> None:
     """Components that were active and then closed go on with zero gradients, as in the plain trainer."""
-    settings = {"t0": [9.0, 0.5], "beta": (15.0, 15.0), "lambda0": [3.0, -10.0], "r": 0.9}
+    settings = {"t0": [9.0, 0.5], "beta": (15.0, 15.0), "price": [3.0, -10.0], "r": 0.9}
     how = plan(60, clip=None, lr_boundary=torch.tensor([0.3, 0.3]))
     plain, fast = (BANK.learner([1, 2], stirred=True, K=32, **settings) for _ in range(2))
     a, b = BANK.train(Trainer, plain, how), BANK.train(KernelTrainer, fast, how)

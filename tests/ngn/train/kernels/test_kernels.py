@@ -179,7 +179,7 @@ def test_either_trainer_reads_the_checkpoints_of_the_other(case: Case, tmp_path:
 @learned
 def test_growth_without_a_preset_number(case: Case, tmp_path: Path) -> None:
     """Every group gets its components when its own boundary needs them, as if they had always been there."""
-    settings = {"t0": 0.5, "beta": (15.0, 15.0), "lambda0": -1.0, "r": 0.9}
+    settings = {"t0": 0.5, "beta": (15.0, 15.0), "price": -1.0, "r": 0.9}
     how = plan(60, clip=None, lr_boundary=0.2)
     grown, preset, resumed = (case.learner([1, 2], K=K, **settings) for K in (None, 40, None))
     before = [group.bank.K for group in grown.axes]

@@ -1,0 +1,74 @@
+"""What is easily got wrong in a model of one's own is said at once, in a sentence, and so is what has not settled."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+
+
+def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
+    seeds = settings.pop("seeds", 0)
+    return ngn.CapacityLearner(
+        ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=4, seeds=seeds), ngn.CountGate(4, t0=t0, **settings))
+    )
+
+
+MISTAKES = {
+    "K must be at least 1, not 0": lambda: ngn.CountGate(0),
+    "K = 0 or more components, not -2": lambda: ngn.MLPBank([1, 3, 1], K=-2, seeds=0),
+    "a count is 0 or more, not -1": lambda: ngn.FixedCount(-1),
+    "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
+    "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
+    "beta_end must not be negative": lambda: ngn.CountGate(4, beta=(4.0, float("nan"))),
+    "beta takes two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
+    "lambda_shape takes a shape, such as ngn.Shape('linear'), not 'linear'": lambda: ngn.CountGate(
+        4, lambda_shape="linear"
+    ),
+    "a shape is one of constant, linear": lambda: ngn.Shape("linaer"),
+    "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
+        ngn.CountGate(4), ngn.MLPBank([1, 3, 1], K=4, seeds=0)
+    ),
+    "OrderedAxis(capacity, cuts), not (Linear, ...)": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
+    "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
+    "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),
+    "lr_shape takes a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
+    "autocast is one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
+    "clip_scope is one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
+    "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
+    "progress is one of auto, always, never, not 'on'": lambda: ngn.fit(
+        learner_at(1.0), torch.zeros(2, 1), torch.zeros(2, 1), lambda a, b: (a - b).square().mean(),
+        ngn.TrainPlan(steps=1), progress="on",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_mistake_is_said_in_a_sentence(said: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as raised:
+        MISTAKES[said]()
+    assert said in str(raised.value)
+
+
+def test_models_show_their_size() -> None:
+    shown = repr(learner_at(1.0, seeds=[0, 1], replicas=2))
+    assert "MLPBank(K=4, replicas=2)" in shown
+    assert "CountGate(K=4, replicas=2)" in shown
+
+
+def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"has not settled is rounded: t = 1\.30\. .*raise alpha_max"):
+        learner_at(1.3).deploy()
+    stack = learner_at([1.3, 2.05], seeds=[0, 1], replicas=2)
+    with pytest.warns(UserWarning, match=r"t = 1\.30\."):
+        stack.deploy(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stack.deploy(1)
+        stack.deploy(0, unsettled="allow")
+        report = stack.report()
+    assert report.count == [[2], [3]]
+    assert [round(d, 9) for (d,) in report.distance] == [0.3, 0.05]
+    assert (report.parameters, report.deployed) == (41, [19, 28])
