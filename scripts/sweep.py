@@ -187,7 +187,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
     """Run a frozen plan in a process of its own that outlives this terminal; its output goes to a file."""
     words = ["run", sweep.word, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
-    words += ["--results", str(sweep.results), *sweep.options]
+    words += sweep.options if given.results is not None else ["--results", str(sweep.results), *sweep.options]
     words += [word for state in sweep.again for word in ("--again", state)]
     log = plan.path.with_suffix(".log")
     with log.open("ab") as out:

@@ -62,9 +62,12 @@ def looks_numeric(text: str) -> bool:
     return bool(re.match(r"^\s*(-?\d|range\s*\()", text))
 
 
-def named_sets(conf: Path) -> dict[str, str]:
-    """Name → seeds of every file in ``conf/seed``; a set is written there as ``set: 0..9``."""
+def named_sets(*folders: Path) -> dict[str, str]:
+    """Name → seeds of every file in ``seed/`` of the folders of choices; a set is written there as ``set: 0..9``."""
     found: dict[str, str] = {}
-    for path in sorted((conf / "seed").glob("*.yaml")):
-        found[path.stem] = str(read_yaml(path)["seed"]["set"])
+    for path in sorted(path for folder in folders for path in (folder / "seed").glob("*.yaml")):
+        block = read_yaml(path).get("seed")
+        if not isinstance(block, dict) or "set" not in block:
+            raise ConfigError(f"{path}: a set of seeds is written `seed: {{set: 0..9}}`")
+        found[path.stem] = str(block["set"])
     return found

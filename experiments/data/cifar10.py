@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import zlib
@@ -37,6 +38,13 @@ OFFICIAL = {
 for the files of the binary layout: whoever unpacks the archive leaves a manifest (``scripts/fetch_data.py`` does)."""
 
 
+class _Bounded(gzip.GzipFile):
+    """A stream that gives at most 64 MiB at once: a header of a tar archive may ask for gigabytes."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(min(size, 2**26) if size is not None and size >= 0 else 2**26)
+
+
 def members(archive: np.ndarray, where: Path, names: list[str], largest: int) -> Iterator[np.ndarray]:
     """The content of each named member of a tar.gz, uint8 [bytes], in the order asked for; nothing is written.
 
@@ -44,13 +52,13 @@ def members(archive: np.ndarray, where: Path, names: list[str], largest: int) ->
         DataError: if one is missing, is no plain file, or has more than ``largest`` bytes.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive.data), mode="r:gz") as tar:
+        with _Bounded(fileobj=io.BytesIO(archive.data)) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             for name in names:
                 member = tar.getmember(name)
-                stream = tar.extractfile(member) if member.isfile() else None
-                if stream is None or member.size > largest:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content is None or member.size > largest:
                     raise DataError(f"{where}: its member {name} is no plain file of at most {largest} bytes")
-                yield np.frombuffer(bytearray(stream.read()), dtype=np.uint8)
+                yield np.frombuffer(bytearray(content.read()), dtype=np.uint8)
     except (KeyError, OSError, EOFError, tarfile.TarError, zlib.error) as fault:
         raise DataError(f"{where}: damaged archive ({fault})") from None
 

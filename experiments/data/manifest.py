@@ -50,7 +50,7 @@ def read(path: Path) -> Manifest | None:
         content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise DataError(f"{path}: unreadable ({fault})") from None
     files = content.get("files") if isinstance(content, dict) else None
     if not isinstance(files, dict):

@@ -78,6 +78,8 @@ def combined_digest(parts: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(f"{name}\0{parts[name]}\n" for name in sorted(parts)).encode()).hexdigest()
 
 
+MAX_BYTES = 2**30
+"""More than any file of a data set has: what is larger is not read into memory to be told from it by its digest."""
 Layout = Sequence[Sequence[Path]]
 """The files that make a data set up, in order; for each the paths that would serve, best first."""
 
@@ -132,6 +134,8 @@ class Folder:
             DataError: if the file cannot be read or unpacked, or has neither the official nor the manifest's digest.
         """
         try:
+            if path.stat().st_size > MAX_BYTES:
+                raise DataError(f"{path}: larger than any file of a data set. {self._way_out(path)}")
             raw = np.fromfile(path, dtype=np.uint8)
         except OSError as fault:
             raise DataError(f"{path}: unreadable ({fault.strerror or fault})") from None

@@ -104,7 +104,7 @@ class Leases:
         """
         taken: list[str] = []
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock()  # a lock that cannot be had is told before anything is trained, not after it
             for name in names:
                 if self._take(name):
                     taken.append(name)

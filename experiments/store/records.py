@@ -165,9 +165,16 @@ class Store:
             return publish(path, record, replace=replace)
 
     def locked(self) -> FileLock:
-        """The lock under which the records of this folder are written and leases on its runs given back."""
-        (self.root / HIDDEN).mkdir(parents=True, exist_ok=True)
-        return FileLock(self.root / HIDDEN / ".lock")
+        """The lock under which the records of this folder are written and leases on its runs given back.
+
+        Raises:
+            RecordError: if something else has its name.
+        """
+        lock = self.root / HIDDEN / ".lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        if lock.is_dir():
+            raise RecordError(f"{lock}: is a folder, where a lock file belongs; remove it")
+        return FileLock(lock)
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
         """The curves of a run, or None if it has none, or, with a warning, damaged ones."""

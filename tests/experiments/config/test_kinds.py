@@ -7,13 +7,15 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import ValidationError
 
+from experiments.blocks import ConfigError
+from experiments.cli import machine
 from experiments.config import schema
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.methods.base import OrderedGroup
 from experiments.methods.fixed import Fixed
 from experiments.runs.stack import Stack
-from experiments.tasks.settings import Component, GroupSettings
+from experiments.tasks.settings import Component, GroupSettings, TaskSettings
 
 
 class Blocks(Component):
@@ -83,3 +85,14 @@ def test_a_fixed_model_has_at_most_the_candidates_of_each_kind() -> None:
 def test_groups_that_are_alike_have_no_kinds() -> None:
     with pytest.raises(ValueError, match="all its groups are alike"):
         compose({"task": "cora"}, {"gate.kinds": {"heads": GroupSettings(K=3).model_dump()}})
+
+
+def test_the_candidates_of_every_kind_are_counted_against_the_memory() -> None:
+    class Wide(Blocks):
+        def widths(self, task: TaskSettings) -> list[int]:
+            return [8, 64, 8]
+
+    gate = {"component": "blocks", "K": 2, "kinds": {"heads": {"K": 60_000}}}
+    with pytest.raises(ConfigError, match="180,006 components with open gates take at least"):
+        machine._memory(configuration(Wide.model_validate(gate)), 2**30)
+    machine._memory(configuration(Wide.model_validate({**gate, "kinds": None})), 2**30)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import data_samples as samples
@@ -289,3 +291,24 @@ def test_real_images_have_the_known_shapes_and_classes(name):
         assert np.bincount(data.test_labels).tolist() == [1000] * 10
     else:
         assert np.bincount(data.test_labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):
+    """A sparse terabyte, a tar header that asks for gigabytes, and a manifest nested deeper than Python goes."""
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for name in mnist.FILES:
+        (folder / name).write_bytes(b"")
+    os.truncate(folder / next(iter(mnist.FILES)), 2**40)
+    with pytest.raises(DataError, match="larger than any file of a data set"):
+        read_mnist(tmp_path, {})
+
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 6 * 2**30
+    archive = np.frombuffer(gzip.compress(header.tobuf() + bytes(2**20)), dtype=np.uint8)
+    with pytest.raises(DataError, match=r"a\.tar\.gz: damaged archive"):
+        next(cifar10.members(archive, Path("a.tar.gz"), ["x"], 10))
+
+    (folder / manifest.FILE).write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"manifest\.json: unreadable"):
+        manifest.read(folder / manifest.FILE)

@@ -8,7 +8,7 @@ from record_samples import grown, record
 
 from experiments.paths import ROOT
 from experiments.store.leases import Leases
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import slurm, status
@@ -68,3 +68,10 @@ def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
             path.write_text("[" * 100_000 if kind == "deep" else json.dumps(odd))
         leases.owner("a")  # of an unknown machine, until it was seen not to grow
         assert leases.take(["a"]) == ["a"]
+
+
+def test_a_folder_in_the_place_of_the_lock_is_named_before_anything_is_trained(tmp_path):
+    (tmp_path / ".leases" / ".lock").mkdir(parents=True)
+    with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove it"):
+        leases.take(["a"])
+    assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from record_samples import grown, record
@@ -14,12 +15,12 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.data import DataError
-from experiments.paths import CONF
+from experiments.paths import CONF, ROOT
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
-from experiments.sweeps import settings, status
+from experiments.sweeps import settings, slurm, status
 from experiments.sweeps.local import Supervisor
 from ngn.train import interrupt
 
@@ -290,6 +291,31 @@ def test_two_sweeps_share_the_work(tmp_path):
     assert [process.returncode for process in both] == [0, 0], ends
     assert len(status.present(results)) == 200
     assert not list(results.rglob("*.lease"))
+
+
+def test_a_detached_sweep_is_asked_for_with_the_options_it_was_given(tmp_path, monkeypatch, capsys):
+    plan, started = frozen(tmp_path, 1), []
+    monkeypatch.setattr(sweep.subprocess, "Popen", lambda words, **_: started.append(words) or SimpleNamespace(pid=7))
+    options = ["--results", str(plan.results), "--data-root", str(tmp_path), "--device", "cpu"]
+    assert sweep.main(["run", "smoke", "workers=2", "--plan", str(plan.path), "--detach", *options]) == 0
+    assert f"python scripts/sweep.py status smoke {' '.join(options)}; kill 7" in capsys.readouterr().out
+    words = started[0]
+    assert words[words.index("run") :] == [
+        "run", "smoke", "workers=2", "--cluster", "local", "--plan", str(plan.path), *options
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
+def test_a_warning_that_comes_while_python_starts_is_kept_until_it_is_handled(tmp_path):
+    code = (
+        "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "from ngn.train import interrupt\n"
+        "try:\n with interrupt.handled(): pass\n"
+        "except KeyboardInterrupt as stopped: print(stopped.signum)"
+    )
+    line = [*slurm.PATIENT, sys.executable, "-c", code]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGUSR1))]
 
 
 @pytest.mark.slow
