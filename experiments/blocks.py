@@ -64,6 +64,12 @@ def plugin_folders() -> list[Path]:
     return [Path(name).absolute() for name in os.environ.get("NGN_PLUGINS", "").split(os.pathsep) if name]
 
 
+def conf_folder() -> Path | None:
+    """The folder of $NGN_CONF, whose files are choices beside those of ``conf/``; None where it is not set."""
+    name = os.environ.get("NGN_CONF")
+    return Path(name).absolute() if name else None
+
+
 def described(package: str, path: list[str], base: type[Block]) -> dict[str, type[Block]]:
     """The settings classes that the modules of a package define, by name.
 

@@ -34,9 +34,9 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     if typed.mode == "complete":
         if "COMP_LINE" in os.environ:
             line = os.environ["COMP_LINE"]
-            gates = rewrite.fitting_gates(line)
-            if gates:
-                print(*gates, sep="\n")
+            known = rewrite.completions(line)
+            if known:
+                print(*known, sep="\n")
                 raise SystemExit(0)
             os.environ["COMP_LINE"] = rewrite.completion_line(line)
         return list(argv), []

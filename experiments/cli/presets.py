@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.blocks import ConfigError, plugin_folders
+from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.rewrite import rewrite
-from experiments.config.compose import nearest
+from experiments.config.compose import file_of, nearest, options
 from experiments.config.messages import read_yaml
 from experiments.config.schema import Config
-from experiments.paths import CONF, RUNS
+from experiments.paths import RUNS
 from experiments.store.records import Store
 
 
@@ -62,16 +62,15 @@ def written_out(overrides: Sequence[str]) -> list[str]:
     names = [token.partition("=")[2] for token in overrides if key_of(token) == "experiment"]
     if not names:
         return list(overrides)
-    folders = [folder / "experiment" for folder in (CONF, *(plugin / "conf" for plugin in plugin_folders()))]
-    files = {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
-    if len(names) > 1 or names[0] not in files:
-        hint = nearest(names[0], list(files))
+    known = options("experiment")
+    if len(names) > 1 or names[0] not in known:
+        hint = nearest(names[0], known)
         raise ConfigError(
-            f"experiment={names[0]}: one of {', '.join(files)}, which are files of conf/experiment.{hint}"
+            f"experiment={names[0]}: one of {', '.join(known)}, which are files of conf/experiment.{hint}"
         )
     typed = [token for token in overrides if key_of(token) != "experiment"]
     taken = {key_of(token).lstrip("+") for token in typed}
-    return [token for token in tokens_of(files[names[0]]) if key_of(token) not in taken] + typed
+    return [token for token in tokens_of(file_of("experiment", names[0])) if key_of(token) not in taken] + typed
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import values_of
-from experiments.config.compose import CONF, DEFAULT_CHOICES, exists, nearest, options, usual_model
-from experiments.config.schema import MAX_JOBS
+from experiments.config.compose import DEFAULT_CHOICES, GROUPS, exists, folders, nearest, options, usual_model
+from experiments.config.schema import MAX_JOBS, Config
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.tasks import GATES_OF_TASK
 
@@ -20,7 +21,7 @@ def seeds_of(text: str, allow_many: bool = False) -> list[int]:
     Raises:
         ConfigError: on anything else, and on more than MAX_JOBS seeds without ``allow_many``.
     """
-    sets = named_sets(CONF)
+    sets = named_sets(*folders())
     if not looks_numeric(text):
         parts = [part.strip() for part in text.split(",")]
         for part in parts:
@@ -127,18 +128,34 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     return [*tokens, *(token for token in added if token is not None)]
 
 
-def fitting_gates(line: str) -> list[str]:
-    """The choices that complete ``gate=``, where that is the word under completion: those that fit the tasks."""
+def completions(line: str) -> list[str]:
+    """What completes the last word where Hydra does not know it: gates that fit the tasks, ``experiment=``, and the
+    words that a setting takes (``save=``, ``logger=``)."""
     words = line.split()
-    if line.endswith(" ") or not words or not words[-1].startswith("gate="):
+    if line.endswith(" ") or not words:
         return []
+    key, equals, _ = words[-1].partition("=")
+    if not equals:
+        return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
+    values = options("experiment") if key == "experiment" else _words_of(key)
+    values = _fitting_gates(words) if key == "gate" else values
+    return [f"{key}={value}" for value in values if f"{key}={value}".startswith(words[-1])]
+
+
+def _words_of(key: str) -> list[str]:
+    """The values of a setting that takes one of a few words."""
+    field = Config.model_fields.get(key)
+    return [] if field is None or key in GROUPS else list(map(str, get_args(field.annotation)))
+
+
+def _fitting_gates(words: Sequence[str]) -> list[str]:
+    """The gates that fit the tasks of a command."""
     tasks = [word for word in words[:-1] if key_of(word) == "task"] or [f"task={DEFAULT_CHOICES['task']}"]
     try:
         named = _choices(tasks, "task") or []
     except ConfigError:
         return []
-    fitting = [gate for gate in options("gate") if all(gate in GATES_OF_TASK.get(task, ()) for task in named)]
-    return [f"gate={gate}" for gate in fitting if f"gate={gate}".startswith(words[-1])]
+    return [gate for gate in options("gate") if all(gate in GATES_OF_TASK.get(task, ()) for task in named)]
 
 
 def completion_line(line: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.blocks import Closed, ConfigError, Incomplete, plugin_folders
+from experiments.blocks import Closed, ConfigError, Incomplete, conf_folder, plugin_folders
 from experiments.config.like import with_target
 from experiments.config.messages import read_yaml, sentences
 from experiments.config.schema import Config, legal_keys
@@ -99,18 +99,32 @@ def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
             into[key] = _copy(value)
 
 
-@cache
-def _files(group: str) -> dict[str, Path]:
-    """Choice → file, in the order of the names; those of plug-ins among the suite's own.
+def folders() -> list[Path]:
+    """Where the groups have their files: ``conf/``, those of the plug-ins, and $NGN_CONF.
 
     Raises:
-        ConfigError: if there is no such plug-in.
+        ConfigError: if one is not there, or $NGN_CONF has what would change the suite's own choices or Hydra.
     """
-    for folder in plugin_folders():
-        if not folder.is_dir():
-            raise ConfigError(f"NGN_PLUGINS: there is no folder {folder}")
-    folders = [CONF, *(folder / "conf" for folder in plugin_folders())]
-    files = [path for folder in folders for path in (folder / group).glob("*.yaml")]
+    own = conf_folder()
+    for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", own)]:
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(f"{variable}: there is no folder {folder}")
+    known = [CONF, *(folder / "conf" for folder in plugin_folders())]
+    if own is None:
+        return known
+    for path in sorted(own.glob("*/*.yaml")):
+        group = path.parent.name
+        if group not in (*GROUPS, "experiment"):
+            raise ConfigError(f"NGN_CONF: {path}: the groups are {', '.join(GROUPS)} and experiment, not {group}")
+        if any((folder / group / path.name).exists() for folder in known):
+            raise ConfigError(f"NGN_CONF: {path}: {group}={path.stem} is a choice of the suite; give it another name")
+    return [*known, own]
+
+
+@cache
+def _files(group: str) -> dict[str, Path]:
+    """Choice → file, in the order of the names; those of plug-ins and of $NGN_CONF among the suite's own."""
+    files = [path for folder in folders() for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 

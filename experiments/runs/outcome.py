@@ -18,7 +18,7 @@ from experiments.runs import places
 from experiments.runs.places import results_root
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
-from experiments.store.provenance import code_block, machine, packages
+from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.records import SCHEMA_VERSION, Store, read
 from experiments.tasks.base import Task
 
@@ -114,6 +114,7 @@ def write(
             "threads": torch.get_num_threads(),
             "resumed": sum(phase.resumed for phase in phases.values()),
             **({} if config.tag is None else {"tag": config.tag}),
+            **({} if conf_digest() is None else {"conf": conf_digest()}),
         },
         "hardware": machine(),
         "packages": packages(),

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.blocks import plugin_folders
+from experiments.blocks import conf_folder, plugin_folders
 from experiments.paths import ROOT
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
@@ -138,6 +138,18 @@ def training_identity(numerics: dict[str, int]) -> dict[str, Any]:
     committed does not.
     """
     return {"sources": _sources(), "numerics": numerics, "packages": packages()}
+
+
+@functools.lru_cache(maxsize=1)
+def conf_digest() -> str | None:
+    """SHA-256 over the names and contents of the files of $NGN_CONF; None where it is not set."""
+    folder = conf_folder()
+    if folder is None:
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*/*.yaml")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def code_block(numerics: dict[str, int]) -> dict[str, Any]:

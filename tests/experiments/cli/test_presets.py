@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,9 @@ import pytest
 from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.cli.presets import OwnStudy, written_out
-from experiments.paths import CONF, RUNS
+from experiments.config import compose
+from experiments.paths import CONF, ROOT, RUNS
+from experiments.store import provenance
 
 sys.path.insert(0, str(CONF.parent / "scripts"))
 import sweep
@@ -80,3 +86,82 @@ def test_a_study_of_ones_own_is_planned_run_and_shown(
     assert "4 of 4 runs done" in capsys.readouterr().out
     assert sweep.main(["table", *places]) == 0
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:3]] == [["0.0001", "2"], ["0.001", "2"]]
+
+
+@pytest.fixture
+def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """$NGN_CONF, with a schedule, a set of seeds and a preset."""
+    folder = tmp_path / "conf"
+    for group, content in {
+        "schedule/slow": "# @package _global_\nschedule:\n  lambda0: 3.0e-5\n",
+        "seed/three": "# @package _global_\nseed:\n  set: 4..6\n",
+        "experiment/own": "schedule: slow\nseed: three\n",
+    }.items():
+        (path := folder / f"{group}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    monkeypatch.setenv("NGN_CONF", str(folder))
+    caches = (compose._files, provenance.conf_digest)
+    for cached in caches:
+        cached.cache_clear()
+    yield folder
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None:
+    _, jobs = app.prepare(["experiment=own"])
+    assert [(job.config.seed.value, job.config.schedule.lambda0) for job in jobs] == [(n, 3e-5) for n in (4, 5, 6)]
+    for foreign in ("schedule=../../../etc/x", "schedule=../schedule/slow", "schedule=papr", f"schedule={own_conf}/x"):
+        with pytest.raises(ConfigError, match="no such schedule"):
+            app.prepare([foreign])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("schedule/paper", "schedule: {}", "schedule=paper is a choice of the suite; give it another name"),
+        ("hydra/launcher/x", "_target_: os.system", "no such schedule"),
+        ("hydra/x", "run: {dir: x}", "not hydra"),
+        ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
+    ],
+)
+def test_a_configuration_folder_of_ones_own_changes_nothing_else(
+    own_conf: Path, name: str, content: str, fault: str
+) -> None:
+    (path := own_conf / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=fault):
+        app.prepare(["schedule=evil"])
+
+
+def test_its_digest_is_in_the_record_and_hydra_shows_its_choices(own_conf: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out")}
+
+    def run(*words: str) -> str:
+        line = [sys.executable, str(ROOT / "run.py"), *words]
+        return subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert "lambda0: 3.0e-05" in run("schedule=slow", "--cfg", "job")
+    run("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]")
+    (path,) = (tmp_path / "out").rglob("regression1d-*.json")
+    record = json.loads(path.read_text())
+    assert record["execution"]["conf"] == provenance.conf_digest()
+    assert record["config"]["schedule"]["lambda0"] == 3e-5
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ex", ["experiment="]),
+        ("experiment=s", ["experiment=sizes", "experiment=starts"]),
+        ("task=cora save=", ["save=none", "save=deployed"]),
+        ("engine=cu", ["engine=cuda_graph"]),
+    ],
+)
+def test_completion_knows_presets_and_words(
+    typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")
+    with pytest.raises(SystemExit):
+        app.main(["-sc", "query=bash"])
+    assert capsys.readouterr().out.split() == offered

@@ -12,6 +12,7 @@ import pytest
 import ngn
 from experiments.blocks import ConfigError
 from experiments.cli import app, expand, overrides, rewrite
+from experiments.config.seeds import named_sets
 from experiments.paths import ROOT
 
 REFUSED = {
@@ -277,6 +278,13 @@ def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COMP_LINE", "python run.py task=cifar10 seed=0..9 ga")
     app.prepare(["-sc", "query=bash"])
     assert os.environ["COMP_LINE"] == "python run.py task=cifar10 gate=conv ga"
+
+
+def test_a_file_of_seeds_without_a_set_is_named(tmp_path: Path) -> None:
+    (tmp_path / "seed").mkdir()
+    (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: a set of seeds is written"):
+        named_sets(tmp_path)
 
 
 def test_checking_imports_no_torch() -> None:
