@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import values_of
-from experiments.config.compose import DEFAULT_CHOICES, GROUPS, exists, folders, nearest, options, usual_model
+from experiments.config.compose import DEFAULT_CHOICES, exists, folders, nearest, options, usual_model
 from experiments.config.schema import MAX_JOBS, Config
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.tasks import GATES_OF_TASK
@@ -145,7 +145,7 @@ def completions(line: str) -> list[str]:
 def _words_of(key: str) -> list[str]:
     """The values of a setting that takes one of a few words."""
     field = Config.model_fields.get(key)
-    return [] if field is None or key in GROUPS else list(map(str, get_args(field.annotation)))
+    return list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
 
 
 def _fitting_gates(words: Sequence[str]) -> list[str]:

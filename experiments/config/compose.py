@@ -112,8 +112,8 @@ def folders() -> list[Path]:
     known = [CONF, *(folder / "conf" for folder in plugin_folders())]
     if own is None:
         return known
-    for path in sorted(own.glob("*/*.yaml")):
-        group = path.parent.name
+    for path in sorted(own.glob("*/**/*.yaml")):
+        group = path.parent.relative_to(own).as_posix()
         if group not in (*GROUPS, "experiment"):
             raise ConfigError(f"NGN_CONF: {path}: the groups are {', '.join(GROUPS)} and experiment, not {group}")
         if any((folder / group / path.name).exists() for folder in known):

@@ -20,10 +20,11 @@ from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.records import SCHEMA_VERSION, Store, read
-from experiments.tasks.base import Task
 
 if TYPE_CHECKING:
     import torch
+
+    from experiments.tasks.base import Task
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None
     ("name", "content", "fault"),
     [
         ("schedule/paper", "schedule: {}", "schedule=paper is a choice of the suite; give it another name"),
-        ("hydra/launcher/x", "_target_: os.system", "no such schedule"),
+        ("hydra/launcher/x", "_target_: os.system", "not hydra/launcher"),
         ("hydra/x", "run: {dir: x}", "not hydra"),
         ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
     ],
