@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -150,7 +150,13 @@ class AdaLoRALearner(Learner):
         }
 
     @torch.no_grad()
-    def deploy(self, replica: int | None = None, example: Any = None, share_frozen: bool = False) -> nn.Module:
+    def deploy(
+        self,
+        replica: int | None = None,
+        example: Any = None,
+        share_frozen: bool = False,
+        unsettled: Literal["warn", "allow"] = "warn",
+    ) -> nn.Module:
         """The model with low-rank terms for the triplets that are left: down = diag(E) A, up = B alpha / r."""
         shared = {id(p): p for p in self.model.parameters() if share_frozen and not p.requires_grad}
         model = copy.deepcopy(self.model, shared)
