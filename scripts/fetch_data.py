@@ -1,6 +1,7 @@
 """Fetch the data sets, check those that are there, or adopt substitutes.
 
-    python scripts/fetch_data.py                        # all of them
+    python scripts/fetch_data.py                        # those of images and graphs
+    python scripts/fetch_data.py smollm2 wikisql gsm8k squad wikitext2
     python scripts/fetch_data.py mnist cora --data-root DIR
     python scripts/fetch_data.py --adopt cifar10 --data-root DIR --provenance "where the files come from"
 
@@ -47,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(sets.NAMES)}; all if none is given")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(sets.NAMES)}; {', '.join(sets.USUAL)} if none is given"
+    )
     parser.add_argument("--data-root", metavar="DIR", help="where they lie")
     parser.add_argument("--adopt", choices=sets.NAMES, metavar="NAME", help="write a manifest of the files there")
     parser.add_argument("--provenance", metavar="TEXT", help="with --adopt: where the files come from")
@@ -68,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(fault, file=sys.stderr)
         return 1
     failed = False
-    for name in given.names or sets.NAMES:
+    for name in given.names or sets.USUAL:
         try:
             info, fetched = fetch(name, root, sets.ORIGINS[name], Bar())
         except DataError as fault:

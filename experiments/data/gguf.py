@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import tempfile
@@ -26,7 +25,6 @@ def convert(gguf: Path, folder: Path) -> None:
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
         try:
             place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}

