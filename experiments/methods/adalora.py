@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from experiments.runs.stack import Stack
     from experiments.tasks.base import Task
     from experiments.tasks.language.task import AdaptationTask
-    from ngn.methods.base import Capacity
+    from ngn.methods.fixed import FixedCount
 
 
 class AdaLoRA(Rival):
@@ -48,13 +48,11 @@ class AdaLoRA(Rival):
         if self.total == (config.gate.K or 0) * config.gate.groups:
             raise ValueError(f"method.target={self.total} are all candidates: there is nothing to allocate")
 
-    def make(self, group: OrderedGroup) -> Capacity:
-        """Nothing: triplets are not learned axis by axis.
+    def make(self, group: OrderedGroup) -> FixedCount:
+        """Plain terms, as which triplets are deployed; the learner does without."""
+        from ngn.methods.fixed import FixedCount
 
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("AdaLoRA has one learner for all groups")
+        return FixedCount(group.preset_K, r=1.0)
 
     def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> AdaLoRALearner:
         from experiments.language.adalora import AdaLoRALearner, Budget

@@ -84,7 +84,7 @@ def measure(
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
             if keep:
-                save(deployed, keep[r])
+                save(deployed, keep[r], frozen=False)
         results.append(result)
     return results
 

@@ -9,15 +9,20 @@ from torch import nn
 
 import ngn
 from experiments.config.schema import Config
-from experiments.methods.fixed import fixed_size
-from experiments.runs.phases import learner_of
+from experiments.methods.fixed import Fixed, fixed_size
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read
 from experiments.tasks import make_task
+from experiments.tasks.base import Task
 
 
 def load(record: str | Path, phase: str = "grown", data_root: str | None = None) -> nn.Module:
-    """The truncated model of one phase of a run, in eval mode, on the CPU.
+    """The truncated model of one phase of a run, in eval mode, on the CPU."""
+    return restored(record, phase, data_root)[2]
+
+
+def restored(record: str | Path, phase: str = "grown", data_root: str | None = None) -> tuple[Config, Task, nn.Module]:
+    """The configuration of a run, its task, and the truncated model of one phase, in eval mode, on the CPU.
 
     Args:
         record: the run's ``<run id>.json``; the model lies beside it as ``<run id>.<phase>.safetensors``.
@@ -37,5 +42,5 @@ def load(record: str | Path, phase: str = "grown", data_root: str | None = None)
     if config.gate.K is None:
         config = config.model_copy(update={"gate": config.gate.model_copy(update={"K": max(1, *counts)})})
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack((config,)), task, fixed_size(counts) if phase == "fixed" else None)
-    return ngn.load(learner.model, file)
+    method = Fixed(name="fixed", count=fixed_size(counts)) if phase == "fixed" else config.method
+    return config, task, ngn.load(method.model(Stack((config,)), task), file)
