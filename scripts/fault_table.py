@@ -38,8 +38,8 @@ def inject(name: str) -> dict[str, object]:
         )
     if done.returncode:
         raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr}")
-    counts: dict[str, object] = json.loads(done.stdout)
-    return counts
+    count: dict[str, object] = json.loads(done.stdout)[name]
+    return count
 
 
 def main() -> int:

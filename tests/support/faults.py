@@ -1,6 +1,6 @@
 """The faults that are injected, and what is left of the work after each.
 
-    python tests/support/faults.py NAME FOLDER [KILLS]    # one of them, with 20 kills or so many; prints its count
+    python tests/support/faults.py NAME,... FOLDER [KILLS]    # these, with 20 kills or so many; prints their counts
 
 ``test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
 """
@@ -246,14 +246,17 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
 
 
 def main() -> int:
-    """Inject one kind of fault; print its count."""
+    """Inject kinds of faults; print the count of each."""
     global KILLS
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else KILLS
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in WARM.get(name, ("1d",)):
+    for kind in dict.fromkeys(kind for name in names for kind in WARM.get(name, ("1d",))):
         train(folder / "warm", configs(folder / "warm", kind, 2))
-    print(json.dumps(asdict(FAULTS[name][1](folder))))
+    counts = {}
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        counts[name] = asdict(FAULTS[name][1](folder / name))
+    print(json.dumps(counts))
     return 0
 
 

@@ -33,16 +33,21 @@ FAULTS_TRIED = (
 )
 KILLS = "4"
 """Of each kind; ``make faults`` tries twenty."""
+PROCESSES = 4
+"""What a process imports and trains beforehand costs as much as a kind of fault."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS_TRIED)
-def test_nothing_is_lost(name, tmp_path):
-    done = subprocess.run([sys.executable, str(FAULTS), name, str(tmp_path), KILLS], capture_output=True, text=True)
+@pytest.mark.parametrize("names", [FAULTS_TRIED[n::PROCESSES] for n in range(PROCESSES)], ids=", ".join)
+def test_nothing_is_lost(names, tmp_path):
+    line = [sys.executable, str(FAULTS), ",".join(names), str(tmp_path), KILLS]
+    done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    count = json.loads(done.stdout)
-    assert count["tried"] > 0
-    assert (count["survived"], count["lost"]) == (count["tried"], 0), done.stderr
+    counts = json.loads(done.stdout)
+    assert tuple(counts) == names
+    for name, count in counts.items():
+        assert count["tried"] > 0, name
+        assert (count["survived"], count["lost"]) == (count["tried"], 0), f"{name}\n{done.stderr}"
 
 
 def test_every_fault_is_tried():
@@ -59,7 +64,15 @@ def test_every_fault_is_tried():
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
     """The real program, interrupted while it trains; the printed command, as it stands, ends with the record."""
     script = ROOT / "run.py"
-    own = ["engine=torch", "train.steps=2500", "gate.K=4", "checkpoint_seconds=0.2", "seed=0,1", "progress=never"]
+    own = [
+        "engine=torch",
+        "phases=[grown]",
+        "train.steps=2500",
+        "gate.K=4",
+        "checkpoint_seconds=0.2",
+        "seed=0,1",
+        "progress=never",
+    ]
     results = tmp_path / "my results"
     line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
     run = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
