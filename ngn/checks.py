@@ -24,9 +24,7 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
     paths = {id(module): path for path, module in model.named_modules()}
     axes = []
     for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name in ("_modules", "_parameters", "_buffers"):
-                continue
+        for name, value in _attributes(module):
             if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
                 raise ValueError(
                     f"{path or 'the model'}: .{name} holds an ordered axis that is no submodule; "
@@ -41,6 +39,14 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
                         "which is no part of the model"
                     )
     return axes
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """What a module holds beside its registered parts, and that may hold modules itself."""
+    for name, value in vars(module).items():
+        nothing = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
+        if name not in ("_modules", "_parameters", "_buffers") and not nothing:
+            yield name, value
 
 
 def _held(value: Any) -> Iterator[nn.Module]:
@@ -83,8 +89,8 @@ def refuse_closures(model: nn.Module, axes: list[OrderedAxis]) -> None:
         return isinstance(value, (list, tuple, set)) and any(reached(part, inside, seen) for part in value)
 
     for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name not in ("_modules", "_parameters", "_buffers") and reached(value, False, set()):
+        for name, value in _attributes(module):
+            if reached(value, False, set()):
                 raise ValueError(
                     f"{path or 'the model'}: .{name} is a function that holds a part with an ordered axis, "
                     "which a copy cannot follow; make it a method or a module"

@@ -77,23 +77,24 @@ def scientific(config: Config) -> dict[str, Any]:
 
 def identity_keys(config: Config) -> dict[str, Any]:
     """The flattened keys that the run identifier is computed from."""
-    unused = config.method.unused
+    left_out = (*config.method.unused, *CARRIED_OUT)
+    blocks = tuple(f"{name}." for name in left_out)
     flat = flatten(scientific(config))
     return {
         key: value
         for key, value in sorted(flat.items())
-        if not any(_named_by(key, name) for name in (*unused, *CARRIED_OUT))
+        if not ((named := _of_the_gate(key)) in left_out or named.startswith(blocks))
         and not (key in ADDED_LATER and ADDED_LATER[key] == value)
         and not (key.startswith("gate.kinds.") and value is None)
     }
 
 
-def _named_by(key: str, name: str) -> bool:
-    """Whether ``name`` is the key, or a block that it stands in; a kind of groups has a setting as the gate has it."""
-    if key.startswith("gate.kinds."):
-        leaf = key.rpartition(".")[2]
-        key = f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
-    return key == name or key.startswith(name + ".")
+def _of_the_gate(key: str) -> str:
+    """The key by which the gate has the setting of a kind of groups; any other key as it is."""
+    if not key.startswith("gate.kinds."):
+        return key
+    leaf = key.rpartition(".")[2]
+    return f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
 
 
 _names: dict[int, tuple[weakref.ref[Config], str]] = {}
