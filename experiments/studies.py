@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
-from experiments.analysis.selection import Selection
+from experiments.analysis.selection import Selection, base_of
 from experiments.config.compose import nearest
 from experiments.config.identity import run_id
 from experiments.config.schema import Config, Seed
@@ -22,6 +22,7 @@ from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY, SUSPECTS
+from experiments.tables.peft import PEFT, TASKS, learned
 from experiments.tables.vae import FIFTEEN
 
 FIFTY = range(50)
@@ -143,6 +144,17 @@ def _manifold() -> list[Selection]:
     return _of(FIFTEEN)
 
 
+def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
+    """Base scores, then the learned models, each followed by its rivals; at last two more seeds of the first task."""
+    runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
+    more = replace(runs[0].with_seeds((1, 2)), companions=())
+    return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
+
+
+def _adaptation(gate: str, model: str, budget: str, title: str) -> Study:
+    return Study(f"{gate}_{model.partition('_')[0]}", f"table 11: {title}", lambda: _adapted(gate, model, budget))
+
+
 def _smoke() -> list[Selection]:
     choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
     prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
@@ -196,9 +208,13 @@ STUDIES: dict[str, Study] = {
         Study("suspects", "what may explain a disagreement: one setting changed", lambda: _of(SUSPECTS)),
         Study(
             "tables",
-            "every run that a table names today, and the fixed models that belong to them",
-            lambda: _of(*MACROS),
+            "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B",
+            lambda: _of(*(table for table in MACROS if table not in PEFT)),
         ),
+        _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals"),
+        _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M"),
+        _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B, which needs a GPU of 40 GB"),
+        _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B, which needs a GPU of 40 GB"),
         Study("smoke", "200 runs of seconds on tiny data, to try a cluster with", _smoke),
     )
 }

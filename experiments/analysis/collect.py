@@ -37,12 +37,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Run:
-    """One usable record, and the records that belong to it."""
+    """One usable record, and the records that belong to it; with ``phase``, that phase of it is meant."""
 
     seed: int
     run_id: str
     record: Mapping[str, Any]
     companions: Mapping[str, Run] = field(default_factory=dict)
+    phase: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,10 @@ class Reader:
         return self._collected[selection]
 
     def _about(self, selection: Selection) -> Collected:
-        """The companions that a selection stands for; each has the others of its run beside it."""
+        """The companions that a selection stands for, each with the others of its run beside it; or a phase of runs."""
         name, found = selection.about, self.collect(replace(selection, about=""))
+        if name not in found.companion_problems:
+            return replace(found, runs=tuple(replace(run, phase=name) for run in found.runs))
         runs = tuple(replace(r.companions[name], companions=r.companions) for r in found.runs if name in r.companions)
         problems = (*found.problems, *found.companion_problems[name])
         return Collected(found.wanted, runs, problems, found.companion_problems)

@@ -50,6 +50,7 @@ class Comparison:
         return (
             self.row.runs.choices,
             self.row.runs.overrides,
+            self.row.runs.about,
             self.row.seeds,
             self.table.quantity(self.row, self.column.key),
         )

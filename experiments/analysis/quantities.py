@@ -70,8 +70,8 @@ def _fixed_mse(run: Run) -> float:
 
 
 def _phase_of(run: Run) -> str:
-    """The phase that a run is about: the learned one, or the only one of a plain model."""
-    return "grown" if "grown" in run.record["phases"] else "fixed"
+    """The phase that a run is about: the one that is meant, the learned one, or the only one of a plain model."""
+    return run.phase or ("grown" if "grown" in run.record["phases"] else "fixed")
 
 
 def _primary(run: Run, scores: str) -> float:
@@ -139,6 +139,8 @@ NAMED: dict[str, Callable[[Run], float]] = {
     "fixed_score": lambda run: _primary(run, "fixed.truncated"),
     **{f"{name}_score": _beside(name) for name in ("base", *RIVALS)},
     "nats": _truncated("nats"),
+    "seconds": lambda run: float(_path(run, f"{_phase_of(run)}.seconds")),
+    "memory": lambda run: float(_path(run, f"{_phase_of(run)}.peak_memory_mib")),
     "forgetting": _relative(),
     "fixed_forgetting": _relative("fixed"),
     "target": _target,

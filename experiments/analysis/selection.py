@@ -22,7 +22,8 @@ class Selection:
     """Runs that differ in their seed alone.
 
     ``companions`` name, for each seed, one more run that is found through the seed's record, such as the fixed model of
-    the size that this seed learned. With ``about``, the name of one of them, the selection stands for those runs.
+    the size that this seed learned. With ``about``, the name of one of them or of a phase, the selection stands for
+    those runs, or for that phase of its own.
     """
 
     choices: Items

@@ -12,6 +12,7 @@ from experiments.figures import (
     figure6,
     figure7,
     frontier,
+    language,
     manifold,
 )
 from experiments.figures.model import Spec
@@ -29,6 +30,7 @@ FIGURES: dict[str, Spec] = {
         courses.SPEC,
         manifold.SPEC,
         depth.SPEC,
+        *language.SPECS,
     )
 }
 """File name → figure, in the paper's numbering; the numbers left out are tables there. Then those beyond the paper."""

@@ -76,6 +76,7 @@ LOOKS = (
     Look(GREEN, "^", "-."),
     Look(BLACK, "x", ":", filled=False),
     Look(ORANGE, "D", (0, (5, 1, 1, 1, 1, 1)), filled=False),  # type: ignore[arg-type]
+    Look(GREY, "v", (0, (1, 2))),  # type: ignore[arg-type]
 )
 """In the order in which series take them."""
 

@@ -163,7 +163,7 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
 
 def trains(learner: Learner) -> bool:
     """Whether anything is left to train: a pretrained model to which nothing is attached has nothing."""
-    return bool(learner.body_parameters() or learner.controller_parameters())
+    return any(p.numel() for p in (*learner.body_parameters(), *learner.controller_parameters()))
 
 
 def untrained(trainer: Trainer) -> Course:

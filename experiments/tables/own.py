@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments.analysis.selection import Selection
+from experiments.tables import language
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, PM, Row, Table, column, mean_sd, row
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import NINE, TEN
@@ -140,4 +141,4 @@ SUSPECTS = Table(
 )
 """Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
 
-OWN = (SENSITIVITY, DEPTH, SUSPECTS)
+OWN = (SENSITIVITY, DEPTH, SUSPECTS, language.LORA, language.ADAPTER, language.SEEDS)

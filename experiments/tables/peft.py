@@ -2,17 +2,41 @@ r"""Learned LoRA rank and adapter width of a large language model (tables 11); s
 
 from __future__ import annotations
 
-from experiments.tables.model import Row, Table, column, row
+from collections.abc import Mapping
+from dataclasses import replace
 
-_TASKS = ("WikiSQL-easy", "WikiSQL-hard", "Spider", "GSM8K", "SQuAD")
+from experiments.analysis.selection import RIVALS, Selection, base_of
+from experiments.tables.model import Row, StandIn, Table, column, row
+
+TASKS = {
+    "WikiSQL-easy": "wikisql_easy",
+    "WikiSQL-hard": "wikisql_hard",
+    "Spider": "spider",
+    "GSM8K": "gsm8k",
+    "SQuAD": "squad",
+}
+"""Label → task."""
+LLAMA = {"model": "llama3_8b"}
+SMALL = {"model": "smollm2_135m", "budget": "cpu"}
+"""The choices of the paper, and those under which this project runs the studies itself."""
+STAND_IN = StandIn("SmolLM2-135M, budget=cpu", {}, SMALL)
 _THIRDS = "<early.value:d>/<mid.value:d>/<late.value:d>"
 _SCORE = "<value:.1f>"
 _PAIR = "<soft.value:.1f> / <truncated.value:.1f>"
 _RATIO = "<value:.3f>"
 
 
-def _rows(prefix: str) -> tuple[Row, ...]:
-    return tuple(row(f"{prefix}{task.lower()}", task, seeds=1) for task in _TASKS)
+def learned(task: str, gate: str, seeds: tuple[int, ...] = (0,), choices: Mapping[str, str] = LLAMA) -> Selection:
+    """The runs that learn a rank or a width on a task, with the base scores and, of LoRA, the rivals beside them."""
+    companions = {"base": base_of, **(RIVALS if gate == "lora" else {})}
+    return Selection.of({"task": task, "gate": gate, **choices}, {}, seeds, companions)
+
+
+def _rows(gate: str, prefix: str = "") -> tuple[Row, ...]:
+    return tuple(
+        row(f"{prefix}{label.lower()}", label, seeds=1, runs=learned(task, gate), stand_ins=(STAND_IN,))
+        for label, task in TASKS.items()
+    )
 
 
 _COMPACT = (
@@ -26,10 +50,10 @@ LORA = Table(
     "dataelevenlorabody",
     "Table 11: LoRA rank",
     (*_COMPACT, column("sora", "SoRA", "sora_score", _SCORE), column("adalora", "AdaLoRA", "adalora_score", _SCORE)),
-    _rows(""),
+    _rows("lora"),
 )
 
-ADAPTER = Table("dataelevenadapterbody", "Table 11: adapter width", _COMPACT, _rows(""))
+ADAPTER = Table("dataelevenadapterbody", "Table 11: adapter width", _COMPACT, _rows("adapter"))
 
 DIAGNOSTICS = Table(
     "dataelevenbody",
@@ -46,10 +70,10 @@ DIAGNOSTICS = Table(
     ),
     (
         r"\multicolumn{9}{l}{\emph{LoRA rank}} \\",
-        *_rows("lora-"),
+        *_rows("lora", "lora-"),
         r"\midrule",
         r"\multicolumn{9}{l}{\emph{Adapter width}} \\",
-        *_rows("adapter-"),
+        *_rows("adapter", "adapter-"),
     ),
 )
 
@@ -64,8 +88,17 @@ BASELINES = Table(
         column("forgetting", "ppl/base", "forgetting", _RATIO),
     ),
     tuple(
-        row(f"{task.lower()}-{method.lower()}", task, method, seeds=1)
-        for task in _TASKS
+        row(
+            f"{label.lower()}-{method.lower()}",
+            label,
+            method,
+            seeds=1,
+            runs=replace(learned(task, "lora"), about="" if method == "NGN" else method.lower()),
+            stand_ins=(STAND_IN,),
+        )
+        for label, task in TASKS.items()
         for method in ("NGN", "SoRA", "AdaLoRA")
     ),
 )
+
+PEFT = (LORA, ADAPTER, DIAGNOSTICS, BASELINES)

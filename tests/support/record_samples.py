@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from experiments.config.numerics import numerics
 from experiments.config.schema import Config, is_integer
 from experiments.store.records import Store
 from experiments.tables import MACROS
+from experiments.tasks.settings import Component
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 
@@ -90,6 +92,43 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
     }
 
 
+def answers(counts: Sequence[int], gate: Component, score: float, perplexity: float) -> dict[str, Any]:
+    """A complete phase of an adapted language model, scored in its truncated form."""
+    scores = {"exact_match": score, "nats": 0.5, "perplexity": perplexity}
+    n = {"exact_match": 200, "nats": 4000, "perplexity": 8000}
+    phase = {"status": "complete", "count": list(counts), "truncated": scores, "n": n, **SIZE}
+    return {**phase, "sizes": gate.sizes(counts), "peak_memory_mib": 1000.0}
+
+
+def adapt(
+    store: Store, selection: Selection, seed: int = 0, score: float = 60.0, soft: float = 1.0, third: int = 1
+) -> dict[str, Any]:
+    """Write the records of a learned rank or width, of the model that it adapts, and of its rivals; the learned one.
+
+    Args:
+        score: of the truncated model; rivals score 50, the base model 3.5.
+        soft: how much higher the soft model scores.
+        third: of the layers, from 0: there one component is kept per group, and none elsewhere.
+    """
+    config = selection.config(seed)
+    gate = config.gate
+    counts = [int(3 * group // gate.groups == third) for group in range(gate.groups)]
+    t = [count + 0.004 * (group % 4) for group, count in enumerate(counts)]
+    own = answers(counts, gate, score, 22.0)
+    grown_phase = {**own, "t": t, "integer": [is_integer(value) for value in t]}
+    grown_phase["soft"] = {**own["truncated"], "exact_match": score + soft}
+    made = record(config, {"grown": grown_phase, "fixed": answers(counts, gate, score - 2, 21.0)})
+    store.write(made, replace=True)
+    for name, find in selection.companions:
+        beside = find(selection, seed, made)
+        (of,) = beside.seeds
+        phase = "grown" if name in ("sora", "adalora", "svd") else "fixed"
+        kept = [0] * gate.groups if name == "base" else counts
+        other = answers(kept, gate, 3.5 if name == "base" else 50.0, 20.0 if name == "base" else 21.0)
+        put(store, beside, of, {phase: other})
+    return made
+
+
 def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any], **changes: Any) -> str:
     """Write the record of one seed, replacing an older one; its run id."""
     curves = changes.pop("curves", None)
@@ -136,6 +175,8 @@ def fill(store: Store) -> None:
                 own = {**grown(t, 1e-4, 2e-4), "depth": 1}
                 alone = {**fixed(1, 3e-4), "count": own["count"], "depth": 1}
                 put(store, selection, seed, {"grown": own, "fixed": alone})
+            elif dict(selection.choices).get("model"):
+                adapt(store, dataclasses.replace(selection, about=""), seed)
             else:
                 outcome = ("yes", "partial", "no")[seed % 3]
                 phases = {

@@ -10,9 +10,10 @@ import numpy as np
 
 from experiments.analysis.collect import Reader, Run
 from experiments.analysis.compare import Comparison
-from experiments.analysis.reduce import sample
+from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
+from experiments.tables.model import StandIn
 
 SUPPORTED, NOT_SUPPORTED, UNTESTED = "supported", "not supported", "untested"
 
@@ -58,14 +59,20 @@ class Evidence:
         self.items = items
         self.used: list[str] = []
 
-    def cell(self, name: str, slot: str | None = None) -> float:
+    def cell(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> float:
         """The number of a cell (``slot``, else its first), over at least half of the published seeds.
+
+        Args:
+            stand_in: takes the place of the row's own runs.
 
         Raises:
             Untested: if there are fewer.
         """
         item = self.items[name]
         cell = item.cell
+        if stand_in is not None and item.row.runs is not None:
+            runs = item.row.runs.with_overrides(stand_in.overrides, stand_in.choices)
+            cell = reduce_cell(self.reader, item.table, item.row, item.column.key, runs)
         if cell.value is None or not sufficient(cell.n, item.row.seeds):
             raise Untested(f"{name}: {cell.n} of {item.row.seeds} seeds" if cell.n else f"{name} is not run")
         self.used += cell.run_ids

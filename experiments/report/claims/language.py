@@ -2,53 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from experiments.report.claims.evidence import Claim, Evidence, Outcome, claim
+from experiments.tables.model import StandIn
+from experiments.tables.peft import STAND_IN
 
 _TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
+_PARTS = ("early", "mid", "late")
 
 
-@claim("peft_baselines", "table 11")
-def _baselines(evidence: Evidence) -> Outcome:
-    """NGN scores above SoRA at equal rank on three of three tasks, above AdaLoRA on four of five."""
-    scores = {
-        (task, method): evidence.cell(f"dataelevenbaselinesbody.{task}-{method}.score")
-        for task in _TASKS
-        for method in ("ngn", "sora", "adalora")
-    }
-    matched = [task for task in _TASKS if task not in ("spider", "gsm8k")]
-    sora = sum(scores[task, "ngn"] > scores[task, "sora"] for task in matched)
-    adalora = sum(scores[task, "ngn"] > scores[task, "adalora"] for task in _TASKS)
-    because = f"above SoRA on {sora} of {len(matched)} tasks of equal rank, above AdaLoRA on {adalora} of {len(_TASKS)}"
-    return Outcome(sora == len(matched) and adalora >= 4, because)
+SMALL_MODEL = "on SmolLM2-135M"
 
 
-@claim("peft_middle", "limitations")
-def _middle(evidence: Evidence) -> Outcome:
-    """The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers."""
-    thirds = {
-        task: [
-            evidence.cell(f"dataelevenbody.lora-{task}.thirds", f"{part}.value") for part in ("early", "mid", "late")
-        ]
-        for task in ("wikisql-easy", "wikisql-hard")
-    }
-    because = ", ".join(f"{task} {'/'.join(f'{n:.0f}' for n in parts)}" for task, parts in thirds.items())
-    return Outcome(all(parts[1] == max(parts) for parts in thirds.values()), because)
+def _of(stand_in: StandIn | None) -> tuple[Claim, ...]:
+    """The claims on table 11: of the paper's model, or of the one that stands in for it here."""
+    end, where = ("", "table 11") if stand_in is None else ("_small", f"table 11, {SMALL_MODEL}")
+    beside = "" if stand_in is None else f" Here {SMALL_MODEL} at {stand_in.name.rpartition(', ')[2]}."
 
+    def cell(evidence: Evidence, name: str, slot: str | None = None) -> float:
+        return evidence.cell(name, slot, stand_in)
 
-def _close(kind: str) -> Claim:
-    def predicate(evidence: Evidence) -> Outcome:
-        gaps = {}
+    def baselines(evidence: Evidence) -> Outcome:
+        own, rows = {}, "dataelevenbaselinesbody"
         for task in _TASKS:
-            name = f"dataeleven{kind}body.{task}.score"
-            gaps[task] = evidence.cell(name, "truncated.value") - evidence.cell(name, "soft.value")
-        because = "truncated minus soft, points: " + ", ".join(f"{task} {gap:+.1f}" for task, gap in gaps.items())
-        return Outcome(all(abs(gap) <= 3 for gap in gaps.values()), because)
+            for method in ("ngn", "sora", "adalora"):
+                own[task, method] = cell(evidence, f"{rows}.{task}-{method}.score")
+        sizes = {task: [cell(evidence, f"{rows}.{task}-{of}.count") for of in ("ngn", "sora")] for task in _TASKS}
+        matched = [task for task, (ngn, sora) in sizes.items() if ngn == sora]
+        sora = sum(own[task, "ngn"] > own[task, "sora"] for task in matched)
+        adalora = sum(own[task, "ngn"] > own[task, "adalora"] for task in _TASKS)
+        because = f"above SoRA on {sora} of {len(matched)} tasks of equal rank, above AdaLoRA on {adalora} of five"
+        return Outcome(bool(matched) and sora == len(matched) and adalora >= 4, because)
 
-    name = {"lora": "LoRA rank", "adapter": "adapter width"}[kind]
-    return Claim(
-        f"{kind}_close", f"{name}: truncated scores are within three points of the soft ones.", "table 11", predicate
+    def middle(evidence: Evidence) -> Outcome:
+        thirds = {
+            task: [cell(evidence, f"dataelevenbody.lora-{task}.thirds", f"{part}.value") for part in _PARTS]
+            for task in ("wikisql-easy", "wikisql-hard")
+        }
+        because = ", ".join(f"{task} {'/'.join(f'{n:.0f}' for n in parts)}" for task, parts in thirds.items())
+        return Outcome(all(parts[1] == max(parts) for parts in thirds.values()), because)
+
+    def close(kind: str) -> Callable[[Evidence], Outcome]:
+        def predicate(evidence: Evidence) -> Outcome:
+            gaps = {}
+            for task in _TASKS:
+                name = f"dataeleven{kind}body.{task}.score"
+                gaps[task] = cell(evidence, name, "truncated.value") - cell(evidence, name, "soft.value")
+            because = "truncated minus soft, points: " + ", ".join(f"{task} {gap:+.1f}" for task, gap in gaps.items())
+            return Outcome(all(abs(gap) <= 3 for gap in gaps.values()), because)
+
+        return predicate
+
+    texts = {
+        "peft_baselines": "NGN scores above SoRA wherever the ranks are equal, above AdaLoRA on four of five tasks.",
+        "peft_middle": "The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers.",
+        "lora_close": "LoRA rank: truncated scores are within three points of the soft ones.",
+        "adapter_close": "adapter width: truncated scores are within three points of the soft ones.",
+    }
+    predicates = (baselines, middle, close("lora"), close("adapter"))
+    places = {"peft_middle": "limitations"} if stand_in is None else {}
+    return tuple(
+        Claim(f"{key}{end}", f"{text}{beside}", places.get(key, where), predicate)
+        for (key, text), predicate in zip(texts.items(), predicates, strict=True)
     )
 
 
@@ -98,10 +115,8 @@ def _random(evidence: Evidence) -> Outcome:
 
 
 CLAIMS = (
-    _baselines,
-    _middle,
-    _close("lora"),
-    _close("adapter"),
+    *_of(None),
+    *_of(STAND_IN),
     _monotone,
     _frozen,
     _random,

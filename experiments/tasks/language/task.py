@@ -18,8 +18,8 @@ from experiments.language.packing import Packed, nats, pack
 from experiments.language.perplexity import chunks, documents, perplexity
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.tasks.base import Seeds, Task
+from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent
-from experiments.tasks.language.settings import Adaptation
 from ngn.components.adapter import attach_adapters
 from ngn.components.low_rank import attach_low_rank
 from ngn.methods.base import Capacity, CapacityFactory

@@ -20,9 +20,19 @@ from experiments.config import compose
 from experiments.config.schema import Config
 from experiments.config.seeds import named_sets
 from experiments.paths import CONF
-from experiments.tasks import GATES_OF_TASK
+from experiments.tasks import GATES_OF_TASK, TASKS
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
+
+
+PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora", "adalora", "svd", "uniform"))}
+"""Choices for tasks on a pretrained model."""
+EXTRA = {
+    "fixed": {"method.count": 2},
+    "local": {"model.path": "some/folder", "gate.layers": 24},
+    **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "uniform")},
+}
+"""What a choice needs beside it."""
 
 
 @pytest.mark.slow
@@ -30,7 +40,9 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates
 def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         # each choice once: all products would take minutes, and a group's file does not look at another group's choice
-        names = {group: compose.options(group) for group in ("schedule", "method", "profile")}
+        pretrained = TASKS[task].usual_model != "none"
+        groups = ("schedule", "method", "profile", *(("model", "budget") if pretrained else ()))
+        names = {group: compose.options(group) for group in groups}
         for n in range(max(map(len, names.values()))):
             choices = {"task": task, "gate": gate, **{group: each[n % len(each)] for group, each in names.items()}}
             hydras = hydra_compose("config", overrides=[f"{key}={value}" for key, value in choices.items()])
@@ -52,9 +64,11 @@ def test_the_two_compositions_are_equal_under_overrides() -> None:
 def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
     for choice in compose.options(group):
         task = next((task for task, gates in GATES_OF_TASK.items() if group == "gate" and choice in gates), None)
-        extra = {"method.count": 2} if choice == "fixed" else {}
+        extra: dict[str, object] = dict(EXTRA.get(choice, {}))
         if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
             task = "twist"  # prices and weights by layer
+        if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
+            task = "wikisql_easy"
         choices = {group: choice} | ({"task": task} if task else {})
         assert isinstance(compose.compose(choices, extra), Config)
 

@@ -215,7 +215,12 @@ SCRIPT = ROOT / "run.py"
 def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
     done = _run(["--help"], tmp_path, SCRIPT)
     assert (done.returncode, done.stderr) == (0, "")
-    for part in ("task: cifar10, cora, manifold, mnist, regression1d, twist", "seed=0..9", "gate=conv", "Exit status"):
+    for part in (
+        "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, twist",
+        "seed=0..9",
+        "gate=conv",
+        "Exit status",
+    ):
         assert part in done.stdout
 
 

@@ -1,0 +1,132 @@
+"""Learned ranks and widths of adapted language models, by layer, and what they score beside other allocations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.collect import Reader, Run
+from experiments.analysis.quantities import NotMeasured, measure
+from experiments.analysis.selection import Selection, configurations
+from experiments.figures.gather import gather, stand_in
+from experiments.figures.model import Data, Line, Panel, Point, Spec
+from experiments.tables.peft import SMALL, TASKS, learned
+
+_MODEL = "SmolLM2-135M, budget=cpu"
+_SERIES = {
+    "": "NGN",
+    "fixed": "fixed",
+    "sora": "SoRA",
+    "adalora": "AdaLoRA",
+    "svd": "singular values",
+    "uniform": "uniform",
+}
+_SCORED = ("soft score (%)", "truncated score (%)")
+_PLACES = {task: Panel("layer", "rank", label, series=("q", "v")) for label, task in TASKS.items()}
+_WIDTHS = {task: Panel("layer", "width", label) for label, task in TASKS.items()}
+_SCORES = {
+    task: Panel("total rank", "score (%)", label, series=tuple(_SERIES.values())) for label, task in TASKS.items()
+}
+_GAPS = {"lora": Panel(*_SCORED, "LoRA rank"), "adapter": Panel(*_SCORED, "adapter width")}
+
+
+def _selections(gate: str) -> dict[str, Selection]:
+    return {task: learned(task, gate, choices=SMALL) for task in TASKS.values()}
+
+
+def _by_layer(gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    """What each layer keeps, a series per adapted map."""
+    gathered = gather(reader, _selections(gate), ["size"], overrides, own_data=True)
+    points: list[Point] = []
+    titles: dict[str, str] = {}
+    for task, group in gathered.groups.items():
+        for run in group.runs:
+            settings, counts = run.record["config"]["gate"], run.record["phases"]["grown"]["count"]
+            maps = settings.get("targets", ["width"])
+            for at, count in enumerate(counts):
+                points.append(Point(maps[at % len(maps)], at // len(maps) + 1, count, (run.run_id,), task))
+            sizes = run.record["phases"]["grown"]["sizes"]
+            titles[task] = f"{sizes['total']} ({sizes['early']}/{sizes['middle']}/{sizes['late']})"
+    notes = ["after the task: the total, and its parts in the early, middle and late third of the layers"]
+    return gathered.data(points, notes=notes, titles=titles)
+
+
+def _measured(run: Run, *quantities: str) -> list[float] | None:
+    try:
+        return [measure(run, quantity)[0] for quantity in quantities]
+    except NotMeasured:
+        return None
+
+
+def _points(task: str, run: Run) -> Iterator[Point]:
+    """Every method of a task at the total that it kept, with the interval of its score."""
+    runs = {"": run, "fixed": replace(run, phase="fixed"), **run.companions}
+    for name, series in _SERIES.items():
+        found = _measured(runs[name], "size", "truncated", "low", "high") if name in runs else None
+        if found is not None:
+            size, score, low, high = found
+            yield Point(series, size, score, (runs[name].run_id,), task, low, high)
+
+
+def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    selections = _selections("lora")
+    gathered = gather(reader, selections, ["size", "truncated"], overrides, own_data=True)
+    points: list[Point] = []
+    lines: list[Line] = []
+    lacking: list[str] = []
+    for task, group in gathered.groups.items():
+        for run in group.runs:
+            points += _points(task, run)
+            drawn = {point.series for point in points if point.panel == task}
+            lacking += [f"{name} on {_PLACES[task].title}" for name in _SERIES.values() if name not in drawn]
+            base = run.companions.get("base")
+            if base is not None and (score := _measured(base, "truncated")) is not None:
+                ends = np.array([0.0, max(p.x for p in points if p.panel == task)])
+                lines.append(Line("base", ends, np.repeat(score, 2), task, (base.run_id,)))
+    notes = ["bars: Wilson's 95 % interval over the examples; NGN and the others truncated, one seed"]
+    notes += [f"not run: {', '.join(lacking)}"] if lacking else []
+    data = gathered.data(points, lines=lines, notes=notes)
+    # the records that were found through those of the learned models belong to the figure, too
+    others: dict[str, None] = {}
+    for task, group in gathered.groups.items():
+        chosen = stand_in(selections[task], overrides)
+        for run, (_, find) in itertools.product(group.runs, chosen.companions):
+            others.update(dict.fromkeys(name for _, _, name in configurations(find(chosen, run.seed, run.record))))
+    return replace(data, runs=(*data.runs, *others))
+
+
+def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    keys = {f"{gate} {task}": chosen for gate in _GAPS for task, chosen in _selections(gate).items()}
+    gathered = gather(reader, keys, ["soft", "truncated"], overrides, own_data=True)
+    labels = {task: label for label, task in TASKS.items()}
+    points: list[Point] = []
+    for key, group in gathered.groups.items():
+        gate, _, task = key.partition(" ")
+        for run, soft, truncated in zip(group.runs, *group.values.values(), strict=True):
+            points.append(Point(labels[task], float(soft), float(truncated), (run.run_id,), gate))
+    lines = []
+    for gate in _GAPS:
+        ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]
+        if ends:
+            lines.append(Line("equal", np.array([min(ends), max(ends)]), np.array([min(ends), max(ends)]), gate))
+    return gathered.data(points, lines=lines)
+
+
+def _lora(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    return _by_layer("lora", reader, overrides)
+
+
+def _adapter(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    return _by_layer("adapter", reader, overrides)
+
+
+SPECS = (
+    Spec("lora_ranks", f"Learned LoRA rank by layer and map: {_MODEL}", _PLACES, _lora, 3.0, 5),
+    Spec("adapter_widths", f"Learned adapter width by layer: {_MODEL}", _WIDTHS, _adapter, 2.4, 5),
+    Spec("lora_scores", f"Score against total rank: {_MODEL}", _SCORES, _against_rank, 3.2, 5),
+    Spec("soft_truncated", f"Soft against truncated: {_MODEL}", _GAPS, _soft_against_truncated, 3.0, 2),
+)

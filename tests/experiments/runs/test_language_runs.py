@@ -1,0 +1,181 @@
+"""Adapted language models as runs, on a tiny one: their records, what follows from them, and going on after a kill."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import record_samples as samples
+
+from experiments.blocks import ConfigError
+from experiments.cli import machine
+from experiments.cli.expand import expand
+from experiments.cli.rewrite import rewrite
+from experiments.config import like
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.schema import Config
+from experiments.runs import launch, places
+from experiments.store.records import Store
+from ngn.train.trainer import Trainer
+
+pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[language]'")
+
+TASKS = ("wikisql_easy", "wikisql_hard", "spider", "gsm8k", "squad")
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+
+
+def smoke(tmp_path: Path, task: str = "wikisql_easy", gate: str = "lora", method: str = "ngn", **keys: Any) -> Config:
+    own = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 6}
+    named = {key.replace("__", "."): value for key, value in keys.items()}
+    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**own, **named})
+
+
+def trained(config: Config) -> dict[str, Any]:
+    (outcome,) = launch.launch([config])
+    found: dict[str, Any] = json.loads(outcome.path.read_text())
+    return found
+
+
+@pytest.mark.parametrize("gate", ["lora", "adapter"])
+def test_a_record_says_what_is_kept_where_and_of_how_many_answers(tmp_path: Path, gate: str) -> None:
+    record = trained(smoke(tmp_path, gate=gate))
+    grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
+    groups = {"lora": 4, "adapter": 2}[gate]
+    assert len(grown["t"]) == len(grown["count"]) == len(grown["integer"]) == groups
+    assert grown["count"] == fixed["count"]
+    sizes = grown["sizes"]
+    assert sizes["total"] == sum(grown["count"]) == sizes["early"] + sizes["middle"] + sizes["late"]
+    assert set(grown) >= {"soft", "truncated", "seconds", "peak_memory_mib"}
+    assert "gates_kept" not in grown
+    first = next(iter(grown["truncated"]))
+    assert 0 <= grown["truncated"][first] <= 100
+    assert grown["n"][first] == 8
+    assert set(grown["truncated"]) == set(grown["n"])
+    assert record["base"]["sha256"] != record["data"]["sha256"]
+    assert record["data"]["name"] == "wikisql_easy"
+    assert record["config"]["gate"]["layers"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_ends_in_a_record(tmp_path: Path, task: str) -> None:
+    record = trained(smoke(tmp_path, task, phases=["grown"]))
+    assert {"nats", "perplexity"} < set(record["phases"]["grown"]["truncated"])
+
+
+def test_the_base_model_is_scored_and_not_trained(tmp_path: Path) -> None:
+    record = trained(smoke(tmp_path, method="base"))
+    (phase,) = record["phases"].values()
+    assert (phase["steps"], phase["seconds"], phase["sizes"]["total"]) == (0, 0, 0)
+    adapter = run_id(smoke(tmp_path, gate="adapter", method="base"))
+    assert record["run_id"].rpartition("-")[2] == adapter.rpartition("-")[2]
+    nothing = trained(smoke(tmp_path, method="fixed", method__count=[0] * 4))
+    assert nothing["phases"]["fixed"]["truncated"] == phase["truncated"]
+
+
+def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -> None:
+    config = smoke(tmp_path)
+    store = Store(tmp_path / "results")
+    counts = [2, 0, 1, 0]
+    learned = samples.record(config, {"grown": {**samples.grown([0.0] * 4, 1.0, 1.0), "count": counts}})
+    store.write(learned)
+    rival = smoke(tmp_path, method="uniform", method__like=learned["run_id"])
+    assert rival.method.sizes(rival.gate) == [0, 1, 1, 1]
+    assert run_id(rival) == run_id(smoke(tmp_path, method="uniform", method__target=3))
+    like.compare(rival)
+    record = trained(rival)
+    assert record["config"]["method"] == {"name": "uniform", "target": 3, "like": learned["run_id"]}
+    assert record["phases"]["fixed"]["sizes"]["total"] == 3
+
+    command = [
+        f"results={tmp_path / 'results'}",
+        "task=wikisql_easy",
+        "profile=smoke",
+        "train.steps=6",
+        "method=uniform",
+    ]
+    (job,) = expand(rewrite([*command, f"method.like={learned['run_id']}"]))
+    assert job.run_id == run_id(rival)
+    (other,) = expand(rewrite([*command, f"method.like={learned['run_id']}", "method.target=4"]))
+    with pytest.raises(ConfigError, match=r"it retains 3, not method.target=4"):
+        machine.check([other], command)
+    (absent,) = expand(rewrite([*command, "method.like=absent-s0", "method.target=4"]))
+    with pytest.raises(ConfigError, match="there is no such record"):
+        machine.check([absent], command)
+    with pytest.raises(ConfigError, match="that is gate=lora, and this gate=adapter"):
+        like.compare(smoke(tmp_path, gate="adapter", method="uniform", method__like=learned["run_id"]))
+
+
+def test_a_training_goes_on_bit_by_bit_after_a_kill_in_mid_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(smoke(tmp_path / "whole", phases=["grown"], train__steps=11))
+    real = Trainer.fit
+
+    def stopped(trainer: Trainer) -> Any:
+        trainer.checkpoint_seconds = 1e-9
+        trainer.on_step = lambda step: (_ for _ in ()).throw(KeyboardInterrupt) if step == 6 else None
+        return real(trainer)
+
+    config = smoke(tmp_path / "parts", phases=["grown"], train__steps=11)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "fit", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            launch.launch([config])
+    parts = trained(config)
+    assert parts["execution"]["resumed"] == 1
+    assert samples.untimed(parts["phases"]) == samples.untimed(whole["phases"])
+    stores = [Store(tmp_path / name / "results").curves(whole["run_id"]) for name in ("whole", "parts")]
+    assert stores[0]
+    assert stores[1]
+    assert all((stores[0][key] == stores[1][key]).all() for key in stores[0])
+
+
+def test_long_allocations_have_short_names_and_records_that_fit(tmp_path: Path) -> None:
+    config = compose({"task": "gsm8k", "model": "llama3_8b"})
+    counts = [16] * 64
+    alone = compose({"task": "gsm8k", "model": "llama3_8b", "method": "fixed"}, {"method.count": counts})
+    assert run_id(alone).startswith("gsm8k-lora-fixed1024of64-s0-")
+    phase = samples.answers(counts, config.gate, 50.0, 20.0)
+    store = Store(tmp_path)
+    full = {**phase, "t": [1.2345678901234567] * 64, "integer": [False] * 64, "soft": phase["truncated"]}
+    store.write(samples.record(config, {"grown": full, "fixed": phase}))
+    store.write(samples.record(alone, {"fixed": phase}))
+    assert store.get(run_id(alone)) is not None
+
+
+@pytest.mark.parametrize(
+    ("choices", "overrides", "message"),
+    [
+        ({"task": "cora", "model": "llama3_8b"}, {}, "task=cora adapts no pretrained model"),
+        ({"task": "cora", "budget": "cpu"}, {}, "task=cora adapts no pretrained model"),
+        ({"task": "gsm8k", "model": "none"}, {}, "choose one, as in model=smollm2_135m"),
+        ({"task": "gsm8k", "profile": "smoke", "model": "llama3_8b"}, {}, "has a small model of its own"),
+        ({"task": "gsm8k", "model": "local"}, {}, "model.path=FOLDER"),
+        ({"task": "gsm8k", "method": "uniform"}, {}, "add method.like=RUN_ID"),
+        ({"task": "gsm8k", "method": "uniform"}, {"method.target": 961}, "more than the 960 candidates"),
+        ({"task": "cora", "method": "base"}, {}, "task=cora has none"),
+        ({"task": "gsm8k"}, {"gate.targets": ["q", "q"]}, "must not name a map twice"),
+        ({"task": "gsm8k"}, {"gate.K": None}, "needs a preset gate.K"),
+    ],
+)
+def test_what_does_not_fit_together_is_said(choices: dict[str, str], overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose(choices, overrides)
+
+
+def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = machine.importlib.util.find_spec  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        machine.importlib.util, "find_spec", lambda name: None if name == "transformers" else real(name)
+    )
+    (job,) = expand(rewrite(["task=gsm8k", "profile=smoke"]))
+    with pytest.raises(ConfigError, match=r"needs transformers: pip install -e '\.\[language\]'"):
+        machine.check([job], [])
