@@ -93,7 +93,7 @@ def peft(ngn: float) -> dict[str, Comparison]:
     rows = {f"dataelevenbaselinesbody.{task}-{method}": score for task in TASKS for method, score in scores.items()}
     # SoRA misses the rank of Spider and GSM8K
     counts = {row: 13 if row.endswith("-sora") and ("spider" in row or "gsm8k" in row) else 17 for row in rows}
-    cells = (cell(f"{row}.{key}", value=n) for key, of in (("score", rows), ("count", counts)) for row, n in of.items())
+    cells = (cell(f"{row}.{key}", value=n) for key, of in (("count", counts), ("score", rows)) for row, n in of.items())
     return dict(cells)
 
 
