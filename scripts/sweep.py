@@ -3,7 +3,7 @@
     python scripts/sweep.py plan schedules                    # freeze what is missing, and say how long it will take
     python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
-    python scripts/sweep.py status schedules                  # how far it is; `table` shows what was found
+    python scripts/sweep.py status schedules                  # how far it is; `table` and `figure` show what was found
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
     timeout 25m python scripts/sweep.py run schedules decay learners        # several, one after the other, for a while
 
@@ -270,6 +270,22 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     return 0 if len(table) == len(paths) else 1
 
 
+def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Draw what ``table`` shows against the first of the settings that differ; 0 if there is anything to draw."""
+    import table
+
+    paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
+    found = overview.rows(path for path in paths if path.exists())
+    if not (by := overview.varied(found)):
+        print(f"{sweep.study.name}: no two runs with records differ in a setting but their seed", file=sys.stderr)
+        return 1
+    file = given.out or sweep.folder / "figure.png"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    table.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
+    print(f"{len(found)} of {len(paths)} runs have their record; {by[0]} against what was found:\n  {file}")
+    return 0
+
+
 def _one(sweep: Sweep, given: argparse.Namespace) -> int:
     """The command on one study; what keeps it from its data or records leaves the studies after it."""
     try:
@@ -308,6 +324,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, metavar="DIR", help="folder of the records")
     parser.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the data sets")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--out", type=Path, metavar="FILE", help="figure: where it goes, a .png, .pdf or .svg")
     parser.add_argument("--lines", type=int, default=20, help="status: lines on single runs (20)")
     words = sys.argv[1:] if argv is None else argv
     given = parser.parse_intermixed_args(words)
@@ -326,7 +343,13 @@ def main(argv: list[str] | None = None) -> int:
         return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
-COMMANDS = {"plan": plan_command, "run": run_command, "status": status_command, "table": table_command}
+COMMANDS = {
+    "plan": plan_command,
+    "run": run_command,
+    "status": status_command,
+    "table": table_command,
+    "figure": figure_command,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

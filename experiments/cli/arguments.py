@@ -119,7 +119,10 @@ def refuse_code(token: str) -> None:
     if key.startswith(("hydra.callbacks", "hydra/callbacks")):
         raise ConfigError(f"{token}: callbacks are refused: no configuration value may name code to import or run")
     if key in ("hydra/sweeper", "hydra.sweeper.params"):
-        raise ConfigError(f"{token}: refused: a multirun is checked before it starts, so its values are in the command")
+        raise ConfigError(
+            f"{token}: refused: a multirun is checked before it starts, so its values are in the command; "
+            "examples/search.py has a search by Optuna"
+        )
     if key == "hydra.mode":
         raise ConfigError(f"{token}: write -m (or give several values) for a multirun, and neither for one run")
     if key == "hydra.job.chdir":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
@@ -184,5 +185,7 @@ def _runnable(config: Config) -> None:
         # An empty name would mean the folder one calls from, which nobody means (``results=$UNSET``).
         if getattr(config, key) is not None and not getattr(config, key).strip():
             raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
+    if config.logger in ("tensorboard", "wandb") and find_spec(config.logger) is None:
+        raise ConfigError(f"logger={config.logger}: needs a package: pip install {config.logger}")
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Leave engine out, or use engine=torch")

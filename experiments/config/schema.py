@@ -113,6 +113,8 @@ class Config(Closed):
     """Where records go; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
     save: Literal["none", "deployed"] = "none"
     """Whether the truncated model of every phase is kept beside the record, as safetensors."""
+    logger: Literal["none", "csv", "tensorboard", "wandb"] = "none"
+    """Where the curves are written while they are drawn, beside those of the record."""
     tag: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}$")] | None = None
     """A word of one's own that the record keeps, to find runs again."""
     data_root: str | None = None

@@ -13,6 +13,7 @@ from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config, steps_of
 from experiments.methods.fixed import Fixed
+from experiments.runs.loggers import logged
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
@@ -130,19 +131,21 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    trainer = trainer_of(first.engine, learner, batches, task, plan)(
-        learner,
-        batches,
-        task.loss,
-        plan,
-        weight=task.weight,
-        folder=setup.folder,
-        checkpoint_seconds=first.checkpoint_seconds,
-        identity=identity,
-        title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
-        progress=first.progress,
-    )
-    course = trainer.fit() if trains(learner) else untrained(trainer)
+    with logged(stack, setup.name, plan.steps, learner.has_boundary) as on_point:
+        trainer = trainer_of(first.engine, learner, batches, task, plan)(
+            learner,
+            batches,
+            task.loss,
+            plan,
+            weight=task.weight,
+            folder=setup.folder,
+            checkpoint_seconds=first.checkpoint_seconds,
+            identity=identity,
+            title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
+            progress=first.progress,
+            on_point=on_point,
+        )
+        course = trainer.fit() if trains(learner) else untrained(trainer)
     if setup.end is not None:
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
 

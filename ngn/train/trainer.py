@@ -50,6 +50,8 @@ class Trainer:
         identity: what has to be the same, with the engine, for a checkpoint to be resumed; None for no demand.
         title, progress: what the progress bar says, and whether it is shown.
         on_step: called with the number of finished steps; tests interrupt here.
+        on_point: called with every point of the curves as it is kept: its step, objective and task loss [R], sizes
+            [R, G]; when a training is resumed, with those from before it first.
         on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,
             every ``evaluate_every`` steps and at the end.
 
@@ -77,6 +79,7 @@ class Trainer:
     title: str = "training"
     progress: Mode = "auto"
     on_step: Callable[[int], None] | None = None
+    on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
     evaluate_every: int | None = None
     _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
@@ -107,7 +110,7 @@ class Trainer:
                 objective, task, t = self._step(step, optimizer, step in kept)
                 bad = torch.where((bad < 0) & ~torch.isfinite(objective), step, bad)
                 if t is not None:
-                    self._points.append((step, objective.double(), task.double(), t.double()))
+                    self._keep(step, objective.double(), task.double(), t.double())
                 learner.after_step(step)
                 optimizer.zero_grad(set_to_none=True)
                 if bar.due():
@@ -208,6 +211,11 @@ class Trainer:
             raise ValueError("a step needs at least one micro-batch")
         return total / whole
 
+    def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
+        self._points.append((step, objective, task, t))
+        if self.on_point is not None:
+            self.on_point(step, objective, task, t)
+
     def _state(self) -> str:
         return f"t {float(self.learner.size().double().mean()):.2f}"
 
@@ -246,5 +254,6 @@ class Trainer:
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
-            self._points = [(int(s), a.to(device), b.to(device), c.to(device)) for s, a, b, c in rows]
+            for s, *values in rows:
+                self._keep(int(s), *(value.to(device) for value in values))
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1

@@ -201,7 +201,7 @@ class KernelTrainer(Trainer):
                 bad = torch.where(bad < 0, where, bad)
                 for step in kept[(kept >= first) & (kept < done)].tolist():
                     at = step - first
-                    self._points.append((step, objective[:, at], task[:, at], t[:, at]))
+                    self._keep(step, objective[:, at], task[:, at], t[:, at])
                 if self.on_step is not None or bar.due() or done == plan.steps:
                     state.unpack(done)
                     if bar.due() or (bar.drawn and done == plan.steps):

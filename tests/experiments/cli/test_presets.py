@@ -85,6 +85,8 @@ def test_a_study_of_ones_own_is_planned_run_and_shown(
     assert sweep.main(["status", *places]) == 0
     assert "4 of 4 runs done" in capsys.readouterr().out
     assert sweep.main(["table", *places]) == 0
+    assert sweep.main(["figure", *places, f"--out={tmp_path / 'mine.png'}"]) == 0
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:3]] == [["0.0001", "2"], ["0.001", "2"]]
 
 

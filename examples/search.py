@@ -1,0 +1,35 @@
+"""A search by Optuna (`pip install optuna`) over the suite's own runs: python examples/search.py scratch/search 20
+
+Settings are chosen by the validation split, never by test scores. Every trial is a run with a record: a search that was
+stopped takes up what it has when it is started again.
+"""
+
+import sys
+
+import optuna
+
+from experiments.config.compose import compose
+from experiments.runs.launch import launch
+from experiments.store.records import read
+
+
+def accuracy(trial: optuna.Trial, results: str, profile: str = "full") -> float:
+    """Validation accuracy of the truncated model, less half a point for each component that it keeps."""
+    price = trial.suggest_float("schedule.lambda0", 1e-5, 1e-2, log=True)
+    settings = {"task.split": "validation", "phases": ["grown"], "schedule.lambda0": price, "results": results}
+    (run,) = launch([compose({"task": "cora", "profile": profile}, settings)])
+    grown = read(run.path)["phases"]["grown"]
+    if grown["status"] != "complete":
+        raise optuna.TrialPruned("diverged")
+    return grown["truncated"]["accuracy"] - 0.5 * sum(grown["count"])
+
+
+def search(results: str, trials: int, profile: str = "full") -> optuna.Study:
+    """The study after ``trials`` runs; a new process goes on where another stopped."""
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
+    study.optimize(lambda trial: accuracy(trial, results, profile), n_trials=trials)
+    return study
+
+
+if __name__ == "__main__":
+    print(search(sys.argv[1], int(sys.argv[2])).best_params)
