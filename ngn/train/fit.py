@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from ngn.learner import Learner
@@ -34,6 +35,10 @@ def fit(
         settings: whatever else :class:`~ngn.train.trainer.Trainer` takes, such as ``on_evaluate``, ``folder``,
             ``progress``.
 
+    Raises:
+        TypeError: if there is no learner, or samples are no tensors.
+        ValueError: if the loss is not one number per model.
+
     Returns:
         The curves of objective, task loss and t. The learner is left in ``eval()`` mode.
 
@@ -48,6 +53,11 @@ def fit(
     >>> course.curves["task"].shape
     (6, 1)
     """
+    if not isinstance(learner, Learner):
+        raise TypeError(f"fit trains a learner, such as ngn.CapacityLearner(model), not {type(learner).__name__}")
+    for name, value in (("inputs", inputs), ("targets", targets)):
+        if isinstance(value, np.ndarray):
+            raise TypeError(f"{name} are a numpy array: pass torch.from_numpy({name})")
     if targets is not None:
         return Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
     batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)

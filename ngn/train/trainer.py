@@ -172,6 +172,8 @@ class Trainer:
         """Move the parameters. Objective and task loss [R] and, if it is to be ``kept``, the sizes [R, G] before it."""
         learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
         task = self._backward(step)
+        if task.numel() != count:
+            raise ValueError(f"the loss has the shape {tuple(task.shape)}, not one number per model: take its mean")
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()

@@ -16,7 +16,15 @@ def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
     )
 
 
+def fit(learner: object, x: object, loss: object) -> None:
+    ngn.fit(learner, x, torch.zeros(2, 1), loss, ngn.TrainPlan(steps=1), progress="never")
+
+
+MSE = nn.functional.mse_loss
 MISTAKES = {
+    "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
+    "inputs are a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
+    "the loss has the shape (2, 1), not one": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
     "K = 0 or more components, not -2": lambda: ngn.MLPBank([1, 3, 1], K=-2, seeds=0),
     "a count is 0 or more, not -1": lambda: ngn.FixedCount(-1),
