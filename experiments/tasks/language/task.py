@@ -108,7 +108,7 @@ class AdaptationTask(Task):
         """The frozen model to attach something to; its parameters are shared."""
         model = self.base.fresh()
         if config.model is not None and config.model.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.activation_checkpointing_enable()
         return model
 
     def targets(self, config: Config) -> list[str]:
