@@ -10,8 +10,8 @@ import torch
 
 import ngn
 from experiments.blocks import ConfigError, legal_name
+from experiments.tasks.language import GSM8K, Adaptation, Spider, SQuAD, WikiSQLEasy, WikiSQLHard
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent
-from experiments.tasks.language.settings import GSM8K, Adaptation, Spider, SQuAD, WikiSQLEasy, WikiSQLHard
 from experiments.tasks.language.task import AdaptationTask
 
 KINDS = (WikiSQLEasy, WikiSQLHard, Spider, GSM8K, SQuAD)
