@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,9 @@ def fit(
     Returns:
         The curves of objective, task loss and t. The learner is left in ``eval()`` mode.
 
+    Warns:
+        UserWarning: if a loss was no longer finite.
+
     >>> import torch, ngn
     >>> bank, gate = ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)
     >>> learner = ngn.CapacityLearner(ngn.ParallelModel(ngn.OrderedSum(bank, gate)))
@@ -59,6 +63,13 @@ def fit(
         if isinstance(value, np.ndarray):
             raise TypeError(f"{name} are a numpy array: pass torch.from_numpy({name})")
     if targets is not None:
-        return Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
-    batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
-    return Trainer(learner, batches, loss, plan, **settings).fit()
+        course = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
+    else:
+        batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
+        course = Trainer(learner, batches, loss, plan, **settings).fit()
+    if (diverged := course.diverged_at[course.diverged_at >= 0]).size:
+        warnings.warn(
+            f"the loss was no longer finite at step {diverged.min()}: lower the learning rates, or set plan.clip",
+            stacklevel=2,
+        )
+    return course

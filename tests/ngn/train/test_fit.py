@@ -303,3 +303,11 @@ def test_evaluations_on_the_way_do_not_change_the_training():
     assert all(a != b for (_, a), (_, b) in itertools.pairwise(seen))
     for name, value in silent.state().items():
         assert torch.equal(value, told.state()[name]), name
+
+
+
+def test_a_training_that_diverges_is_said():
+    target = Y.clone()
+    target[0] = float("inf")
+    with pytest.warns(UserWarning, match="no longer finite at step 0"):
+        fit(noisy(), X, target, mean_squared_error, TrainPlan(steps=5), progress="never")
