@@ -66,7 +66,7 @@ class Bottleneck(nn.Module):
         c = self.axis.coefficients()
         up: Tensor = self.up
         if c is not None:
-            up = up * c.to(up.dtype).repeat_interleave(up.shape[1] // max(1, len(c)))
+            up = up * c.to(up).repeat_interleave(up.shape[1] // max(1, len(c)))
         return F.linear(h, up.to(h.dtype))
 
 
