@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import platform
+import shutil
 from pathlib import Path
 
 
@@ -54,6 +55,14 @@ def sweep(folder: Path) -> None:
     for path in folder.glob(f".*.{_writers()}-*.part"):
         if started(int(path.name.split("-")[-2])) is None:
             path.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder in a file's place; nothing if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def publish(path: Path, content: bytes, replace: bool = False) -> bool:

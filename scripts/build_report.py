@@ -22,7 +22,7 @@ from experiments.paths import RESULTS, ROOT
 from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.provenance import code
-from experiments.store.records import Store, publish
+from experiments.store.records import RecordError, Store, publish
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +46,11 @@ def main(argv: list[str] | None = None) -> int:
         print("the report needs Jinja2: pip install -e '.[paper]'", file=sys.stderr)
         return 1
     reader = Reader(Store(arguments.results))
-    report = build(reader)
+    try:
+        report = build(reader)
+    except RecordError as damaged:  # the latencies; records that are damaged are left out by name
+        print(damaged, file=sys.stderr)
+        return 1
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
     commit = code().commit

@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -72,8 +72,15 @@ class Sweep:
         """Run id → Slurm task, of what is in Slurm's queue."""
         jobs = slurm.submitted(self.folder)
         alive = slurm.in_queue(jobs)
-        read = {path: plans.read(Path(path)) for path in {job.plan for job in jobs if job.job in alive}}
-        return {name: job.job for job in jobs if job.job in alive for name in read[job.plan].tasks[job.task]}
+        queued: dict[str, str] = {}
+        read = cache(plans.read)
+        for job in jobs:
+            if job.job in alive:
+                try:
+                    queued |= dict.fromkeys(read(Path(job.plan)).tasks[job.task], job.job)
+                except (RecordError, IndexError) as fault:
+                    print(f"job {job.job}: which runs it trains is not known ({fault})", file=sys.stderr)
+        return queued
 
     @cached_property
     def view(self) -> status.View:

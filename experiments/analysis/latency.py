@@ -59,8 +59,8 @@ def read(root: Path) -> Latencies:
     try:
         document = json.loads(path.read_text())
         _validator()(document)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, fastjsonschema.JsonSchemaException) as fault:
-        raise RecordError(f"{path}: {fault}") from None
+    except (OSError, ValueError, RecursionError, fastjsonschema.JsonSchemaException) as fault:
+        raise RecordError(f"{path}: {fault}; scripts/measure_latency.py writes it anew") from None
     machine = document["hardware"]
     threads = f"{document['threads']} thread{'s' if document['threads'] > 1 else ''}"
     return Latencies(

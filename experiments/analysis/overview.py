@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
 from experiments.config.identity import flatten
-from experiments.store.records import read
+from experiments.store.records import RecordError, read
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+log = logging.getLogger(__name__)
 Row = dict[str, Any]
 SEED = "seed.value"
 
@@ -43,11 +45,17 @@ def row(record: Mapping[str, Any]) -> Row:
 def rows(paths: Iterable[Path]) -> list[Row]:
     """The rows of records, and of all records below folders, in the order of their names.
 
-    Raises:
-        RecordError: if one is damaged.
+    Damaged ones are left out, and a warning names them. Hidden folders hold notes on runs, and no records.
     """
-    files = [file for path in paths for file in ([path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")))]
-    return [row(read(file)) for file in files]
+    table = []
+    for path in paths:
+        for file in [path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")):
+            if not any(part.startswith(".") for part in file.relative_to(path).parts):
+                try:
+                    table.append(row(read(file)))
+                except RecordError as damaged:
+                    log.warning("%s; left out", damaged)
+    return table
 
 
 def frame(*folders: str | Path) -> DataFrame:

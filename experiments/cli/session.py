@@ -25,7 +25,7 @@ from experiments.cli.expand import Job, expand
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.paths import RUNS
-from experiments.store.records import RecordError
+from ngn.files import FileError
 
 if TYPE_CHECKING:
     from experiments.runs.outcome import Outcome
@@ -42,7 +42,7 @@ def full_error() -> bool:
 
 def foreseen(error: Exception) -> bool:
     """Whether an error is written for the reader, so that its message is enough."""
-    if isinstance(error, (ConfigError, RecordError)):
+    if isinstance(error, (ConfigError, FileError)):
         return True
     from experiments.data.source import DataError  # not earlier: only a run that got this far needs the readers
     from ngn.methods.base import CapacityExceeded

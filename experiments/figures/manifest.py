@@ -51,7 +51,7 @@ class Manifest:
     def _record(self, path: Path) -> bytes:
         """Digest of a file of a run as it was when this was first asked; of nothing where there was none."""
         if path not in self._contents:
-            self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.exists() else b"absent"
+            self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
         return self._contents[path]
 
     def _digest(self, runs: Iterable[str], files: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ngn.files import remove
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,7 @@ class Phase:
             return None
         except (checkpoint.OtherIdentityError, *checkpoint.DAMAGE) as fault:
             log.warning("%s cannot be used (%s); its phase is trained again", path, fault)
+            remove(path)
             return None
         curves = [
             {name: np.asarray(curve, dtype=CURVE_TYPES.get(name, np.float32)) for name, curve in stored.items()}

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.store.records import HIDDEN, RecordError, Store
-from ngn.files import machine, started, temporary
+from ngn.files import machine, remove, started, temporary
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
@@ -138,7 +138,7 @@ class Leases:
                     if os.path.lexists(path) and self.owner(name) is None:
                         log.warning("%s: the process that was training it is gone; taking the run over", name)
                         if path.is_dir():
-                            path.rmdir()
+                            remove(path)
                         os.replace(written, path)
                         return True
             return False

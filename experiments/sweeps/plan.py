@@ -104,10 +104,23 @@ def read(path: Path) -> Plan:
 
 
 def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Config]]]:
-    """(number, configurations) of the tasks of a plan, of all by default; one task at a time is in memory."""
+    """(number, configurations) of the tasks of a plan, of all by default; one task at a time is in memory.
+
+    Raises:
+        RecordError: if a task cannot be read.
+    """
     wanted = None if tasks is None else set(tasks)
-    with open(path) as lines:
+    missing = set(wanted or ())
+    with open(path, errors="replace") as lines:
         next(lines)
         for number, line in enumerate(lines):
             if wanted is None or number in wanted:
-                yield number, [Config.model_validate(content) for content in json.loads(line)]
+                try:
+                    configs = [Config.model_validate(content) for content in json.loads(line)]
+                except (ValueError, TypeError, RecursionError) as fault:
+                    why = str(fault).splitlines()[0]
+                    raise RecordError(f"{path}: task {number} cannot be read ({why}); plan anew") from None
+                missing.discard(number)
+                yield number, configs
+    if missing:
+        raise RecordError(f"{path}: task {min(missing)} is not there; plan anew")

@@ -106,8 +106,10 @@ def submitted(folder: Path) -> list[Submitted]:
     jobs: list[Submitted] = []
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
         try:
-            jobs += [Submitted(**json.loads(line))] if line.strip() else []
-        except (ValueError, TypeError, RecursionError) as fault:
+            if line.strip():
+                noted = json.loads(line)
+                jobs.append(Submitted(str(noted["job"]), str(noted["plan"]), int(noted["task"])))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as fault:
             log.warning("%s: a damaged line is left out, so its job is not known (%s)", path, fault)
     return jobs
 

@@ -20,6 +20,7 @@ from experiments.config.identity import run_id
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError, publish
 from experiments.sweeps import plan as plans
+from ngn.files import FileError
 from ngn.train import interrupt
 
 PATIENCE = LEASE + 30
@@ -51,7 +52,11 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     from experiments.runs.launch import share
     from experiments.runs.sharing import HeldElsewhere
 
-    ((_, configs),) = plans.configurations(plan, [number])
+    try:
+        ((_, configs),) = plans.configurations(plan, [number])
+    except RecordError as damaged:
+        print(damaged, file=sys.stderr, flush=True)
+        return dict.fromkeys(plans.read(plan).tasks[number], str(damaged))
     names = [run_id(config) for config in configs]
     try:
         done = share(configs, patience)
@@ -69,7 +74,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
         note_failure(plan, [name], statuses[name])
         if error not in shown:  # the runs of a stack fail together
             shown.append(error)
-            if not isinstance(error, (ConfigError, RecordError)):
+            if not isinstance(error, (ConfigError, FileError)):
                 traceback.print_exception(error)
             print(f"task {number}: {statuses[name]}", file=sys.stderr, flush=True)
     return statuses

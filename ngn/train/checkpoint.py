@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from ngn import files
 from ngn.files import FileError, publish
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
             log.warning("%s; not taken up", other)
             _discard(described)
         except DAMAGE as fault:
-            if isinstance(fault, OSError) and not isinstance(fault, FileNotFoundError):
+            if isinstance(fault, OSError) and not isinstance(fault, (FileNotFoundError, IsADirectoryError)):
                 raise  # the disk, or the network, which may be well again
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
             _discard(described)
@@ -135,8 +136,8 @@ def put_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> Non
 
 
 def _discard(described: Path) -> None:
-    described.unlink(missing_ok=True)
-    described.with_suffix(".safetensors").unlink(missing_ok=True)
+    files.remove(described)
+    files.remove(described.with_suffix(".safetensors"))
 
 
 def remove(folder: Path) -> None:

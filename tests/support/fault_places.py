@@ -17,7 +17,7 @@ from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost,
 
 from experiments.config.identity import run_id
 from experiments.runs import launch
-from experiments.store import provenance
+from experiments.runs.phases import fixed_configuration
 from experiments.store.leases import Leases
 from ngn.train.checkpoint import StorageError
 
@@ -190,58 +190,67 @@ def clock_backwards(folder: Path) -> Count:
     return result
 
 
-DAMAGE = {
-    "empty": lambda content, at: b"",
-    "cut": lambda content, at: content[:at],
-    "a bit": lambda content, at: content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :],
-    "zeros": lambda content, at: bytes(len(content)),
-    "longer": lambda content, at: content + b"}",
-    "deep": lambda content, at: b"[" * 100_000,
-}
-KINDS = (("1d, every phase", 2), ("cora", 3), ("kernel", 3), ("ste", 2), ("l0", 2), ("awnn", 2), ("decay", 1))
+def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
+    """Kill anywhere; then another command comes first: a member's ``method=fixed`` run, or the runs by force."""
+    result = Count("every run has its record, that of the undisturbed run where its stack was the same; nothing left")
+    kind, seeds, own = "1d", 3, {"phases": ["grown", "fixed"]}
+    expected = undisturbed(folder, kind, seeds, **own)
+    total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds, **own), writes=True)
+    for number, at in enumerate(faulty.moments(total, count, seed=total)):
+        place, forced = folder / str(number), bool(number % 2)
+        wanted = configs(place, kind, seeds, **own)
+        by_force = configs(place, kind, seeds, **own, force=True)
+
+        def dies(place: Path = place, at: int = at, asked: list = by_force if forced else wanted) -> None:
+            Hook(at, KILL).at_writes()
+            train(place, asked)
+
+        if forced and number % 4 == 1:  # records are there, and must be at every moment
+            child(lambda place=place, wanted=wanted: train(place, wanted))
+        before = len(found(place, wanted))
+        first = child(dies)
+        kept = len(found(place, wanted)) >= before
+        if forced:
+            again = child(lambda place=place, by_force=by_force: train(place, by_force))
+            missing = lost(expected, found(place, wanted))
+        else:
+            alone = [fixed_configuration(wanted[number // 2 % seeds], 1 + number % 3)]
+            other = child(lambda place=place, alone=alone: train(place, alone))
+            again = child(lambda place=place, wanted=wanted: train(place, wanted)) or other
+            missing = seeds - len(found(place, wanted))
+        remains = faulty.left(place)
+        result.tried += 1
+        result.lost += missing
+        good = (first, again, missing, remains, kept) == (-signal.SIGKILL, 0, 0, [], True)
+        result.survived += good
+        if not good:
+            print(f"{at} of {total}, force {forced}: {first}, {again}, {missing}, {remains}, {kept}", file=sys.stderr)
+    return result
 
 
-def killed_and_damaged(folder: Path, count: int) -> Count:
-    """Kill at a random step; damage a random file that is left (two of three times) or change the code (the third)."""
-    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
-    random = np.random.default_rng(count)
-    for kind, seeds in KINDS:
-        tries = [n for n in range(count) if n % len(KINDS) == KINDS.index((kind, seeds))]
-        if not tries:
-            continue
-        own = folder / str(KINDS.index((kind, seeds)))
-        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
-        expected = undisturbed(own, kind, seeds)
-        for number in tries:
-            place, at = own / str(number), int(random.integers(1, total + 1))
-            wanted = configs(place, kind, seeds)
+def kill_writing(folder: Path, count: int) -> Count:
+    """SIGXFSZ, which kills inside of a write as soon as a file grows beyond a limit: half of it is there."""
+    kind, seeds = "1d, every phase", 2
+    expected = undisturbed(folder, kind, seeds)
+    sizes = [path.stat().st_size for path in (folder / "calm").rglob("*.json")]
+    result = Count("resumed; record and curves bit-equal, nothing left behind")
+    for number, limit in enumerate(np.geomspace(100, 4 * max(sizes), count).astype(int)):
+        place = folder / str(number)
+        wanted = configs(place, kind, seeds)
 
-            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
-                Hook(at, KILL).at_steps()
-                train(place, wanted)
+        def dies(place: Path = place, wanted: list = wanted, limit: int = int(limit)) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            train(place, wanted)
 
-            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
-                if other:
-                    provenance._sources = lambda: "other sources"  # type: ignore[assignment]
-                train(place, wanted)
-
-            first = child(dies)
-            left = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in (".json", ".safetensors")]
-            how = "the code" if number // len(KINDS) % 3 == 2 or not left else str(random.choice(list(DAMAGE)))
-            harmed = None
-            if how != "the code":
-                harmed = left[random.integers(len(left))]
-                content = harmed.read_bytes()
-                harmed.write_bytes(DAMAGE[how](content, int(random.integers(len(content)))))
-            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
-            missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
-            result.tried += 1
-            result.lost += missing
-            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-            result.survived += good
-            if not good:
-                print(
-                    f"{kind} at {at} of {total}, {how} {harmed}: {first}, {again}, {missing}, {remains}",
-                    file=sys.stderr,
-                )
+        first = child(dies)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted))
+        missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
+        result.tried += 1
+        result.lost += missing
+        good = (first, again, missing, remains) == (-signal.SIGXFSZ, 0, 0, [])
+        result.survived += good
+        if not good:
+            print(f"limit {limit}: {first}, {again}, {missing}, {remains}", file=sys.stderr)
     return result

@@ -16,15 +16,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
+import fault_commands  # noqa: E402
+import fault_files  # noqa: E402
+import fault_places  # noqa: E402
 import faulty  # noqa: E402
-from fault_places import (  # noqa: E402
-    clock_backwards,
-    dead_owners,
-    disk_full,
-    killed_and_damaged,
-    one_run_many_processes,
-    read_only_results,
-)
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
@@ -54,8 +49,7 @@ def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Cou
         missing = lost(expected, found(place, wanted))
         result.tried += 1
         result.lost += missing
-        # a leftover of the instant of the kill may stay; what a finished run had needed may not
-        remains = [p for p in faulty.left(place) if p.suffix != ".part"]
+        remains = faulty.left(place)
         good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
         result.survived += good
         if not good:
@@ -68,7 +62,7 @@ def kill_steps(folder: Path) -> Count:
 
 
 def kill_saves(folder: Path) -> Count:
-    return _kills(folder, "1d", 1, KILLS, writes=True)
+    return _kills(folder, "1d", 1, 2 * KILLS, writes=True)
 
 
 def kill_stack_steps(folder: Path) -> Count:
@@ -77,6 +71,34 @@ def kill_stack_steps(folder: Path) -> Count:
 
 def kill_stack_saves(folder: Path) -> Count:
     return _kills(folder, "cora", 3, KILLS, writes=True)
+
+
+def kill_writing(folder: Path) -> Count:
+    return fault_places.kill_writing(folder, KILLS)
+
+
+def kill_otherwise(folder: Path) -> Count:
+    return fault_places.killed_and_asked_otherwise(folder, 2 * KILLS)
+
+
+def kill_commands(folder: Path) -> Count:
+    return fault_commands.kill_commands(folder, 5 * KILLS)
+
+
+def damaged_files(folder: Path) -> Count:
+    return fault_files.killed_and_damaged(folder, 12 * KILLS)
+
+
+def damaged_records(folder: Path) -> Count:
+    return fault_files.damaged_records(folder, 2 * KILLS)
+
+
+def damaged_beside(folder: Path) -> Count:
+    return fault_files.damaged_beside(folder, 13 * KILLS)
+
+
+def damaged_kernel(folder: Path) -> Count:
+    return fault_files.damaged_kernel(folder, KILLS // 2)
 
 
 def kill_kernel(folder: Path) -> Count:
@@ -210,12 +232,9 @@ def out_of_memory(folder: Path) -> Count:
     return result
 
 
-def damaged_files(folder: Path) -> Count:
-    return killed_and_damaged(folder, 2 * KILLS)
-
-
 WARM = {
     "damaged_files": ("1d", "cora", "kernel", "ste", "l0", "awnn", "decay"),
+    "damaged_kernel": ("kernel",),
     "kill_stack_steps": ("cora",),
     "kill_stack_saves": ("cora",),
     "kill_learners": ("ste", "l0", "awnn", "decay"),
@@ -223,25 +242,28 @@ WARM = {
 """What is trained once before the children are forked, so that none imports anything anew; else the 1D study."""
 
 FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
-    "kill_steps": ("SIGKILL at 20 random steps of a run of five phases", kill_steps),
-    "kill_saves": ("SIGKILL at 20 random points inside saving (single run)", kill_saves),
-    "kill_stack_steps": ("SIGKILL at 20 random steps of a stack of three", kill_stack_steps),
-    "kill_stack_saves": ("SIGKILL at 20 random points inside saving (stack of three)", kill_stack_saves),
-    "kill_kernel": ("SIGKILL at 20 random points of the compiled 1D kernel (stack of three)", kill_kernel),
-    "kill_learners": ("SIGKILL at 5 random steps of each other capacity learner (stack of two)", kill_learners),
+    "kill_steps": ("SIGKILL at a random step of a run of five phases", kill_steps),
+    "kill_saves": ("SIGKILL before or after a random system call of saving (single run)", kill_saves),
+    "kill_stack_steps": ("SIGKILL at a random step of a stack of three", kill_stack_steps),
+    "kill_stack_saves": ("SIGKILL before or after a random system call of saving (stack of three)", kill_stack_saves),
+    "kill_writing": ("killed inside of writing a file, half of which is there", kill_writing),
+    "kill_kernel": ("SIGKILL at a random point of the compiled 1D kernel (stack of three)", kill_kernel),
+    "kill_learners": ("SIGKILL at a random step of each other capacity learner (stack of two)", kill_learners),
+    "kill_commands": ("SIGKILL at any moment of `python run.py`; in every second run the code changes", kill_commands),
+    "kill_otherwise": ("SIGKILL, then a member's fixed model first, or `force=true`", kill_otherwise),
     "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
     "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
-    "damaged_files": (
-        "SIGKILL at 40 random steps, then any file damaged or the code changed, every kind",
-        damaged_files,
-    ),
-    "disk_full": ("disk full at a checkpoint, at a record", disk_full),
-    "read_only_results": ("folder of records not writable", read_only_results),
+    "damaged_files": ("SIGKILL, then any file that is left damaged or the code changed, every kind", damaged_files),
+    "damaged_records": ("a record or its curves damaged, then the same command", damaged_records),
+    "damaged_beside": ("records, curves, plans, ledgers, leases, archives damaged, every script", damaged_beside),
+    "damaged_kernel": ("cached kernel or its digest damaged", damaged_kernel),
+    "disk_full": ("disk full at a checkpoint, at a record", fault_places.disk_full),
+    "read_only_results": ("folder of records not writable", fault_places.read_only_results),
     "nan_in_a_replica": ("NaN in one replica of a stack", nan_in_a_replica),
     "out_of_memory": ("out of memory in a stack", out_of_memory),
-    "one_run_many_processes": ("sixteen processes on one run", one_run_many_processes),
-    "dead_owners": ("owner of a lease killed, silent, or its lease garbled", dead_owners),
-    "clock_backwards": ("clock and file times jump by days, then SIGKILL", clock_backwards),
+    "one_run_many_processes": ("sixteen processes on one run", fault_places.one_run_many_processes),
+    "dead_owners": ("owner of a lease killed, silent, or its lease garbled", fault_places.dead_owners),
+    "clock_backwards": ("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
 }
 
 

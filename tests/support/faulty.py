@@ -60,7 +60,10 @@ def configs(folder: Path, kind: str = "1d", seeds: int = 1, **changes: Any) -> l
 
 
 def child(work: Callable[[], object], log: Path | None = None) -> int:
-    """Run ``work`` in a forked process: its exit status, or minus the signal that ended it; 1 after an exception."""
+    """Run ``work`` in a forked process: its exit status, or minus the signal that ended it; 1 after an exception.
+
+    All that it prints goes to ``log``.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -68,14 +71,19 @@ def child(work: Callable[[], object], log: Path | None = None) -> int:
         status = 1
         try:
             if log is not None:
-                os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+                out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                os.dup2(out, 1)
+                os.dup2(out, 2)
             work()
             status = 0
         except interrupt.Interrupted as stopped:
             status = stopped.status
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else 1
         except BaseException:
             traceback.print_exc()
         finally:
+            sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
     return wait(pid)
@@ -115,7 +123,7 @@ class Hook:
         interrupt.asked = asked  # type: ignore[assignment]
         return self
 
-    def at_writes(self, names: Sequence[str] = ("fsync", "replace", "link", "mkdir", "unlink")) -> Hook:
+    def at_writes(self, names: Sequence[str] = ("fsync", "replace", "link", "mkdir", "unlink", "rmdir")) -> Hook:
         """Count the system calls of a save, each twice: before it and after it."""
         for name in names:
             setattr(os, name, self._around(getattr(os, name)))
@@ -157,20 +165,22 @@ def events(folder: Path, wanted: Sequence[Config], writes: bool) -> int:
 
 def found(folder: Path, wanted: Sequence[Config]) -> dict[str, Any]:
     """Run id → everything in the record and the curves that is a result, of those runs that have a record."""
-    store = Store(folder / "results")
+    return recorded(folder / "results", [run_id(config) for config in wanted])
+
+
+def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
+    """What :func:`found` gives, by run ids."""
+    store = Store(root)
     kept: dict[str, Any] = {}
-    for config in wanted:
-        record = store.get(run_id(config))
+    for name in names:
+        record = store.get(name)
         if record is None:
             continue
-        curves = store.curves(run_id(config)) or {}
+        curves = store.curves(name) or {}
         record.pop("time")
         record["execution"].pop("resumed")
         record["phases"] = untimed(record["phases"])
-        kept[run_id(config)] = (
-            json.dumps(record, sort_keys=True),
-            {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()},
-        )
+        kept[name] = (json.dumps(record, sort_keys=True), {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()})
     return kept
 
 

@@ -1,0 +1,116 @@
+"""SIGKILL at any moment of the real program, start and end included, and code that changes between two commands.
+
+Each process is one of ``python run.py`` in a clone of this checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from faulty import Count, left, lost, recorded
+
+from experiments.paths import ROOT
+
+COMMANDS = {
+    "1d": "task=regression1d engine=torch train.steps=150 phases=[grown,fixed,from_high] seed=0..2",
+    "cora": "task=cora train.steps=60 seed=0,1",
+    "kernel": "task=regression1d train.steps=20000 seed=0,1",
+    "ste": "task=regression1d method=ste engine=torch train.steps=400 gate.K=6 seed=0",
+}
+ATTEMPTS = 5
+"""Of one command, one after the other, each killed; then the command is left alone."""
+CHANGE = ('"/".join', '"|".join')
+"""In ``ngn/streams.py``: every draw becomes another one, and so does every number."""
+
+
+class Program:
+    """``run.py`` of a clone, whose code can be changed and changed back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.source = folder, folder / "ngn" / "streams.py"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+        self.versions = (text := self.source.read_text()), text.replace(*CHANGE)
+        if text == self.versions[1]:
+            raise RuntimeError(f"{self.source} has no {CHANGE[0]}")
+
+    def change(self, version: int) -> None:
+        """Write the code as it is in the commit (0), or changed (1)."""
+        self.source.write_text(self.versions[version])
+
+    def start(self, kind: str, place: Path) -> subprocess.Popen[bytes]:
+        """Start a command whose output all goes to ``place``."""
+        place.mkdir(parents=True, exist_ok=True)
+        words = ["profile=smoke", *COMMANDS[kind].split(), "gate.K=4", "threads=1", "checkpoint_seconds=0.02"]
+        words = [word for n, word in enumerate(words) if word.split("=")[0] not in {w.split("=")[0] for w in words[:n]}]
+        with open(place / "log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, str(self.folder / "run.py"), *words, f"results={place}/results", "progress=never"],
+                env={**os.environ, "NGN_OUTPUT": str(place / "output"), "PYTHONPATH": str(self.folder)},
+                stdout=log,
+                stderr=log,
+                cwd=place,
+            )
+
+    def undisturbed(self, kind: str, place: Path) -> tuple[dict[str, Any], float]:
+        """The records of a command, and the seconds that it took.
+
+        Raises:
+            RuntimeError: if it failed.
+        """
+        began = time.monotonic()
+        if self.start(kind, place).wait():
+            raise RuntimeError((place / "log").read_text())
+        return self.records(place), time.monotonic() - began
+
+    def records(self, place: Path) -> dict[str, Any]:
+        """All that there are."""
+        return recorded(place / "results", [path.stem for path in sorted((place / "results").glob("*/*.json"))])
+
+
+def kill_commands(folder: Path, count: int) -> Count:
+    """Kill ``count`` commands at moments that are uniform over the time of an undisturbed one.
+
+    In every other chain of attempts the code changes now and then; the record has to be that of the last code, alone.
+    """
+    result = Count("the same command ended with the record of its own code, bit-equal; nothing left behind")
+    program, random = Program(folder / "clone"), np.random.default_rng(count)
+    kinds = list(COMMANDS)[: max(1, count // (2 * ATTEMPTS))]
+    calm: dict[tuple[str, int], tuple[dict[str, Any], float]] = {}
+    chain = 0
+    while result.tried < count:
+        kind, changes = kinds[chain // 2 % len(kinds)], chain % 2 == 0
+        place, version = folder / f"chain-{chain}", 0
+        for now in range(1 + changes):
+            program.change(now)
+            if (kind, now) not in calm:
+                calm[kind, now] = program.undisturbed(kind, folder / f"{kind}-{now}")
+        killed = 0
+        for _ in range(ATTEMPTS):
+            version = int(random.integers(2)) if changes else 0
+            program.change(version)
+            process = program.start(kind, place)
+            try:
+                process.wait(random.uniform(0.0, calm[kind, version][1]))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += process.wait() == -signal.SIGKILL
+            if program.records(place):
+                break  # what is recorded stays, whatever the code is by now
+        again = program.start(kind, place).wait()
+        expected, got = calm[kind, version][0], program.records(place)
+        missing, remains = lost(expected, got), left(place)
+        result.tried += killed
+        result.lost += missing
+        good = (again, missing, remains) == (0, 0, [])
+        result.survived += killed if good else 0
+        if not good:
+            print(f"{place}: {again}, {missing}, {remains}\n{(place / 'log').read_text()}", file=sys.stderr)
+        chain += 1
+    return result

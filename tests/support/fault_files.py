@@ -1,0 +1,278 @@
+"""Damaged files of every kind, and what the commands that read them do. ``tests/support/faults.py`` runs these."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import faulty
+import numpy as np
+import record_samples as samples
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+
+from experiments import paths
+from experiments.cli import app
+from experiments.config.identity import run_id
+from experiments.runs import launch, places
+from experiments.store import provenance
+from experiments.store.leases import Leases
+from experiments.store.records import Store
+from experiments.studies import STUDIES, Study
+from experiments.sweeps import plan as plans
+from experiments.sweeps import transport, worker
+from experiments.tables.one_d import BASELINE
+from ngn.train.kernels import build
+from ngn.train.kernels.libraries import FOLDER, library
+
+sys.path.insert(0, str(paths.ROOT / "scripts"))
+
+DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
+    "empty": lambda content, at: b"",
+    "cut": lambda content, at: content[:at],
+    "a bit": lambda content, at: content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :],
+    "zeros": lambda content, at: bytes(len(content)),
+    "longer": lambda content, at: content + b"}",
+    "deep": lambda content, at: b"[" * 100_000,
+    "no object": lambda content, at: b"[1, NaN]",
+    "an object": lambda content, at: b'{"schema": 1, "format": 1, "run_id": {}}',
+}
+PLACES = ("missing", "a folder", "a link that leads nowhere")
+
+
+def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
+    """Damage a file in a random way; in which."""
+    how = str(random.choice([*DAMAGE, *places]))
+    content = path.read_bytes()
+    path.unlink()
+    if how in DAMAGE:
+        path.write_bytes(DAMAGE[how](content, int(random.integers(max(1, len(content))))))
+    elif how == "a folder":
+        (path / "below").mkdir(parents=True)
+    elif how != "missing":
+        path.symlink_to(path.with_name("nowhere"))
+    return how
+
+
+KINDS = (
+    *(("1d", 2), ("1d, every phase", 1), ("1d", 3), ("cora", 2), ("kernel", 3)),
+    *(("ste", 2), ("l0", 2), ("awnn", 2), ("decay", 1)),
+)
+
+
+def killed_and_damaged(folder: Path, count: int) -> Count:
+    """Kill at a random step; damage a random file that is left or, every fourth time, change the code."""
+    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
+    random = np.random.default_rng(count)
+    for index, (kind, seeds) in enumerate(KINDS):
+        tries = range(index, count, len(KINDS))
+        if not tries:
+            continue
+        own = folder / str(index)
+        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
+        expected = undisturbed(own, kind, seeds)
+        for number in tries:
+            place, at = own / str(number), int(random.integers(1, total + 1))
+            wanted = configs(place, kind, seeds)
+
+            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+                Hook(at, KILL).at_steps()
+                train(place, wanted)
+
+            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
+                if other:
+                    provenance._sources = lambda: "other sources"  # type: ignore[assignment]
+                launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
+                train(place, wanted)
+
+            first = child(dies)
+            kept = (".json", ".safetensors", ".lease")
+            files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in kept]
+            if number // len(KINDS) % 4 == 3:
+                how, harmed = "the code", None
+            else:
+                harmed = files[random.integers(len(files))]
+                how = harm(harmed, random)
+            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
+            got, remains = found(place, wanted), faulty.left(place)
+            if harmed is not None and harmed.suffix == ".lease":
+                missing = seeds - len(got)  # while nobody knows who holds a run, others are trained without it
+            else:
+                missing = lost(expected, got)
+            result.tried += 1
+            result.lost += missing
+            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
+            result.survived += good
+            if not good:
+                said = (place / "log").read_text()
+                print(
+                    f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}", file=sys.stderr
+                )
+    return result
+
+
+def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
+    """``run.py`` with these words, in a forked process; its status and what it said."""
+
+    def program() -> None:
+        places.SCRATCH = paths.SCRATCH = scratch
+        raise SystemExit(app.main(words))
+
+    status = child(program, log)
+    return status, log.read_text()
+
+
+def damaged_records(folder: Path, count: int) -> Count:
+    """A record, or the curves beside it, of two: the command names it and the way out, which then works."""
+    result = Count("record named with the way out, curves left out; force=true made all bit-equal")
+    random, kind = np.random.default_rng(count), "1d"
+    expected = undisturbed(folder, kind, 2)
+    for number in range(count):
+        place = folder / str(number)
+        shutil.copytree(folder / "calm" / "results", place / "results")
+        harmed = sorted((place / "results" / "regression1d").iterdir())[number % 4]
+        how = harm(harmed, random, () if harmed.suffix == ".npz" else PLACES)
+        own = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 seed=0,1 threads=1"
+        words = [*own.split(), "progress=never", f"results={place / 'results'}"]
+        status, said = _command(words, place / "scratch", place / "log")
+        named = status == 1 and str(harmed) in said and "force=true" in said and "Traceback" not in said
+        # a bit of a number makes another number: what is committed is checked by git, not by a digest of its own
+        legal = status == 0 and (harmed.suffix == ".npz" or how in ("missing", "a bit"))
+        if harmed.is_dir():
+            shutil.rmtree(harmed)  # which no command does
+        forced, _ = _command([*words, "force=true"], place / "scratch", place / "again")
+        missing = lost(expected, found(place, configs(place, kind, 2)))
+        result.tried += 1
+        result.lost += missing
+        good = (named or legal) and (forced, missing, faulty.left(place)) == (0, 0, [])
+        result.survived += good
+        if not good:
+            print(f"{how} {harmed}: {status}, {forced}, {missing}\n{said}", file=sys.stderr)
+    return result
+
+
+def _beside(place: Path) -> None:
+    """Ten records of a table with curves, and everything else that lies beside records."""
+    store = Store(place / "results")
+    for seed in range(10):
+        t, mse = samples.values(seed)
+        phases = {"grown": {**samples.grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
+        samples.put(store, BASELINE, seed, phases, curves=samples.curves(200))
+    runs = [config for _, config in STUDIES["tiny"].runs()]
+    names = [run_id(config) for config in runs]
+    model = {"run": names[0], "phase": "grown", "part": "deployed", "count": [5], "samples": 1, "milliseconds": 0.1}
+    (store.root / "latency.json").write_text(json.dumps(samples.latencies([model])))
+    transport.pack(store, sorted(store.root.glob("regression1d/*.json")), place / "archives", 2**20)
+    plan = plans.freeze(plans.folder_of("tiny", store.root), "tiny", store.root, runs, 10)
+    (plan.parent / "jobs.jsonl").write_text(json.dumps({"job": "7_0", "plan": str(plan), "task": 0}) + "\n")
+    worker.note_failure(plan, names[:1], "RuntimeError: some reason")
+    child(lambda: (Leases(store.root).take(names[:1]), KILL()))
+    (place / "squeue").write_text("#!/bin/sh\necho 7_0 RUNNING\n")
+    (place / "squeue").chmod(0o755)
+
+
+def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
+    """The commands that read a kind of file; of the three slow ones one after the other in its turn."""
+    import build_figures
+    import build_paper_data
+    import build_report
+    import sweep
+    import table
+    import transport as transport_script
+
+    results, paper = str(place / "results"), place / "paper"
+    tiny = ["tiny", f"--results={results}"]
+    if harmed.suffix == ".zip":
+        return [(transport_script.main, ["unpack", str(harmed), f"--results={place / 'taken'}"])]
+    sweeps = [["status", *tiny], ["plan", *tiny, "--again=refused"], ["run", *tiny]]
+    if harmed.suffix == ".jsonl":
+        sweeps.append(["run", *tiny, f"--plan={place}/results/.sweeps/tiny/plan-0001.jsonl"])
+    commands = [(sweep.main, words) for words in sweeps]
+    if harmed.parent.parent != place / "results" and harmed.parent != place / "results":
+        return commands
+    slow = [
+        (build_paper_data.main, [f"--results={results}", "--table=dataeightbody"]),
+        (build_figures.main, [f"--results={results}", f"--output={paper / 'figures'}", "--only=figure1"]),
+        (build_report.main, [f"--results={results}", f"--output={paper}", "--no-pdf"]),
+    ]
+    data = [f"--results={results}", f"--output={paper / 'data_generated.tex'}"]
+    chosen = 2 if harmed.name == "latency.json" else turn % 3
+    return [*commands, (table.main, [results]), (build_paper_data.main, data), slow[chosen]]
+
+
+def damaged_beside(folder: Path, count: int) -> Count:
+    """Any of the files beside trainings, read by every script: none ends in a traceback, and what counts is named."""
+    result = Count("no command ended in a traceback; damaged records, plans and archives were named")
+    random = np.random.default_rng(count)
+    STUDIES["tiny"] = Study("tiny", "ten", lambda: [BASELINE])
+    place, sound = folder / "place", folder / "sound"
+    _beside(place)
+    shutil.copytree(place, sound)
+    files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix and p.name != ".lock"]
+    kinds: dict[str, list[Path]] = {}
+    for path in files:
+        kinds.setdefault(f"{path.parent.name}/{path.name[:4]}{path.suffix}", []).append(path)
+    for number in range(count):
+        shutil.rmtree(place)
+        shutil.copytree(sound, place)
+        of_kind = list(kinds.values())[number % len(kinds)]  # every kind as often as any other
+        harmed = of_kind[random.integers(len(of_kind))]
+        how, log, ended = harm(harmed, random), folder / f"{number}.log", []
+        for main, words in _readers(place, harmed, number // len(kinds)):
+
+            def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
+                os.environ["PATH"] = f"{place}{os.pathsep}{os.environ['PATH']}"
+                print("$", shlex.join(words), flush=True)
+                raise SystemExit(main(words))
+
+            ended.append(child(program, log))
+        said = log.read_text()
+        counts = harmed.suffix in (".json", ".jsonl", ".zip") and harmed.parent.name != "failures"
+        counts = counts and how in DAMAGE and how != "a bit"
+        quiet = not counts or harmed.name in said or harmed.stem in said
+        result.tried += 1
+        good = "Traceback" not in said and all(status in (0, 1, 2) for status in ended) and quiet
+        result.survived += good
+        if not good:
+            print(f"{how} {harmed}: {ended}\n{said}", file=sys.stderr)
+    return result
+
+
+def damaged_kernel(folder: Path, count: int) -> Count:
+    """The compiled kernel in the cache, or its digest: compiled again, here by a compiler that copies."""
+    result = Count("compiled again; record and curves bit-equal")
+    expected = undisturbed(folder, "kernel", 2)
+    compiled, random = build.build(FOLDER / "bank1d.cpp"), np.random.default_rng(count)
+    copier = folder / "c++"
+    copier.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo copier; exit; fi\n'
+        f'for last; do :; done\ncp {shlex.quote(str(compiled))} "$last"\n'
+    )
+    copier.chmod(0o755)
+    for number in range(count):
+        place = folder / str(number)
+        wanted = configs(place, "kernel", 2)
+
+        def trains(place: Path = place, wanted: list = wanted) -> None:
+            os.environ |= {"CXX": str(copier), "XDG_CACHE_HOME": str(place / "cache")}
+            library.cache_clear()
+            train(place, wanted)
+
+        child(trains)
+        shutil.rmtree(place / "results")
+        harmed = sorted((place / "cache").rglob("bank1d*.s*"))[number % 2]
+        how = harm(harmed, random, ("missing",))
+        again = child(trains, place / "log")
+        missing, leavings = lost(expected, found(place, wanted)), list((place / "cache").rglob("*.part"))
+        result.tried += 1
+        result.lost += missing
+        good = (again, missing, leavings) == (0, 0, [])
+        result.survived += good
+        if not good:
+            print(f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}", file=sys.stderr)
+    return result
