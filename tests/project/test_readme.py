@@ -1,5 +1,7 @@
-"""The example in the README runs as it stands, and does what it says."""
+"""The example in the README runs as it stands, and does what it says; its commands run in a fresh clone."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +9,19 @@ import sys
 import pytest
 
 from experiments.paths import ROOT
+
+DRIVER = """
+import json, runpy, shlex, sys
+from faulty import child
+import experiments.runs.launch
+for line in json.load(sys.stdin):
+    def program():
+        sys.argv = shlex.split(line, comments=True)[1:]
+        print("$", line, flush=True)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    print(child(program), flush=True)
+"""
+"""Each command in a process of its own, forked where torch has been imported: that takes longer than they do."""
 
 
 @pytest.mark.slow
@@ -31,6 +46,30 @@ def test_the_library_example_learns_a_size(tmp_path):
     assert 1 <= int(kept) < 16
     assert float(soft) < 0.05
     assert float(deployed) < 0.05
+
+
+@pytest.mark.slow
+def test_the_commands_run_in_a_fresh_clone(tmp_path):
+    """Those that train in their small form; those of make are only looked up, as they install an environment."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    assert {line.split()[0] for line in lines} == {"make", "python"}
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    for line in lines:
+        if line.startswith("make"):
+            subprocess.run(["make", "--dry-run", line.split()[1]], cwd=clone, check=True, capture_output=True)
+    small = [re.sub(r"^(python run.py [^#]*)", r"\1 profile=smoke ", line) for line in lines if "python" in line]
+    path = os.pathsep.join(map(str, (clone, clone / "tests" / "support")))
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], cwd=clone, env={**os.environ, "PYTHONPATH": path},
+        input=json.dumps(small), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    statuses = re.findall(r"^\d+$", done.stdout, re.M)
+    assert (done.returncode, statuses) == (0, ["0"] * len(small)), done.stdout + done.stderr
+    assert list(clone.glob("runs/cifar10/*.json"))
+    asked = subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True)
+    assert asked.stdout == "", "what a newcomer does first does not make the checkout one of changed code"
 
 
 def test_files_that_the_readme_points_at_exist():
