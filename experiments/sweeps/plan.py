@@ -117,6 +117,8 @@ def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[t
             if wanted is None or number in wanted:
                 try:
                     configs = [Config.model_validate(content) for content in json.loads(line)]
+                    if not configs:
+                        raise ValueError("it has no runs")
                 except (ValueError, TypeError, RecursionError) as fault:
                     why = str(fault).splitlines()[0]
                     raise RecordError(f"{path}: task {number} cannot be read ({why}); plan anew") from None

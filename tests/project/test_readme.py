@@ -60,6 +60,7 @@ def test_the_commands_run_in_a_fresh_clone(tmp_path):
         if line.startswith("make"):
             subprocess.run(["make", "--dry-run", line.split()[1]], cwd=clone, check=True, capture_output=True)
     small = [re.sub(r"^(python run.py [^#]*)", r"\1 profile=smoke ", line) for line in lines if "python" in line]
+    small = [line.replace("seed=0..9", "seed=0,1") for line in small]
     path = os.pathsep.join(map(str, (clone, clone / "tests" / "support")))
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], cwd=clone, env={**os.environ, "PYTHONPATH": path},

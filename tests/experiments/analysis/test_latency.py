@@ -17,6 +17,7 @@ from experiments.runs import cost, launch, places
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row
+from scripts import build_report
 
 
 @pytest.fixture
@@ -86,3 +87,14 @@ def test_what_cannot_be_timed_is_said(
     assert script.main(["--results", str(tmp_path)]) == 1
     assert "no record of table 8" in capsys.readouterr().err
     assert json.dumps(list(tmp_path.glob("*.json"))) == "[]"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, "\xff", '{"schema": 1}'])
+def test_damaged_times_end_the_report_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    (tmp_path / "latency.json").write_bytes(content.encode("latin-1"))
+    (tmp_path / "data_generated.tex").write_text("")
+    assert build_report.main([f"--results={tmp_path}", f"--output={tmp_path}", "--no-pdf"]) == 1
+    assert f"{tmp_path / 'latency.json'}: " in (said := capsys.readouterr().err)
+    assert "measure_latency.py writes it anew" in said

@@ -54,6 +54,19 @@ def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, *_ = folder.glob("regression1d/*.json")
+    first.write_text("{")
+    notes = folder / ".sweeps" / "x" / "failures"
+    notes.mkdir(parents=True)
+    (notes / first.name).write_text("{}")
+    assert len(overview.rows([folder])) == 5
+    (warning,) = caplog.messages
+    assert str(first) in warning
+
+
 def test_a_frame_has_a_line_per_run(folder: Path) -> None:
     pytest.importorskip("pandas")
     frame = overview.frame(folder)

@@ -24,6 +24,7 @@ from experiments.data import sets
 from experiments.paths import ROOT
 from experiments.runs import launch
 from experiments.store.records import RecordError
+from ngn.train.checkpoint import StorageError
 
 Engine = Callable[[Config], Any]
 
@@ -102,7 +103,7 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
     assert len(shown.out.splitlines()) == 3
 
 
-@pytest.mark.parametrize("error", [ConfigError("no such thing"), RecordError("r.json: unreadable")])
+@pytest.mark.parametrize("error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full")])
 def test_a_foreseen_error_is_its_message_and_status_1(
     command: Any, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:

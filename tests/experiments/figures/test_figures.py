@@ -305,8 +305,11 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
     assert drawn() == ["schedule_courses"]
     put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # a run of two figures changes
     assert drawn() == ["figure1", "schedule_courses"]
-    store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id).unlink()
+    curves = store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id)
+    curves.unlink()
     assert drawn() == ["figure1", "schedule_courses"]
+    curves.mkdir()  # odd, and no reason to stop
+    assert drawn() == []
     (tmp_path / "out" / "figure2.pdf").write_bytes(b"")
     (tmp_path / "out" / "figure1.png").unlink()
     assert drawn() == ["figure1", "figure2"]

@@ -51,7 +51,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     assert untimed(got["phases"]) == untimed(expected["phases"])
 
 
-@pytest.mark.parametrize("harm", ["other code", "a changed digit", "cut", "empty", "null", "steps not trained"])
+@pytest.mark.parametrize(
+    "harm", ["other code", "a changed digit", "cut", "empty", "null", "a folder", "steps not trained"]
+)
 def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
     """Killed in its last phase; then the finished phase or a checkpoint is changed, or the code is."""
     config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
@@ -77,6 +79,9 @@ def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(
         (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
         facts = json.loads(newest.read_text())
         newest.write_text(json.dumps({**facts, "step": facts["step"] - 1}))
+    elif harm == "a folder":
+        finished.unlink()
+        finished.mkdir()
     else:
         changed = {
             "a changed digit": content.replace('"count": [', '"count": [1'),

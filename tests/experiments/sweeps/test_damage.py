@@ -11,7 +11,7 @@ from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
-from experiments.sweeps import slurm, status
+from experiments.sweeps import slurm, status, worker
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import sweep
@@ -44,14 +44,35 @@ def test_a_damaged_record_is_no_complete_study(complete, tmp_path, capsys, conte
 
 def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
     sound = json.dumps({"job": "1_0", "plan": "p", "task": 0})
-    (tmp_path / "jobs.jsonl").write_text(f'{sound}\n{{"job": "1_1", "pl\n[]\n\n{sound}\n')
+    (tmp_path / "jobs.jsonl").write_text(f'{sound}\n{{"job": "1_1", "pl\n[]\n{sound.replace("0}", "[]}")}\n\n{sound}\n')
     assert [job.job for job in slurm.submitted(tmp_path)] == ["1_0", "1_0"]
-    assert caplog.text.count("jobs.jsonl: a damaged line") == 2
+    assert caplog.text.count("jobs.jsonl: a damaged line") == 3
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / "x.json").write_text("{")
     assert "is damaged" in status.failures(tmp_path)["x"]
     (tmp_path / "plan-abc.jsonl").write_text("")
     assert plans.latest(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "[1]", "[" * 100_000, None])
+def test_a_damaged_plan_is_named_by_its_worker_and_by_the_status(complete, tmp_path, monkeypatch, capsys, content):
+    """``None``: the task's line is not there."""
+    configs = [config for _, config in STUDIES["tiny"].runs()]
+    path = plans.freeze(plans.folder_of("tiny", tmp_path), "tiny", tmp_path, configs, 10)
+    head, _ = path.read_text().splitlines()
+    path.write_text(head + "\n" + ("" if content is None else f"{content}\n"))
+    statuses = worker.run_task(path, 0)
+    assert len(statuses) == 3
+    assert all(str(path) in why and "plan anew" in why for why in statuses.values())
+    jobs = [{"job": f"7_{task}", "plan": str(path), "task": task} for task in range(2)]
+    (path.parent / "jobs.jsonl").write_text("\n".join(map(json.dumps, jobs)))
+    monkeypatch.setattr(slurm, "in_queue", lambda jobs: {job.job: "RUNNING" for job in jobs})
+    capsys.readouterr()
+    assert complete("status") == 0
+    assert "job 7_1: which runs it trains is not known" in capsys.readouterr().err
+    path.write_text("{")
+    assert complete("status") == 0
+    assert str(path) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["endless number", "deep", "a folder", "a link that leads nowhere"])
@@ -60,7 +81,7 @@ def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
         path = leases.path("a")
         path.parent.mkdir()
         if kind == "a folder":
-            path.mkdir()
+            (path / "below").mkdir(parents=True)
         elif "link" in kind:
             path.symlink_to(tmp_path / "nowhere")
         else:

@@ -25,7 +25,7 @@ def test_newest_of_the_last_two_is_found(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble"])
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble", "folder", "folder of tensors"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog):
     write(tmp_path, 1, 2)
     newest = tmp_path / "step-0000000002.safetensors"
@@ -36,11 +36,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog
         newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif harm == "remove":
         newest.unlink()
+    elif "folder" in harm:
+        replaced = newest if "tensors" in harm else newest.with_suffix(".json")
+        replaced.unlink()
+        (replaced / "below").mkdir(parents=True)
     else:
         newest.with_suffix(".json").write_text("{")
     step, tensors, _ = checkpoint.latest(tmp_path)
     assert (step, float(tensors["x"][0])) == (1, 1.0)
     assert "cannot be used" in caplog.text
+    write(tmp_path, 2)
+    assert checkpoint.latest(tmp_path)[0] == 2
 
 
 def test_without_a_sound_checkpoint_the_training_starts_anew(tmp_path, caplog):

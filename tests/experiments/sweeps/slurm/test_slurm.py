@@ -132,6 +132,24 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
     assert sweep(*line).returncode == 0
 
 
+def test_a_warning_while_python_starts_is_not_lost(cluster, tmp_path):
+    """It waits until it is handled; then the task queues itself again, as one that is warned later does."""
+    plan = frozen(tmp_path, [5])
+    line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
+    assert sweep(*line, "grace_seconds=30").returncode == 0
+    job = job_of(plan, 0)
+    until(lambda: f"{job}.0" in slurm("squeue", "-h", "--steps", "-o", "%i").split(), "the task's first process")
+    assert not list(checkpoints(plan, 0).glob("*/step-*"))
+    warning = subprocess.Popen(["scancel", "--signal=USR2", job], stderr=subprocess.DEVNULL)
+    until(lambda: queue().get(job) in ("PENDING", None), "the warned task in the queue again")
+    warning.kill()
+    warning.wait()
+    assert queue().get(job) == "PENDING", "it left the queue"
+    slurm("scontrol", "update", f"jobid={job}", "StartTime=now")
+    until(lambda: not queue(), "the end of the job")
+    assert len(records(plan, 0)) == 3
+
+
 def checkpoints(plan, task):
     """Where a task keeps its checkpoints."""
     from experiments.runs.places import checkpoints_of
