@@ -337,20 +337,6 @@ def test_a_signal_between_trainings_raises_at_once():
     assert not interrupt.asked()
 
 
-def test_a_signal_that_comes_while_python_starts_waits():
-    code = "import sys\nfrom ngn.train import interrupt\nprint('up', flush=True)\nsys.stdin.read()\n"
-    code += "try:\n    with interrupt.handled():\n        pass\nexcept KeyboardInterrupt as stopped:\n"
-    code += "    sys.exit(stopped.status)"
-    if subprocess.run([*slurm.PATIENT, "true"], capture_output=True).returncode:
-        pytest.skip("env blocks no signals here")
-    line = [*slurm.PATIENT, sys.executable, "-c", code]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CONF.parent) as process:
-        assert process.stdout.readline() == b"up\n"
-        process.send_signal(signal.SIGUSR2)
-        process.communicate()
-    assert process.returncode == 128 + signal.SIGUSR2
-
-
 @pytest.mark.parametrize(
     ("signum", "answer", "told"),
     [
