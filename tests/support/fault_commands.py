@@ -5,6 +5,7 @@ Each process is one of ``python run.py`` in a clone of this checkout.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from faulty import Count, left, lost, recorded
+from waiting import until
 
 from experiments.paths import ROOT
 
@@ -58,16 +60,27 @@ class Program:
                 cwd=place,
             )
 
-    def undisturbed(self, kind: str, place: Path) -> tuple[dict[str, Any], float]:
-        """The records of a command, and the seconds that it took.
+    def saved(self, place: Path) -> set[str]:
+        """The files that trainings have saved for going on."""
+        return {os.path.join(folder, name) for folder, _, names in os.walk(place / "output") for name in names}
+
+    def goes_on(self, process: subprocess.Popen[bytes], place: Path, before: set[str]) -> bool:
+        """Whether a command has saved something, or has ended."""
+        return bool(self.saved(place) - before) or process.poll() is not None
+
+    def undisturbed(self, kind: str, place: Path) -> tuple[dict[str, Any], float, float]:
+        """The records of a command, and the seconds that it took: as a whole, and after its first checkpoint.
 
         Raises:
             RuntimeError: if it failed.
         """
         began = time.monotonic()
-        if self.start(kind, place).wait():
+        process = self.start(kind, place)
+        until(lambda: self.goes_on(process, place, set()), "a checkpoint")
+        trains = time.monotonic()
+        if process.wait():
             raise RuntimeError((place / "log").read_text())
-        return self.records(place), time.monotonic() - began
+        return self.records(place), time.monotonic() - began, time.monotonic() - trains
 
     def records(self, place: Path) -> dict[str, Any]:
         """All that there are."""
@@ -77,12 +90,12 @@ class Program:
 def kill_commands(folder: Path, count: int) -> Count:
     """Kill ``count`` commands at moments that are uniform over the time of an undisturbed one.
 
-    In every other chain of attempts the code changes now and then; the record has to be that of the last code, alone.
+    Three of four while they train, which starts seconds after the process. In every other chain of attempts the code changes now and then; the record has to be that of the last code, alone.
     """
     result = Count("the same command ended with the record of its own code, bit-equal; nothing left behind")
     program, random = Program(folder / "clone"), np.random.default_rng(count)
     kinds = list(COMMANDS)[: max(1, count // (2 * ATTEMPTS))]
-    calm: dict[tuple[str, int], tuple[dict[str, Any], float]] = {}
+    calm: dict[tuple[str, int], tuple[dict[str, Any], float, float]] = {}
     chain = 0
     while result.tried < count:
         kind, changes = kinds[chain // 2 % len(kinds)], chain % 2 == 0
@@ -92,12 +105,15 @@ def kill_commands(folder: Path, count: int) -> Count:
             if (kind, now) not in calm:
                 calm[kind, now] = program.undisturbed(kind, folder / f"{kind}-{now}")
         killed = 0
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             version = int(random.integers(2)) if changes else 0
             program.change(version)
-            process = program.start(kind, place)
+            _, lasts, trains = calm[kind, version]
+            before, process = program.saved(place), program.start(kind, place)
+            if attempt % 4:
+                until(functools.partial(program.goes_on, process, place, before), "a new checkpoint")
             try:
-                process.wait(random.uniform(0.0, calm[kind, version][1]))
+                process.wait(random.uniform(0.0, trains if attempt % 4 else lasts))
             except subprocess.TimeoutExpired:
                 process.kill()
                 killed += process.wait() == -signal.SIGKILL
