@@ -62,7 +62,8 @@ class Program:
 
     def saved(self, place: Path) -> set[str]:
         """The files that trainings have saved for going on."""
-        return {os.path.join(folder, name) for folder, _, names in os.walk(place / "output") for name in names}
+        checkpoints = place / "output" / "checkpoints"
+        return {os.path.join(folder, name) for folder, _, names in os.walk(checkpoints) for name in names}
 
     def goes_on(self, process: subprocess.Popen[bytes], place: Path, before: set[str]) -> bool:
         """Whether a command has saved something, or has ended."""
@@ -90,7 +91,8 @@ class Program:
 def kill_commands(folder: Path, count: int) -> Count:
     """Kill ``count`` commands at moments that are uniform over the time of an undisturbed one.
 
-    Three of four while they train, which starts seconds after the process. In every other chain of attempts the code changes now and then; the record has to be that of the last code, alone.
+    Four of five while they train, which starts seconds after the process. In every other chain of attempts the code
+    changes now and then; the record has to be that of the last code, alone.
     """
     result = Count("the same command ended with the record of its own code, bit-equal; nothing left behind")
     program, random = Program(folder / "clone"), np.random.default_rng(count)
@@ -110,10 +112,10 @@ def kill_commands(folder: Path, count: int) -> Count:
             program.change(version)
             _, lasts, trains = calm[kind, version]
             before, process = program.saved(place), program.start(kind, place)
-            if attempt % 4:
+            if attempt:
                 until(functools.partial(program.goes_on, process, place, before), "a new checkpoint")
             try:
-                process.wait(random.uniform(0.0, trains if attempt % 4 else lasts))
+                process.wait(random.uniform(0.0, trains if attempt else lasts))
             except subprocess.TimeoutExpired:
                 process.kill()
                 killed += process.wait() == -signal.SIGKILL
