@@ -145,7 +145,7 @@ def test_a_warning_while_python_starts_is_not_lost(cluster, tmp_path):
     warning.kill()
     warning.wait()
     assert queue().get(job) == "PENDING", "it left the queue"
-    slurm("scontrol", "update", f"jobid={job}", "StartTime=now")
+    slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3")
     until(lambda: not queue(), "the end of the job")
     assert len(records(plan, 0)) == 3
 
