@@ -1,6 +1,6 @@
 """Inject every kind of fault, count what survived, and write the table of docs/reliability.md.
 
-python scripts/fault_table.py                 # all of them, a few minutes
+python scripts/fault_table.py                 # all of them, half an hour on a free core
 python scripts/fault_table.py signals         # only look at one
 """
 
@@ -14,7 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments.paths import ROOT
+from experiments.store.provenance import code, machine, packages
+
 FAULTS = ROOT / "tests" / "support" / "faults.py"
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- faults: written by scripts/fault_table.py -->", "<!-- end of faults -->"
@@ -42,6 +46,24 @@ def inject(name: str) -> dict[str, object]:
     return count
 
 
+def table(counts: dict[str, dict[str, object]]) -> str:
+    """The rows, and where they come from."""
+    rows = ["| fault | tried | survived | lost | survived means |", "| --- | ---: | ---: | ---: | --- |"]
+    for name, title in titles().items():
+        if name in counts:
+            count = counts[name]
+            rows.append(f"| {title} | {count['tried']} | {count['survived']} | {count['lost']} | {count['means']} |")
+    where = f"{machine()['cpu']}, {machine()['cores']} cores, {machine()['system']}, torch {packages()['torch']}"
+    return "\n".join([*rows, "", f"Commit {code().commit}; {where}."])
+
+
+def write(counts: dict[str, dict[str, object]]) -> None:
+    """Put the table into the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(counts)}\n{END}{after}")
+
+
 def main() -> int:
     """Run the script; 0 if nothing was lost and everything survived."""
     known = titles()
@@ -50,18 +72,13 @@ def main() -> int:
     if unknown:
         print(f"no such fault: {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    rows = ["| fault | tried | survived | lost | survived means |", "| --- | ---: | ---: | ---: | --- |"]
-    good = True
+    counts = {}
     for name in names:
-        count = inject(name)
-        rows.append(f"| {known[name]} | {count['tried']} | {count['survived']} | {count['lost']} | {count['means']} |")
-        print(rows[-1], flush=True)
-        good = good and count["tried"] == count["survived"] and count["lost"] == 0
+        counts[name] = inject(name)
+        print(known[name], counts[name], flush=True)
     if not sys.argv[1:]:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(rows) + f"\n{END}{after}")
-    return 0 if good else 1
+        write(counts)
+    return 0 if all((count["tried"], 0) == (count["survived"], count["lost"]) for count in counts.values()) else 1
 
 
 if __name__ == "__main__":
