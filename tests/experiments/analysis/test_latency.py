@@ -91,10 +91,11 @@ def test_what_cannot_be_timed_is_said(
 
 @pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, "\xff", '{"schema": 1}'])
 def test_damaged_times_end_the_report_with_a_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     (tmp_path / "latency.json").write_bytes(content.encode("latin-1"))
     (tmp_path / "data_generated.tex").write_text("")
+    monkeypatch.setattr(build_report, "build", lambda reader: latency.read(reader.store.root))
     assert build_report.main([f"--results={tmp_path}", f"--output={tmp_path}", "--no-pdf"]) == 1
     assert f"{tmp_path / 'latency.json'}: " in (said := capsys.readouterr().err)
     assert "measure_latency.py writes it anew" in said
