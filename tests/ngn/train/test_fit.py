@@ -305,7 +305,6 @@ def test_evaluations_on_the_way_do_not_change_the_training():
         assert torch.equal(value, told.state()[name]), name
 
 
-
 def test_a_training_that_diverges_is_said():
     target = Y.clone()
     target[0] = float("inf")
