@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
-from experiments.analysis.build import problems_of, reduce_all
+from experiments.analysis.build import problems_of
 from experiments.analysis.collect import Problem, Reader, Run
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
 from experiments.analysis.published import load
-from experiments.analysis.reduce import Cell
+from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.reductions.compute import Spent, by_study, hardware, total
 from experiments.analysis.reductions.cost import CostRow
 from experiments.analysis.reductions.cost import table as cost_table
@@ -166,8 +166,7 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
 
 
 def _own(reader: Reader, table: Table) -> OwnTable:
-    cells = reduce_all(reader, [table])
-    rows = ((row, tuple(cells[f"{table.name}.{row.key}.{c.key}"] for c in table.columns)) for row in table.rows)
+    rows = ((row, tuple(reduce_cell(reader, table, row, c.key) for c in table.columns)) for row in table.rows)
     return OwnTable(table, OWN_TEXTS[table.name], tuple(rows))
 
 

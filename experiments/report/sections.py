@@ -97,6 +97,8 @@ PLANS = (
             "exception: that the decay ratio is trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn. All seeds share one draw, fixed before any run; "
             "choosing another by its agreement would prove nothing.",
+            "It depends on how a processor rounds, too: of ten seeds of the baseline that were trained on two kinds, "
+            "three end at another t, by half a component or one. That is a tenth of the variance over seeds.",
             "In the λ sweep snapping follows the price, so the largest α equals λ₀. A boundary that the price holds "
             "near the middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is "
             "released only once α has outgrown what is left of λ, and by then the body, whose components would have to "
