@@ -71,7 +71,8 @@ def _answer(
             if token in base.end:
                 continue
             written[number].append(token)
-            texts[number] = base.tokenizer.decode(written[number], skip_special_tokens=True)
+            # An answer that begins with an empty line has not ended there.
+            texts[number] = base.tokenizer.decode(written[number], skip_special_tokens=True).lstrip()
             if cut(texts[number], stops) == texts[number]:
                 going.append(row)
         if not going:

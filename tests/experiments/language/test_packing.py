@@ -112,6 +112,11 @@ def test_answers_end_at_the_end_of_text_or_a_stop_string_and_cost_no_more_then(b
     assert model.widths == [3, 3, 2, 2, 1, 1, 1, 1, 1, 1]
 
 
+def test_an_empty_line_before_the_answer_does_not_end_it(base):
+    model = Scripted(base, {"a": "\n\n one\ntwo"})
+    assert greedy(model, base, [base.tokenizer("a")["input_ids"]], longest=20, stops=("\n",)) == ["one"]
+
+
 def test_a_stop_string_may_come_first():
     assert cut("Question: x", ["Question:", "\n"]) == ""
     assert cut("a\nQuestion:", ["Question:", "\n"]) == "a"
