@@ -23,7 +23,17 @@ from experiments.paths import ROOT
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """What can change a number: a change elsewhere (records, documents, tests) does not make the tree dirty."""
 STAMP = ROOT / "source_stamp.json"
-PACKAGES = ("torch", "numpy", "hydra-core", "omegaconf", "torch-geometric", "torchvision")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "hydra-core",
+    "omegaconf",
+    "torch-geometric",
+    "torchvision",
+    "transformers",
+    "tokenizers",
+    "peft",
+)
 
 
 @dataclass(frozen=True)
