@@ -65,9 +65,12 @@ class Uniform(Rival):
     name: Literal["uniform"]
 
     def sizes(self, gate: Component) -> int | list[int]:
-        """Group g gets the components that lie between its two ends of an even division."""
+        """An even division over the layers of the first map, then of the second, and so on: with a total of half as
+        many as groups, every other layer of each map has one."""
         ends = [at * self.total // gate.groups for at in range(gate.groups + 1)]
-        counts = [after - before for before, after in pairwise(ends)]
+        by_map = sorted(range(gate.groups), key=lambda group: group % getattr(gate, "per_layer", 1))
+        share = dict(zip(by_map, (after - before for before, after in pairwise(ends)), strict=True))
+        counts = [share[group] for group in range(gate.groups)]
         return counts[0] if gate.groups == 1 else counts
 
     def check(self, config: Config) -> None:

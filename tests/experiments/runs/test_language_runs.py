@@ -88,6 +88,8 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
     store.write(learned)
     rival = smoke(tmp_path, method="uniform", method__like=learned["run_id"])
     assert rival.method.sizes(rival.gate) == [0, 1, 1, 1]
+    half = smoke(tmp_path, method="uniform", method__target=2)
+    assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # of q and of v one layer each, not v alone
     assert run_id(rival) == run_id(smoke(tmp_path, method="uniform", method__target=3))
     like.compare(rival)
     record = trained(rival)
