@@ -88,17 +88,22 @@ def fault_of(
 
 def _alike(runs: list[Run], block: str, key: str, kind: str, text: str) -> tuple[list[Run], list[Problem]]:
     """The runs that have what most of them have in ``record[block][key]``, and the problems of the others."""
-    values = Counter(run.record[block][key] for run in runs)
+    values = Counter(run.record.get(block, {}).get(key) for run in runs)
     if len(values) < 2:
         return runs, []
     common = values.most_common(1)[0][0]
-    odd = [run for run in runs if run.record[block][key] != common]
+    odd = [run for run in runs if run.record.get(block, {}).get(key) != common]
     return [run for run in runs if run not in odd], [Problem(kind, run.run_id, text) for run in odd]
 
 
+_THAN = "than the other seeds (another sha256)"
+
+
 def same_data(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
-    """The runs that saw the data that most of them saw, and what is wrong with the others."""
-    return _alike(runs, "data", "sha256", "data", "was trained on other data than the other seeds (another sha256)")
+    """The runs that saw the data, and adapted the weights, that most of them did, and what is wrong with the others."""
+    alike, odd = _alike(runs, "data", "sha256", "data", f"was trained on other data {_THAN}")
+    alike, foreign = _alike(alike, "base", "sha256", "data", f"adapts other weights {_THAN}")
+    return alike, odd + foreign
 
 
 def same_engine(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
@@ -191,6 +196,9 @@ class Reader:
                 other = self._run(companion, other_seed, other_config, other_id)
                 if isinstance(other, Problem):
                     beside[name].append(other)
+                elif same_data([found, other])[1]:
+                    text = "is of other data or weights than the run that it belongs to (another sha256)"
+                    beside[name].append(Problem("data", other_id, text))
                 else:
                     companions[name] = other
             runs.append(Run(seed, run_id, found.record, companions))

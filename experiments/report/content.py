@@ -26,6 +26,7 @@ from experiments.report.sections import OWN_TEXTS, PLANS, Plan
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
+from experiments.sweeps.terminal import plain
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
 from experiments.tables.own import OWN
@@ -65,6 +66,13 @@ class OwnTable:
     table: Table
     text: str
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
+
+    @property
+    def label_mm(self) -> int:
+        """What its columns leave of the page's width to the labels, in mm."""
+        by_column = zip(self.table.columns, zip(*(cells for _, cells in self.rows), strict=True), strict=True)
+        widest = (max(len(c.title), *(len(plain(cell.text)) for cell in cells)) for c, cells in by_column)
+        return max(30, 155 - round(sum(4 + 1.8 * width for width in widest)))
 
 
 @dataclass(frozen=True)

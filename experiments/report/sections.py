@@ -51,12 +51,15 @@ OWN_TEXTS = {
     "standard deviation; the last column is a median. What is held out was never trained on and is no test data.",
     "lora_smollm2": "The paper's model of eight billion parameters is not at hand here. These are the same methods on "
     "SmolLM2-135M-Instruct, the same architecture with 30 layers, trained for minutes; no score is to be compared with "
-    "the published ones. All rows of a task share one recipe, and SoRA, AdaLoRA, plain LoRA cut by singular values and "
-    "an even allocation are given the total rank that NGN has learned: kept and target. The score is the task's first "
-    "one in %, with Wilson's 95 % interval over n examples of a fixed list; nats are those of an answer token, which "
-    "tell models apart that score nothing; ppl/base is perplexity on general text as a multiple of the model's before. "
-    "Splits that are not the official ones are named in docs/data.md and in each record.",
+    "the published ones. All rows of a task share one recipe, and SoRA, AdaLoRA, plain LoRA of rank 16 that is cut by "
+    "singular values (SVD cut), and an even allocation are given the total rank that NGN has learned: kept and target. "
+    "The score is the task's first one in %, with Wilson's 95 % interval over a fixed list of examples. Splits other "
+    "than the official ones are named in docs/data.md and in each record.",
+    "lora_smollm2_cost": "Of the same runs: nats of an answer token, which tell models apart that score nothing; "
+    "perplexity on general text as a multiple of the model's before; wall time of the training, on a machine that had "
+    "other work; peak memory of the process.",
     "adapter_smollm2": "The same with adapters, whose width is learned.",
+    "adapter_smollm2_cost": "Of the same runs, as above.",
     "seeds_smollm2": "How much of a difference between methods is the seed's: mean, standard deviation and range.",
 }
 """What has to be said above each of our own tables, by name."""

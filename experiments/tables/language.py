@@ -13,19 +13,21 @@ METHODS = {
     "fixed": "fixed",
     "sora": "SoRA",
     "adalora": "AdaLoRA",
-    "svd": "LoRA of rank 16, cut by singular values",
+    "svd": "SVD cut",
     "uniform": "uniform",
 }
 """What a row is about → its label; the empty one is the learned model itself."""
 ADAPTER_METHODS = ("base", "", "fixed")
 
-_COLUMNS = (
+_SCORES = (
     column("size", "kept/target", "size", "<size.value:d>/<target.value:d>"),
     column("thirds", "e/m/l", "size", "<early.value:d>/<mid.value:d>/<late.value:d>"),
     column("integer", "integer", "integer", r"<rate:.0f>\%"),
     column("soft", "soft", "soft", "<value:.1f>"),
     column("score", "truncated", "truncated", "<value:.1f> (<low.value:.1f> to <high.value:.1f>)"),
-    column("n", "n", "n", "<value:d>"),
+    column("n", "examples", "n", "<value:d>"),
+)
+_COSTS = (
     column("nats", "nats", "nats", "<value:.3f>"),
     column("forgetting", "ppl/base", "forgetting", "<value:.3f>"),
     column("seconds", "seconds", "seconds", "<value:.0f>"),
@@ -39,13 +41,18 @@ def _row(gate: str, label: str, task: str, about: str) -> Row:
     return row(f"{task}-{about or 'ngn'}", label, METHODS[about], seeds=1, runs=runs, dashes=dashes)
 
 
-def _table(name: str, title: str, gate: str, methods: tuple[str, ...]) -> Table:
+def _tables(gate: str, title: str, methods: tuple[str, ...]) -> tuple[Table, Table]:
+    """Of all methods on all tasks: what is kept and scored, and what it costs."""
     rows = tuple(_row(gate, label, task, about) for label, task in TASKS.items() for about in methods)
-    return Table(name, f"{title} on SmolLM2-135M, budget=cpu", _COLUMNS, rows)
+    title = f"{title} on SmolLM2-135M, budget=cpu"
+    costs = tuple(replace(line, dashes=frozenset()) for line in rows)
+    return Table(f"{gate}_smollm2", title, _SCORES, rows), Table(
+        f"{gate}_smollm2_cost", f"{title}: cost", _COSTS, costs
+    )
 
 
-LORA = _table("lora_smollm2", "LoRA rank", "lora", tuple(METHODS))
-ADAPTER = _table("adapter_smollm2", "Adapter width", "adapter", ADAPTER_METHODS)
+LORA = _tables("lora", "LoRA rank", tuple(METHODS))
+ADAPTER = _tables("adapter", "Adapter width", ADAPTER_METHODS)
 
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f> (<min:.1f> to <max:.1f>)"
 _SPREAD_FINE = f"<mean:.3f>{PM}<sd:.3f>"
@@ -70,3 +77,5 @@ SEEDS = Table(
     ),
     tuple(_seeds(gate, about) for gate in ("lora", "adapter") for about in ("", "fixed")),
 )
+
+SMOLLM2 = (*LORA, *ADAPTER, SEEDS)

@@ -141,4 +141,4 @@ SUSPECTS = Table(
 )
 """Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
 
-OWN = (SENSITIVITY, DEPTH, SUSPECTS, language.LORA, language.ADAPTER, language.SEEDS)
+OWN = (SENSITIVITY, DEPTH, SUSPECTS, *language.SMOLLM2)
