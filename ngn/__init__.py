@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.mlp import MLPBank as MLPBank
     from ngn.components.parallel import ParallelModel as ParallelModel
+    from ngn.components.state_space import MambaBlock as MambaBlock
+    from ngn.components.state_space import StateBank as StateBank
+    from ngn.components.transformer import HeadBank as HeadBank
+    from ngn.components.transformer import SliceBank as SliceBank
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.learner import Learner as Learner
     from ngn.methods.awnn import AdaptiveWidth as AdaptiveWidth
@@ -67,6 +71,8 @@ _NAMES = {
     "ngn.components.latent": "RankOneBank",
     "ngn.components.low_rank": "LowRankLinear attach_low_rank",
     "ngn.components.adapter": "Adapter attach_adapters",
+    "ngn.components.transformer": "HeadBank SliceBank",
+    "ngn.components.state_space": "StateBank MambaBlock",
     "ngn.methods.base": "Capacity",
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",

@@ -41,6 +41,7 @@ def deploy(
     model: nn.Module,
     replica: int | None = None,
     share_frozen: bool = False,
+    most: int | None = None,
 ) -> nn.Module:
     """A copy of ``model``, in eval mode, with only the retained components of every axis and no capacity.
 
@@ -48,6 +49,7 @@ def deploy(
         model: any module with ordered axes; other parts are copied as they are.
         replica: which model of a stack.
         share_frozen: frozen parameters that are not cut stay the original's own, not copies.
+        most: a smaller prefix: at most so many leading components of every axis.
 
     Raises:
         ValueError: if the replica is missing or out of place, or part of the model cannot be copied faithfully.
@@ -68,6 +70,8 @@ def deploy(
     for axis in axes:
         kept, c = (part if replica is None else part[replica] for part in axis.retained())
         c = F.pad(c, (0, len(kept) - len(c)))
+        if most is not None:
+            kept = kept & (torch.arange(len(kept), device=kept.device) < most)
         choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
     return truncated(model, choices, replica, share_frozen).eval()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts
+from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts, tinystories
 from experiments.data.fetch import Origin, Remote, move
 from experiments.data.source import DataError, DataInfo, Folder
 from experiments.store.records import publish
@@ -239,12 +239,12 @@ ORIGINS: dict[str, Origin] = {
             f"{_WIKITEXT} ({_WIKITEXT_DIGEST})",
         ),
     ),
+    "tinystories": Origin((), partial(verify, "tinystories"), tinystories.install),
     **{
         name: Origin((), partial(verify, name), move, by_hand=place)
         for name, place in {
             "spider": "the archive at https://yale-lily.github.io/spider",
             "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
-            "tinystories": "https://huggingface.co/datasets/roneneldan/TinyStories",
         }.items()
     },
 }

@@ -70,3 +70,18 @@ def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
         test=order[second:],
         info=_info("graph", arrays),
     )
+
+
+def stories(train: int = 40, valid: int = 12) -> tuple[list[str], list[str], DataInfo]:
+    """Training and validation stories of one sentence, of a few words in a fixed order: the same on every machine.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if min(train, valid) < 1:
+        raise ValueError("at least one story is needed")
+    rng = np.random.default_rng(0)
+    words = (("The", "A"), ("cat", "dog", "bird"), ("saw", "likes"), ("the", "a"), ("red", "big"), ("ball.", "tree."))
+    made = [" ".join(options[rng.integers(len(options))] for options in words) for _ in range(train + valid)]
+    info = _info("stories", {"text": np.frombuffer("\n".join(made).encode(), dtype=np.uint8)})
+    return made[:train], made[train:], info

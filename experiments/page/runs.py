@@ -150,14 +150,16 @@ class RunTable:
         made = []
         for key, steps in curves.items():
             phase, _, name = key.rpartition(".")
-            if name != "step":
+            if name not in ("step", "held_step"):
                 continue
             kept = thinned(len(steps))
             lines: dict[str, Any] = {}
             for other, values in curves.items():
-                if other == key or not other.startswith(f"{phase}.") or len(values) != len(steps):
-                    continue
                 leaf = other.removeprefix(f"{phase}.")
+                if leaf == other or leaf.endswith("step") or (leaf == "held") != (name == "held_step"):
+                    continue
+                if len(values) != len(steps):
+                    continue
                 columns = values[kept].reshape(len(kept), -1).T
                 for gate, column in enumerate(columns):
                     lines[leaf if len(columns) == 1 else f"{leaf}[{gate}]"] = rounded(column)

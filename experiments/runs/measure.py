@@ -23,6 +23,7 @@ from ngn.train import host
 from ngn.train.batches import Batches
 from ngn.train.plan import Course
 from ngn.train.trainer import Trainer
+from ngn.truncation import deploy
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
 """The mode of the learner that each score is taken in."""
@@ -46,6 +47,7 @@ def measure(
     """
     forms = [form for form in SCORES if form in task.scored and form in config.method.scored]
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
+    samples = {name: trainer.evaluate(task.sample, MODES[name]) for name in scores if name != "gates_kept"}
     plan, replicas = trainer.plan, learner.replicas or 1
     decay = learner.learned_decay()
     ratios = None if decay is None else decay.reshape(replicas, -1).tolist()
@@ -83,6 +85,7 @@ def measure(
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
+            result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
                 save(deployed, keep[r], frozen=False)
         results.append(result)
@@ -116,13 +119,23 @@ def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
     return [[float(f"{value:.6g}") for value in row] if all(np.isfinite(row)) else None for row in norms.tolist()]
 
 
+def prefixes_of(learner: Learner, task: Task) -> list[float]:
+    """``task.prefix_score`` of the model truncated to at most 1, 2, ... leading components, below its largest count."""
+    assert task.prefix_score is not None
+    smaller = range(1, int(learner.count().max()))
+    return [float(task.evaluate(deploy(learner.model, most=most))[task.prefix_score]) for most in smaller]
+
+
 def curves_of(course: Course, r: int, fixed: bool) -> dict[str, np.ndarray]:
     """The curves of replica ``r``, none where nothing was trained; a ``fixed`` model has no course of t."""
     if not course.curves:
         return {}
     curves = {"step": course.curves["step"].astype(CURVE_TYPES["step"])}
-    for name in ("loss", "task") if fixed else ("loss", "task", "t"):
-        curves[name] = course.curves[name][:, r].astype(np.float32)
+    for name in ("loss", "task", "held") if fixed else ("loss", "task", "t", "held"):
+        if name in course.curves:
+            curves[name] = course.curves[name][:, r].astype(np.float32)
+    if "held" in curves:
+        curves["held_step"] = course.curves["held_step"].astype(CURVE_TYPES["held_step"])
     return curves
 
 

@@ -141,7 +141,7 @@ def summary(record: dict[str, Any]) -> str:
             parts.append(f"{name} diverged" + (f" at step {phase['diverged_at']}" if "diverged_at" in phase else ""))
             continue
         score = next(iter(phase["truncated"]))
-        form = "{:.2e}" if score.endswith("mse") else "{:.2f}"
+        form = "{:.2e}" if score.endswith("mse") else "{:.4f}" if score.startswith("bits") else "{:.2f}"
         size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
         if len(phase["count"]) > MOST_NAMED:
             size = f"{sum(phase.get('t', phase['count'])):g} over {len(phase['count'])}"

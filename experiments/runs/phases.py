@@ -14,7 +14,7 @@ from experiments.config.numerics import numerics
 from experiments.config.schema import Config, steps_of
 from experiments.methods.fixed import Fixed
 from experiments.runs.loggers import logged
-from experiments.runs.measure import cost_of, curves_of, measure, norms_of
+from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
@@ -144,6 +144,8 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
             progress=first.progress,
             on_point=on_point,
+            on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
+            evaluate_every=max(1, plan.steps // task.evaluations) if task.evaluations else None,
         )
         course = trainer.fit() if trains(learner) else untrained(trainer)
     if setup.end is not None:
@@ -160,6 +162,9 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
     if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, batches), strict=True):
             result.norms = norms
+    if task.prefix_score is not None and setup.name == "grown":
+        for result in (result for result in results if result.complete):
+            result.prefixes = trainer.evaluate(lambda _: prefixes_of(learner, task))
     curves = [curves_of(course, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, course.resumed, trainer.engine)
 

@@ -14,7 +14,7 @@ from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 
-CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32}
+CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32, "held_step": np.int32}
 """Types of stored curves that are not float32."""
 SCORES = ("truncated", "soft", "gates_kept")
 """What a learned model is scored as: its hard prefix; with its gates as trained; with the gates of the prefix alone."""
@@ -38,6 +38,8 @@ class Result:
         parameters: "candidate": before truncation, "deployed": what is left.
         seconds: wall time of the training that held this run; run_steps_per_second: steps times replicas over seconds.
         cost: of a forward pass (``cost.py``).
+        prefixes: score of the model truncated to at most 1, 2, ... leading components of every gate, below its count.
+        samples: "soft", "truncated" → text that the model has written.
         norms: L2 norm of each f_k over the training inputs.
         prunes_back: see :func:`prunes_back`.
         lambda0: capacity price, where it is not the configured one.
@@ -61,6 +63,8 @@ class Result:
     peak_memory_mib: float | None = None
     cost: dict[str, Any] | None = None
     norms: list[float] | None = None
+    prefixes: list[float] | None = None
+    samples: dict[str, str] | None = None
     prunes_back: dict[str, Any] | None = None
     lambda0: float | None = None
     taken_from: str | None = None

@@ -36,6 +36,8 @@ class Task(ABC):
         scored: the forms of a learned model that are scored; a task may leave out what takes minutes.
         n: name of a score → what it is a mean over (examples, tokens), for the record; empty where the data say it.
         base_info: name, digest and provenance of the pretrained model, for the record.
+        evaluations: points of the curve of :meth:`curve` in each training.
+        prefix_score: a grown phase's record holds this score of every smaller prefix; None for none.
     """
 
     info: DataInfo
@@ -44,6 +46,8 @@ class Task(ABC):
     base_info: DataInfo | None = None
     timed_samples: int | None = None
     component_norms = False
+    evaluations = 0
+    prefix_score: str | None = None
 
     @abstractmethod
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
@@ -72,6 +76,14 @@ class Task(ABC):
     def weight(self, batch: Any) -> float:
         """What ``loss`` has averaged over in a micro-batch, such as its tokens; only ratios within a step count."""
         return 1.0
+
+    def curve(self, model: nn.Module) -> Tensor:
+        """What the curve "held" shows of each model while it trains, [*R]; for tasks with ``evaluations``."""
+        raise NotImplementedError
+
+    def sample(self, model: nn.Module) -> str | None:
+        """Text that the model writes, for the record; None where it writes none."""
+        return None
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
         """What else the record of a phase says of the truncated model, by the names of the record's schema."""

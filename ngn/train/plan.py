@@ -70,7 +70,8 @@ class Course:
     """What a training measured on its way.
 
     Attributes:
-        curves: "step" [points], "loss" (objective) and "task" [points, R], "t" [points, R, G].
+        curves: "step" [points], "loss" (objective) and "task" [points, R], "t" [points, R, G]; of what ``on_evaluate``
+            has returned, "held_step" [evaluations] and "held" [evaluations, R].
         diverged_at: first step at which a model's loss was seen not to be finite, or -1: int64 [R].
         seconds: wall time of all parts of the training.
         resumed: how often it was continued from a checkpoint.

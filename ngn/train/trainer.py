@@ -53,7 +53,7 @@ class Trainer:
         on_point: called with every point of the curves as it is kept: its step, objective and task loss [R], sizes
             [R, G]; when a training is resumed, with those from before it first.
         on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,
-            every ``evaluate_every`` steps and at the end.
+            every ``evaluate_every`` steps and at the end. A tensor [*R] that it returns is a point of the curve "held".
 
     >>> import torch, ngn
     >>> learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)))
@@ -84,6 +84,7 @@ class Trainer:
     evaluate_every: int | None = None
     _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
     _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
+    _evaluated: list[tuple[int, Tensor]] = field(default_factory=list)
 
     def fit(self) -> Course:
         """Train to the end, from the newest checkpoint if there is one."""
@@ -159,7 +160,9 @@ class Trainer:
         if self.on_evaluate is not None:
             report = self.on_evaluate
             self.learner.before_step(None)
-            self.evaluate(lambda model: report(step, model))
+            value = self.evaluate(lambda model: report(step, model))
+            if isinstance(value, Tensor):
+                self._evaluated.append((step, value.detach().double().reshape(self.learner.replicas or 1)))
 
     def _called(self) -> nn.Module:
         return self.learner if self.model is None else self.model
@@ -226,7 +229,11 @@ class Trainer:
             return {}
         steps, objective, task, t = zip(*self._points, strict=True)
         stacked = {name: torch.stack(value) for name, value in (("loss", objective), ("task", task), ("t", t))}
-        return {"step": np.array(steps), **{name: value.double().cpu().numpy() for name, value in stacked.items()}}
+        curves = {"step": np.array(steps), **{name: value.double().cpu().numpy() for name, value in stacked.items()}}
+        if self._evaluated:
+            held_steps, held = zip(*self._evaluated, strict=True)
+            curves |= {"held_step": np.array(held_steps), "held": torch.stack(held).cpu().numpy()}
+        return curves
 
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
@@ -243,7 +250,7 @@ class Trainer:
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""
-        self._points = []
+        self._points, self._evaluated = [], []
         if self.folder is None or (newest := checkpoint.latest(self.folder, self._identity())) is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
@@ -258,4 +265,7 @@ class Trainer:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
             for s, *values in rows:
                 self._keep(int(s), *(value.to(device) for value in values))
+        if "curve.held" in tensors:
+            held = zip(tensors["curve.held_step"].tolist(), tensors["curve.held"], strict=True)
+            self._evaluated = [(step, value.to(device)) for step, value in held]
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1

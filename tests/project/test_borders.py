@@ -33,6 +33,7 @@ WITH_TORCH = ("language", "tasks", "runs")
 """The parts in which models are made; what tasks say of themselves needs none (tests/experiments/config)."""
 EXCEPTIONS = {
     "ngn/components/gcn.py": "torch_geometric",  # graphs alone need it, and import it when one is made
+    "ngn/components/state_space.py": "mamba_ssm",  # its kernel, where it is installed
     "ngn/train/kernels/build.py": "filelock",  # torch depends on it
     "ngn/train/kernels/autoencoder.py": "experiments",  # knows its task; goes with the kernel
     "ngn/train/progress.py": "rich",  # for the bar on a terminal alone

@@ -1,0 +1,99 @@
+"""TinyStories: the official set through the package datasets, and characters as tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.data import manifest
+from experiments.data.packages import need
+from experiments.data.source import DataError
+from experiments.paths import SCRATCH
+
+SOURCE = "roneneldan/TinyStories"
+END = "<|endoftext|>"
+RARE = 10
+"""Characters that the training text has less often than this share one token."""
+START, OTHER = 0, 1
+
+
+def install(working: Path, folder: Path) -> None:
+    """Download the official stories and write them as text files, with a manifest.
+
+    Raises:
+        DataError: if the package datasets is not there, or the hub cannot be reached.
+    """
+    need(SOURCE, "datasets")
+    import datasets
+
+    try:
+        loaded = datasets.load_dataset(SOURCE, cache_dir=str(working / "hub"))
+    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+        raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
+    digests = {}
+    for part, name in (("train", "train.txt"), ("validation", "valid.txt")):
+        with open(working / name, "w+b") as file:
+            for story in loaded[part]["text"]:
+                file.write(f"{story.strip()}{END}".encode())
+            file.seek(0)
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
+    manifest.write(folder / manifest.FILE, manifest.Manifest(f"{SOURCE}, through datasets", digests))
+    for name in digests:
+        os.replace(working / name, folder / name)
+
+
+def stories(text: str) -> Iterator[str]:
+    """The stories of a text, without the blanks around them; empty ones are left out."""
+    return (story for part in text.split(END) if (story := part.strip()))
+
+
+class Characters:
+    """Tokens: the start of a story, any rare character, and each character that the training text has often.
+
+    >>> letters = Characters(["a cat and a bat " * 10])
+    >>> letters.decode(letters.encode("a cat!")), len(letters)
+    ('a cat\ufffd', 9)
+    """
+
+    def __init__(self, training: Iterable[str]) -> None:
+        counts = np.zeros(0x110000, dtype=np.int64)
+        for story in training:
+            np.add.at(counts, _points(story), 1)
+        often = np.flatnonzero(counts >= RARE)
+        self.points = np.concatenate([[ord("\n"), 0xFFFD], often]).astype(np.uint32)
+        self.kind = np.uint8 if len(self.points) <= 256 else np.uint16
+        self._table = np.full(len(counts), OTHER, dtype=self.kind)
+        self._table[often] = np.arange(2, len(self.points))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def encode(self, story: str) -> np.ndarray:
+        """[characters] integers, without a start."""
+        tokens: np.ndarray = self._table[_points(story)]
+        return tokens
+
+    def decode(self, tokens: np.ndarray) -> str:
+        """The text of tokens; a start is a new line, a rare character U+FFFD."""
+        return self.points[tokens].astype("<u4").tobytes().decode("utf-32-le")
+
+    def mapped(self, texts: Iterable[str]) -> np.ndarray:
+        """Stories, each behind a start: [tokens] in a file that the system removes when this process ends."""
+        SCRATCH.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=SCRATCH) as file:
+            for story in texts:
+                file.write(bytes([START]) * np.dtype(self.kind).itemsize)
+                file.write(self.encode(story).tobytes())
+            file.flush()
+            return np.memmap(file, dtype=self.kind, mode="r+")
+
+
+def _points(text: str) -> np.ndarray:
+    """Unicode code points, uint32 [characters]."""
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

@@ -1,0 +1,103 @@
+"""``task=tinystories``: a small language model, characters as tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import model_validator
+
+from experiments.blocks import Count, Size
+from experiments.tasks.settings import Benchmark, Component
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.config.schema import Config
+    from experiments.tasks.tinystories.task import StoriesTask
+
+
+class LayerComponent(Component):
+    """Parts of the layers of a language model. What is not gated is there in full.
+
+    Attributes:
+        width: entries of the stream.
+        heads, slices: those of a full layer: a head has width / heads entries, a slice 4 width / slices hidden units.
+    """
+
+    width: Count = 128
+    layers: Count = 2
+    heads: Count = 8
+    slices: Count = 16
+
+    @property
+    def groups(self) -> int:
+        return self.layers * len(self.group_kinds)
+
+    @model_validator(mode="after")
+    def _divides(self) -> LayerComponent:
+        if self.width % self.heads or 4 * self.width % self.slices:
+            raise ValueError(f"a width of {self.width} is not divided by {self.heads} heads, or {self.slices} slices")
+        return self
+
+    def check(self, config: Config) -> None:
+        if any(self.K_of(group) is None for group in range(self.groups)) and "gate.K" not in config.method.unused:
+            raise ValueError(f"gate={self.component} needs a preset gate.K")
+        if getattr(config.method, "normalise", False):
+            raise ValueError(f"method.normalise does not fit gate={self.component}, whose components are sequences")
+
+
+class HeadsComponent(LayerComponent):
+    """Attention heads of every layer."""
+
+    group_kinds: ClassVar[tuple[str, ...]] = ("heads",)
+
+    component: Literal["heads"]
+
+
+class SlicesComponent(LayerComponent):
+    """Slices of the feed-forward part of every layer."""
+
+    group_kinds: ClassVar[tuple[str, ...]] = ("slices",)
+
+    component: Literal["slices"]
+
+
+class HeadsSlicesComponent(LayerComponent):
+    """Both, each with a boundary in every layer."""
+
+    group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
+
+    component: Literal["heads_slices"]
+
+
+class StatesComponent(LayerComponent):
+    """State coordinates of every layer of a Mamba model."""
+
+    group_kinds: ClassVar[tuple[str, ...]] = ("states",)
+
+    component: Literal["states"]
+
+
+class TinyStories(Benchmark):
+    """Short stories in the words of small children."""
+
+    components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent)
+    usual_samples: ClassVar[int] = 27_000
+
+    name: Literal["tinystories"]
+    context: Count
+    """Characters in one input."""
+    held: Count | None = None
+    """Characters that scores are of, from the start of the text; null for all."""
+    evaluations: Size = 20
+    """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
+    curve_held: Count = 20_000
+
+    def check(self, config: Config) -> None:
+        if config.train.batch is None:
+            raise ValueError("task=tinystories is trained on batches of windows: give train.batch")
+
+    def make(self, config: Config, device: torch.device) -> StoriesTask:
+        from experiments.tasks.tinystories.task import StoriesTask
+
+        return StoriesTask(config, device)

@@ -1,0 +1,74 @@
+"""A small language model: token and position embeddings, pre-norm layers, a tied output."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from experiments.tasks.tinystories import LayerComponent
+from ngn.components.base import Bank, OrderedSum
+from ngn.components.state_space import MambaBlock
+from ngn.components.transformer import HeadBank, SliceBank
+from ngn.methods.base import CapacityFactory
+from ngn.streams import generator
+
+
+def _embedding(count: int, width: int, seed: int, name: str) -> nn.Parameter:
+    """Normal with a deviation of 0.02, GPT-2's."""
+    return nn.Parameter(0.02 * torch.randn(count, width, generator=generator(seed, "init", name)))
+
+
+class LanguageModel(nn.Module):
+    """Next-token logits. Every part of a layer is h + part(norm(h)).
+
+    A layer of a Transformer is attention, then a feed-forward part; one of Mamba is a single block, without positions.
+    The output is tied to the token embedding.
+    """
+
+    def __init__(
+        self, vocabulary: int, context: int, gate: LayerComponent, seed: int, capacity: CapacityFactory
+    ) -> None:
+        super().__init__()
+        self.context, d = context, gate.width
+        self.tokens = _embedding(vocabulary, d, seed, "tokens")
+        mamba = "states" in gate.group_kinds
+        self.positions = None if mamba else _embedding(context, d, seed, "positions")
+        group = 0
+        parts: list[nn.Module] = []
+        for layer in range(gate.layers):
+            for kind in ("states",) if mamba else ("heads", "slices"):
+                name, size = f"{kind}{layer}", None
+                if kind in gate.group_kinds:
+                    size, group = capacity(gate.K_of(group), None, group), group + 1
+                if size is not None and kind == "states":
+                    parts.append(MambaBlock(d, size, seed, name))
+                    continue
+                bank: Bank = (
+                    HeadBank(d, d // gate.heads, gate.heads if size is None else size.K, seed, name)
+                    if kind == "heads"
+                    else SliceBank(d, 4 * d // gate.slices, gate.slices if size is None else size.K, seed, name)
+                )
+                parts.append(OrderedSum(bank, size))
+        self.parts = nn.ModuleList(parts)
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in parts)
+        self.norm = nn.LayerNorm(d)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [B, L] → logits [B, L, vocabulary], L at most the context."""
+        h = F.embedding(tokens, self.tokens)
+        if self.positions is not None:
+            h = h + self.positions[: tokens.shape[1]]
+        for norm, part in zip(self.norms, self.parts, strict=True):
+            h = h + part(norm(h))
+        return F.linear(self.norm(h), self.tokens)
+
+
+@torch.no_grad()
+def continued(model: nn.Module, start: Tensor, length: int, context: int, source: torch.Generator) -> Tensor:
+    """``start`` [L] and ``length`` tokens more, each drawn from what the model expects after the last ones."""
+    tokens = start
+    for _ in range(length):
+        chances = model(tokens[None, -context:])[0, -1].float().softmax(-1).cpu()
+        tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=source).to(tokens)])
+    return tokens

@@ -1,0 +1,116 @@
+"""TinyStories: next characters of short stories, scored in bits per character."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from experiments.data import synthetic, texts
+from experiments.data.source import DataInfo, data_root
+from experiments.data.tinystories import START, Characters, stories
+from experiments.tasks.base import Seeds, Task
+from experiments.tasks.tinystories import LayerComponent, TinyStories
+from experiments.tasks.tinystories.model import LanguageModel, continued
+from ngn.methods.base import CapacityFactory
+from ngn.streams import generator
+from ngn.train.batches import Batches, TokenBatches
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config, Train
+
+PARTS = ("train", "valid")
+"""What the names of the files have, in every layout."""
+HELD_OUT = 20
+"""With task.split=validation every twentieth story of the training text is held out."""
+SAMPLE = 160
+"""Characters of text in each record; a smoke run's are fewer."""
+
+
+def _stories(config: Config) -> tuple[list[str], list[str], DataInfo]:
+    """Training and validation stories of the data root."""
+    data = texts.TINYSTORIES.load(data_root(config.data_root))
+    train, valid = (list(stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
+    return train, valid, data.info
+
+
+class StoriesTask(Task):
+    """Characters as tokens, a start before every story, windows of ``context`` characters."""
+
+    timed_samples = 8
+    prefix_score = "bits_per_character"
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        assert isinstance(config.task, TinyStories)
+        self.settings, self.device, self.evaluations = config.task, device, config.task.evaluations
+        self.sampled = 20 if config.profile == "smoke" else SAMPLE
+        train, held, self.info = synthetic.stories() if config.profile == "smoke" else _stories(config)
+        self.characters = Characters(train)
+        if config.task.split == "validation":
+            held, train = train[::HELD_OUT], [story for at, story in enumerate(train) if at % HELD_OUT]
+        self.train, self.held = self.characters.mapped(train), self.characters.mapped(held)
+        self.held = self.held[: config.task.held]
+
+    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+        assert isinstance(config.gate, LayerComponent)
+        assert isinstance(seeds, int)
+        return LanguageModel(len(self.characters), self.settings.context, config.gate, seeds, capacity)
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Nats per token."""
+        tokens, following = batch
+        return F.cross_entropy(model(tokens).flatten(0, 1).float(), following.flatten())
+
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        return {"bits_per_character": self.bits(model, self.held)}
+
+    def curve(self, model: nn.Module) -> Tensor:
+        """Bits per character of the first ``curve_held`` characters of the held-out text."""
+        return self.bits(model, self.held[: self.settings.curve_held])
+
+    def bits(self, model: nn.Module, tokens: np.ndarray) -> Tensor:
+        """Bits per character of a text in windows that do not overlap, each predicted from its own start.
+
+        All nats, those of the starts of stories included, divided by ln 2 and the number of characters, in float64.
+        """
+        nats, characters = torch.zeros((), dtype=torch.float64, device=self.device), 0
+        for x, y in self._windows(tokens):
+            nats = nats + F.cross_entropy(model(x).flatten(0, 1).float(), y.flatten(), reduction="none").double().sum()
+            characters += int((y != START).sum())
+        return nats / (math.log(2) * characters)
+
+    def _windows(self, tokens: np.ndarray, batch: int = 32) -> Any:
+        """(tokens, next tokens), [batch, context] each; the last ones are shorter."""
+        context = self.settings.context
+        full = (len(tokens) - 1) // context * context
+        at = torch.from_numpy(tokens.astype(np.int64)).to(self.device)
+        if full:
+            yield from zip(
+                at[:full].view(-1, context).split(batch), at[1 : full + 1].view(-1, context).split(batch), strict=True
+            )
+        if full + 1 < len(at):
+            yield at[None, full:-1], at[None, full + 1 :]
+
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        assert train.batch is not None
+        assert isinstance(seeds, int)
+        return TokenBatches(self.train, self.settings.context, train.batch, seeds, self.device)
+
+    def samples(self, train: Train) -> int:
+        """Windows in an epoch."""
+        return (len(self.train) - self.settings.context) // self.settings.context
+
+    def timed_batch(self) -> tuple[Any, int]:
+        x, _ = next(islice(self._windows(self.held, self.timed_samples), 1))
+        return x, len(x)
+
+    def sample(self, model: nn.Module) -> str:
+        """What the model goes on to tell from the start of a story; the same draws for every model."""
+        start = torch.tensor([START], device=self.device)
+        tokens = continued(model, start, self.sampled, self.settings.context, generator(0, "sample"))
+        return self.characters.decode(tokens[1:].cpu().numpy())
