@@ -21,7 +21,7 @@ from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
-from experiments.tables.own import DEPTH, SENSITIVITY, SUSPECTS
+from experiments.tables.own import DEPTH, SENSITIVITY, STORIES, SUSPECTS
 from experiments.tables.peft import PEFT, TASKS, learned
 from experiments.tables.vae import FIFTEEN
 
@@ -140,6 +140,14 @@ def _recalibrated() -> list[Selection]:
     return [*under(studies), *under(few), *others, *under(more)]
 
 
+def _stories_frontier() -> list[Selection]:
+    return [
+        Selection.of({"task": "tinystories", "gate": gate, "method": "fixed"}, {"method.count": (count, count)}, [0])
+        for gate, most in (("heads", 8), ("slices", 16))
+        for count in range(1, most + 1)
+    ]
+
+
 def _manifold() -> list[Selection]:
     return _of(FIFTEEN)
 
@@ -201,6 +209,8 @@ STUDIES: dict[str, Study] = {
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
+        Study("tinystories", "heads, slices, both, and Mamba states on TinyStories", lambda: _of(STORIES)),
+        Study("tinystories_frontier", "fixed models of 1 to 8 heads and 1 to 16 slices, seed 0", _stories_frontier),
         Study("manifold", "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds", _manifold),
         Study(
             "depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", lambda: _of(DEPTH)

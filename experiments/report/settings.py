@@ -105,7 +105,7 @@ def origin_of(key: str, config: Config) -> Mark:
         KeyError: if no file marks the key; the message says what to write.
     """
     parent = key.rpartition(".")[0]
-    name = parent if parent.endswith("_shape") else key
+    name = parent if parent.endswith("_shape") else "gate.kinds" if key.startswith("gate.kinds.") else key
     marked = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
     phrases = [phrase for origin, phrase in marked if origin == marked[0][0] and phrase]
     if not phrases:
@@ -125,8 +125,14 @@ def _shape(shape: Mapping[str, Any]) -> str:
 
 def value_text(value: Any) -> str:
     """A setting's value as text: ``none`` for null, schedules' shapes in words."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and "kind" in value:
         return _shape(value)
+    if isinstance(value, Mapping):  # settings of kinds of groups
+        own = {
+            kind: [f"{key} {value_text(one)}" for key, one in keys.items() if one is not None]
+            for kind, keys in value.items()
+        }
+        return "; ".join(f"{kind}: {', '.join(said)}" for kind, said in own.items())
     if value is None:
         return "none"
     if isinstance(value, bool):

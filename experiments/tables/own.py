@@ -141,4 +141,32 @@ SUSPECTS = Table(
 )
 """Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
 
-OWN = (SENSITIVITY, DEPTH, SUSPECTS, *language.SMOLLM2)
+
+def _stories(gate: str, label: str, seeds: int) -> Row:
+    return row(gate, label, seeds=seeds, runs=Selection.of({"task": "tinystories", "gate": gate}, seeds=range(seeds)))
+
+
+_BITS = "<median:.4f>"
+STORIES = Table(
+    "stories",
+    "TinyStories slice (3.5 MB): bits per validation character, medians",
+    (
+        column("t", "learned t", "grown.t", r"\texttt{[<median:.2f*, >]}"),
+        column("integer", "integer", "integer", r"<rate:.0f>\%"),
+        column("soft", "soft", "grown.soft.bits_per_character", _BITS),
+        column("truncated", "trunc", "grown.truncated.bits_per_character", _BITS),
+        column("fixed", "fixed", "fixed.truncated.bits_per_character", _BITS),
+        column("high", "from high, trunc", "from_high.truncated.bits_per_character", _BITS),
+        column("prunes_back", "prunes back?", "prunes_back", "<aggregate:word>"),
+    ),
+    (
+        _stories("heads", r"attention heads ($\times 2$ layers)", 3),
+        _stories("slices", r"FFN blocks ($\times 2$ layers)", 3),
+        _stories("heads_slices", r"heads + FFN blocks ($\times 2$ layers)", 1),
+        _stories("states", r"Mamba state dim. $N$ ($\times 2$ layers)", 1),
+    ),
+)
+"""The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters: not
+the paper's text, so nothing of this stands beside its numbers."""
+
+OWN = (SENSITIVITY, DEPTH, SUSPECTS, STORIES, *language.SMOLLM2)

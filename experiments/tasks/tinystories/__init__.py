@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import model_validator
 
 from experiments.blocks import Count, Size
-from experiments.tasks.settings import Benchmark, Component
+from experiments.tasks.settings import Benchmark, Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +38,10 @@ class LayerComponent(Component):
         if self.width % self.heads or 4 * self.width % self.slices:
             raise ValueError(f"a width of {self.width} is not divided by {self.heads} heads, or {self.slices} slices")
         return self
+
+    def numbers(self, task: TaskSettings, samples: int) -> int:
+        assert isinstance(task, TinyStories)
+        return samples * task.context * (self.width // max(self.heads, self.slices))
 
     def check(self, config: Config) -> None:
         if any(self.K_of(group) is None for group in range(self.groups)) and "gate.K" not in config.method.unused:
