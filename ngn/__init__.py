@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.state_space import StateBank as StateBank
     from ngn.components.transformer import HeadBank as HeadBank
     from ngn.components.transformer import SliceBank as SliceBank
+    from ngn.contract import Learner as Learner
     from ngn.learner import CapacityLearner as CapacityLearner
-    from ngn.learner import Learner as Learner
     from ngn.methods.awnn import AdaptiveWidth as AdaptiveWidth
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.decay import DecayGate as DecayGate
@@ -78,7 +78,8 @@ _NAMES = {
     "ngn.truncation": "deploy",
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
-    "ngn.learner": "Learner CapacityLearner",
+    "ngn.contract": "Learner",
+    "ngn.learner": "CapacityLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

@@ -16,108 +16,21 @@ import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache, cached_property
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
-from experiments.cli.presets import OwnStudy
+from experiments.cli.sweep import Sweep
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.data import DataError
-from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
-from experiments.runs.places import results_root
 from experiments.store.records import RecordError, Store
-from experiments.studies import STUDIES, study
+from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
 from ngn.train import interrupt
-
-
-class Sweep:
-    """One study and one folder of records."""
-
-    def __init__(self, name: str, given: argparse.Namespace) -> None:
-        try:
-            self.study = OwnStudy(Path(name)) if name.endswith((".yaml", ".yml")) else study(name)
-        except KeyError as unknown:
-            raise ConfigError(f"{unknown.args[0]}; or a YAML file of your own") from None
-        self.word = name
-        first = next(self.study.runs())[1]
-        usual = results_root(first)
-        if usual == RUNS and not OUTPUT:
-            usual = self.study.results
-        self.results = (given.results or usual).resolve()
-        self.folder = plans.folder_of(self.study.name, self.results)
-        self.strict, self.again = given.strict, given.again
-        self.data_root = None if given.data_root is None else str(given.data_root.resolve())
-        self.device = given.device
-        self.options = [] if given.results is None else ["--results", str(self.results)]
-        self.options += [] if self.data_root is None else ["--data-root", self.data_root]
-        self.options += [] if self.device == "auto" else ["--device", self.device]
-
-    def command(self, verb: str) -> str:
-        """A command on the same study, records, data and device."""
-        return shlex.join(["python", "scripts/sweep.py", verb, self.word, *self.options])
-
-    def runs(self) -> Iterator[tuple[str, Config]]:
-        """(run id, configuration) of every run, as the YAML files say now."""
-        for name, config in self.study.runs(Store(self.results)):
-            yield name, config.model_copy(update={"data_root": self.data_root, "device": self.device})
-
-    def queued(self) -> dict[str, str]:
-        """Run id → Slurm task, of what is in Slurm's queue."""
-        jobs = slurm.submitted(self.folder)
-        alive = slurm.in_queue(jobs)
-        queued: dict[str, str] = {}
-        read = cache(plans.read)
-        for job in jobs:
-            if job.job in alive:
-                try:
-                    queued |= dict.fromkeys(read(Path(job.plan)).tasks[job.task], job.job)
-                except (RecordError, IndexError) as fault:
-                    print(f"job {job.job}: which runs it trains is not known ({fault})", file=sys.stderr)
-        return queued
-
-    @cached_property
-    def view(self) -> status.View:
-        """What is known about the runs now."""
-        return status.View(self.results, self.queued(), status.failures(self.folder))
-
-    @cached_property
-    def speeds(self) -> status.Speeds:
-        """Speeds from the records of this folder, and of the usual ones."""
-        places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
-        return status.Speeds(Store(place) for place in sorted(places))
-
-    def wanted(self) -> list[Config]:
-        """What has to be run and is not in Slurm's queue."""
-        return [c for c in status.wanting(self.runs(), self.view, self.again) if run_id(c) not in self.view.queued]
-
-    def estimate(self, configs: list[Config]) -> str:
-        """How long runs take on one worker, as far as records tell."""
-        each = [self.speeds.seconds(config) for config in configs]
-        known = [seconds for seconds in each if seconds is not None]
-        if not configs:
-            return "nothing to do"
-        if not known:
-            return "no record tells how long they take"
-        rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
-        return f"about {status.in_words(sum(known))} on one worker{rest}"
-
-    def refuse_doubtful(self) -> None:
-        """With ``--strict``: no sweep over records that do not count.
-
-        Raises:
-            ConfigError: naming them.
-        """
-        progress = status.progress(self.runs(), self.view, self.speeds)
-        bad = [f"  {name}: {state}: {text}" for name, state, text in progress.notes if state in ("stale", "refused")]
-        if bad:
-            raise ConfigError("records that do not count (--again runs them anew):\n" + "\n".join(bad))
 
 
 def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:

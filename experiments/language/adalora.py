@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ngn.checks import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.learner import Learner
+from ngn.contract import Learner
 from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
 from ngn.truncation import deploy

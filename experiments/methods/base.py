@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from experiments.runs.stack import Stack
     from experiments.tasks.base import Task
     from experiments.tasks.settings import Component
-    from ngn.learner import Learner
+    from ngn.contract import Learner
     from ngn.methods.base import Capacity, Scalar
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.checks import axes_of
-from ngn.learner import Learner
+from ngn.contract import Learner
 
 SECONDS = 0.2
 """Wall time spent on timing one model."""

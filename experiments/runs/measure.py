@@ -16,7 +16,7 @@ from experiments.runs.result import CURVE_TYPES, SCORES, Result
 from experiments.tasks.base import Task
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
-from ngn.learner import Learner
+from ngn.contract import Learner
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train import host

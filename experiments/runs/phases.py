@@ -19,7 +19,8 @@ from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
 from experiments.tasks.base import Task
-from ngn.learner import CapacityLearner, Learner
+from ngn.contract import Learner
+from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.cuda_graph import CudaGraphTrainer, unsupported_by_cuda_graphs

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ngn.learner import Learner
+from ngn.contract import Learner
 from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised
 from ngn.train.plan import Course, TrainPlan

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ngn.learner import Learner
+from ngn.contract import Learner
 from ngn.methods.base import Mode as GateMode
 from ngn.schedules import warmed_up
 from ngn.train import checkpoint, interrupt
