@@ -48,7 +48,13 @@ def _output() -> None:
 
 
 def _memory(config: Config, there: int) -> None:
-    gate, method = config.gate, config.method
+    gate, method, model = config.gate, config.method, config.model
+    weights = 0 if model is None else (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
+    if model is not None and weights > there:
+        raise ConfigError(
+            f"model={model.name}: its weights alone take {weights / 2**30:,.0f} GiB in {model.dtype}; this machine has "
+            f"{there / 2**30:,.0f} GiB: choose a smaller model, or model.dtype=bfloat16"
+        )
     plain = method.sizes(gate)
     alone = [plain] if isinstance(plain, int) else plain
     sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone

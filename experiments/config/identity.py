@@ -55,7 +55,7 @@ ADDED_LATER: dict[str, Any] = {
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 
-CARRIED_OUT = ("model.path", "model.gradient_checkpointing")
+CARRIED_OUT = ("model.path", "model.parameters", "model.gradient_checkpointing")
 """Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
-from experiments.blocks import Closed
+from experiments.blocks import Closed, Count
 
 Name = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")]
 
@@ -27,6 +27,8 @@ class BaseModel(Closed):
     """Branch, tag or commit there; null for ``main``."""
     file: Annotated[str, Field(pattern=r"^[^/]+\.gguf$")] | None = None
     """The GGUF file of ``path``; it is converted once, into the data root."""
+    parameters: Count | None = None
+    """About how many it has, for a look at the memory before it is loaded; null where that is not known."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the frozen weights and the activations; what is learned is float32."""
     gradient_checkpointing: StrictBool = False

@@ -31,6 +31,7 @@ class Adaptation(Benchmark):
     corpus: ClassVar[str]
     subset: ClassVar[str | None] = None
     stops: ClassVar[tuple[str, ...]] = ("\n",)
+    usual_samples: ClassVar[int] = 800
     usual_model: ClassVar[str] = "smollm2_135m"
     packages: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
 

@@ -173,6 +173,13 @@ def test_what_does_not_fit_together_is_said(choices: dict[str, str], overrides: 
         compose(choices, overrides)
 
 
+def test_weights_that_do_not_fit_are_refused_before_anything_starts() -> None:
+    (job,) = expand(rewrite(["task=gsm8k", "model=smollm2_135m"]))
+    machine._memory(job.config, 2**30)
+    with pytest.raises(ConfigError, match=r"model=smollm2_135m: its weights alone take 1 GiB in float32"):
+        machine._memory(job.config, 2**28)
+
+
 def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     real = machine.importlib.util.find_spec  # type: ignore[attr-defined]
     monkeypatch.setattr(
