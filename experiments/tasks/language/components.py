@@ -53,8 +53,6 @@ class Attached(Component):
     def check(self, config: Config) -> None:
         if self.K is None and "gate.K" not in config.method.unused:
             raise ValueError(f"gate={self.component} needs a preset gate.K")
-        if config.continue_with:
-            raise ValueError(f"gate={self.component} has no continue_with: a run is trained once")
 
 
 class LoRAComponent(Attached):
