@@ -68,9 +68,22 @@ class OwnTable:
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
     @property
+    def ran(self) -> tuple[tuple[Row, tuple[Cell, ...]], ...]:
+        """The rows of which there is a run."""
+        return tuple((row, cells) for row, cells in self.rows if any(cell.n for cell in cells))
+
+    @property
+    def absent(self) -> str:
+        """The rows of which there is none, in a sentence."""
+        missing = [", ".join(row.labels) for row, cells in self.rows if not any(cell.n for cell in cells)]
+        if len(missing) == len(self.rows):
+            return "Nothing of this has been run."
+        return f"Not run: {'; '.join(missing)}." if missing else ""
+
+    @property
     def label_mm(self) -> int:
         """What its columns leave of the page's width to the labels, in mm."""
-        by_column = zip(self.table.columns, zip(*(cells for _, cells in self.rows), strict=True), strict=True)
+        by_column = zip(self.table.columns, zip(*(cells for _, cells in self.ran), strict=True), strict=True)
         widest = (max(len(c.title), *(len(plain(cell.text)) for cell in cells)) for c, cells in by_column)
         return max(30, 155 - round(sum(4 + 1.8 * width for width in widest)))
 

@@ -41,12 +41,19 @@ class Variant:
 
 @dataclass(frozen=True)
 class SettingsTable:
-    """The standard settings of a task and gate, and the studies that differ from them."""
+    """The standard settings of a task and gate, and the studies that differ from them.
+
+    Attributes:
+        like: an earlier table that differs in few settings; nothing where there is none.
+        shown: the settings in which it differs from that one, or all.
+    """
 
     task: str
     gate: str
     settings: tuple[Setting, ...]
     variants: tuple[Variant, ...]
+    like: str
+    shown: tuple[Setting, ...]
 
 
 Mark = tuple[str, str]
@@ -205,6 +212,20 @@ def _variants(study: str, base: Config, selections: Iterable[Selection]) -> list
     return found
 
 
+FEW = 12
+"""A table that differs from an earlier one in no more settings than this is shown by them."""
+
+
+def _nearest(settings: tuple[Setting, ...], earlier: Iterable[SettingsTable]) -> tuple[str, tuple[Setting, ...]]:
+    """The nearest of the tables that are shown whole and have no other keys, and what differs from it."""
+    near = ("", settings)
+    for table in earlier:
+        differs = tuple(line for line in settings if line not in table.settings)
+        if not table.like and {line.key for line in table.settings} <= {line.key for line in settings}:
+            near = min(near, (f"{table.task}, {table.gate}", differs), key=lambda one: len(one[1]))
+    return near if len(near[1]) <= FEW else ("", settings)
+
+
 def settings_tables(studies: Mapping[str, Iterable[Selection]]) -> tuple[SettingsTable, ...]:
     """One table a task and gate that any study uses, in the order in which they come.
 
@@ -216,10 +237,10 @@ def settings_tables(studies: Mapping[str, Iterable[Selection]]) -> tuple[Setting
         for selection in selections:
             config = selection.config(selection.seeds[0])
             by_pair.setdefault((config.task.name, config.gate.component), {}).setdefault(name, []).append(selection)
-    tables = []
+    tables: list[SettingsTable] = []
     for (task, gate), used in by_pair.items():
         base = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
         lines = tuple(setting(base, key, value) for key, value in used_keys(base).items() if key not in _OF_THE_RUN)
         variants = [variant for name, selections in used.items() for variant in _variants(name, base, selections)]
-        tables.append(SettingsTable(task, gate, lines, tuple(variants)))
+        tables.append(SettingsTable(task, gate, lines, tuple(variants), *_nearest(lines, tables)))
     return tuple(tables)

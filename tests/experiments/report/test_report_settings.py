@@ -83,6 +83,17 @@ def test_tables_come_from_the_composed_configuration() -> None:
     assert by_study["standard"].changes == ()
 
 
+def test_a_table_that_is_nearly_an_earlier_one_shows_what_differs() -> None:
+    pairs = (("wikisql_easy", "lora"), ("mnist", "mlp"), ("wikisql_hard", "lora"))
+    studies = {task: [Selection.of({"task": task, "gate": gate})] for task, gate in pairs}
+    first, other, third = settings_tables(studies)
+    assert (first.like, other.like, third.like) == ("", "", "wikisql_easy, lora")
+    assert first.shown == first.settings
+    changed = set(third.settings) - set(first.settings)
+    assert set(third.shown) == changed
+    assert {line.key for line in third.shown} <= {line.key for line in first.settings}
+
+
 def test_keys_that_a_method_does_not_use_are_left_out() -> None:
     fixed = Selection.of({"task": "regression1d", "method": "fixed"}, {"method.count": 3})
     (table,) = settings_tables({"fixed": [fixed]})
