@@ -217,7 +217,7 @@ def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
     done = _run(["--help"], tmp_path, SCRIPT)
     assert (done.returncode, done.stderr) == (0, "")
     for part in (
-        "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, twist",
+        "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, tinystories, twist",
         "seed=0..9",
         "gate=conv",
         "Exit status",
