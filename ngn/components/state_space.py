@@ -60,6 +60,15 @@ class _SelectiveScan(torch.autograd.Function):
         return dv * delta, ddelta.addcmul_(dv, u), dA, dB, dC
 
 
+def _traced_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+    """The recurrence step by step, time first, for tracers: they cannot follow results written into views."""
+    h, steps = u.new_zeros(B.shape[1], len(A), u.shape[-1]), []
+    for u_t, d, B_t, C_t in zip(*(x.unbind(0) for x in (u, delta, B, C)), strict=True):
+        h = (d[:, None] * A).exp() * h + B_t[..., None] * (d * u_t)[:, None]
+        steps.append((C_t[..., None] * h).sum(1))
+    return torch.stack(steps)
+
+
 def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """y_t = sum_n C_tn h_tn with h_tn = exp(delta_t A_n) h_{t-1,n} + delta_t B_tn u_t (Gu and Dao 2023, without D u).
 
@@ -83,7 +92,8 @@ def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) ->
             lengthwise = (part.mT.contiguous() for part in (x, delta))
             return selective_scan_fn(*lengthwise, A.T.contiguous(), B.mT.contiguous(), C.mT.contiguous()).mT.to(u)
         x, delta, B, C = (part.transpose(0, 1).contiguous() for part in (x, delta, B, C))
-        y: Tensor = _SelectiveScan.apply(x, delta, A, B, C)
+        traced = torch.compiler.is_compiling()
+        y: Tensor = (_traced_scan if traced else _SelectiveScan.apply)(x, delta, A, B, C)
         return y.transpose(0, 1).to(u)
 
 
