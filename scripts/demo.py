@@ -34,8 +34,8 @@ NOTES = """
 recorded: the suite's own record of the same seed. Processors round differently, and over 25,000 steps that can carry a
   boundary to another integer: on another kind of processor three of ten counts are others. Nothing is wrong then.
 calibrated: what the paper leaves open was chosen so that this table comes out close to it, so agreement here shows
-  nothing; "out" is outside of the interval all the same. docs/verdicts.md has the rules.
-The tables printed to a file hold "--" for every study that this demo did not run."""
+  nothing; "cannot tell" is a spread too wide to decide. docs/verdicts.md has the rules.
+not printed: tables that want more seeds than these ten; the file holds "--" for them and for every study that did not run."""
 
 
 def beside_records(store: Store, configs: Sequence[Config]) -> str:
