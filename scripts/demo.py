@@ -35,7 +35,8 @@ recorded: the suite's own record of the same seed. Processors round differently,
   boundary to another integer: on another kind of processor three of ten counts are others. Nothing is wrong then.
 calibrated: what the paper leaves open was chosen so that this table comes out close to it, so agreement here shows
   nothing; "cannot tell" is a spread too wide to decide. docs/verdicts.md has the rules.
-not printed: tables that want more seeds than these ten; the file holds "--" for them and for every study that did not run."""
+not printed: tables that want more seeds than these ten; the file holds "--" for them and for every study that was not
+  run."""
 
 
 def beside_records(store: Store, configs: Sequence[Config]) -> str:
