@@ -103,7 +103,9 @@ class OwnStudy:
         try:
             return expand(rewrite(tokens))
         except ConfigError as error:
-            raise ConfigError(f"{self.path}: {error}") from None
+            lists = [token.partition("=")[0] for token in tokens if "=[" in token]
+            hint = f"\nIf {lists[0]} is to take these values in turn, write it below 'sweep:'." if lists else ""
+            raise ConfigError(f"{self.path}: {error}{hint}") from None
 
     def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
         """(run id, configuration) of every run."""

@@ -64,6 +64,7 @@ def test_an_unknown_preset_is_refused() -> None:
     [
         ("- a\n", "holds no settings"),
         ("seed: [1\n", "mine.yaml, line 2: expected"),
+        ("schedule.lambda0: [1e-5, 1e-3]\n", "take these values in turn, write it below 'sweep:'"),
         ("sweep: {seed: 3}\n", "a list of values for each key"),
         ("train.stepz: 3\n", r"unknown key 'train\.stepz'"),
         ("hydra.callbacks: {a: b}\n", "callbacks are refused"),
