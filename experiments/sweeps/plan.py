@@ -51,7 +51,7 @@ def folder_of(study: str, results: Path) -> Path:
 
 
 def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], largest: int) -> Path:
-    """Write the next plan of a study; its file."""
+    """Write the next plan of a study, unless the newest one is the same; its file."""
     stacks = stacks_of(configs, largest)
     head = {
         "format": FORMAT,
@@ -67,7 +67,10 @@ def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], l
         placed = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
         lines.append(json.dumps([config.model_dump(mode="json") for config in placed]))
     content = ("\n".join(lines) + "\n").encode()
-    number = max((int(path.stem.rpartition("-")[2]) for path in _plans(folder)), default=0)
+    earlier = _plans(folder)
+    if earlier and earlier[-1].read_bytes() == content:
+        return earlier[-1]
+    number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0)
     while True:
         number += 1
         path = folder / f"plan-{number:04d}.jsonl"

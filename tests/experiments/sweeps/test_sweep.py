@@ -162,6 +162,14 @@ def frozen(tmp_path, tasks, **changes):
     return plans.read(plans.freeze(plans.folder_of("tiny", results), "tiny", results, configs, 10))
 
 
+def test_what_is_planned_already_is_not_planned_again(tmp_path):
+    first = frozen(tmp_path, 2)
+    assert frozen(tmp_path, 2).path == first.path
+    other = frozen(tmp_path, 3)
+    assert other.path != first.path
+    assert frozen(tmp_path, 2).path not in (first.path, other.path), "the newest plan counts"
+
+
 WORKER = """
 import json, os, signal, sys
 from pathlib import Path
