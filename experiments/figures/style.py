@@ -177,6 +177,8 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
+    for name in [*entries]:
+        entries.pop(f"{name} (not run)", None)  # one panel lacks the series, another has it
     places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
     names = sorted(entries, key=lambda name: places.get(name, len(order)))
     handles = [entries[name] for name in names]

@@ -222,7 +222,9 @@ class Trainer:
             self.on_point(step, objective, task, t)
 
     def _state(self) -> str:
-        return f"t {float(self.learner.size().double().mean()):.2f}"
+        if self.learner.has_boundary:
+            return f"t {float(self.learner.size().mean()):.2f}"
+        return f"count {float(self.learner.count().double().mean()):.1f}"
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:
