@@ -87,12 +87,12 @@ $(STAMPS)/python:
 	@touch $@
 
 $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[suite]'
 	@touch $@
 
 # One installation, as each looks at everything anew.
 $(STAMPS)/tests: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[graph,paper,cluster,language,dev]'
+	$(INSTALL) -e '.[suite,graph,paper,cluster,language,dev]'
 	@touch $@
 
 $(STAMPS)/%: $(STAMPS)/base

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
-from experiments.analysis.selection import Selection, base_of
+from experiments.analysis.selection import Selection, base_of, keys_of
 from experiments.config.compose import nearest
-from experiments.config.identity import run_id
+from experiments.config.identity import name_of, run_id
 from experiments.config.schema import Config, Seed
 from experiments.paths import RESULTS
 from experiments.store.records import RecordError, Store
@@ -52,7 +52,7 @@ class Study:
         seen: set[str] = set()
         for selection in self.make():
             for config in configurations(selection):
-                name = run_id(config)
+                name = name_of(config, keys_of(selection, config.seed.value))
                 if name not in seen:
                     seen.add(name)
                     yield name, config

@@ -55,10 +55,18 @@ def split(argv: Sequence[str]) -> Arguments:
 
     Raises:
         ConfigError: on flags that would bring in other configuration files or a pickled configuration.
-        SystemExit: from argparse, with status 2, on flags that Hydra does not have; with 0 after ``--version``.
+        SystemExit: from argparse, with status 2, on flags that Hydra does not have; with 0 after ``--version`` and
+            ``--list``.
     """
     from hydra._internal.utils import get_args_parser
 
+    if "--list" in argv:
+        if len(argv) > 1:
+            raise ConfigError("--list: stands alone, and lists the studies; --help lists choices and settings")
+        from experiments.cli import listing
+
+        listing.show()
+        raise SystemExit(0)
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)

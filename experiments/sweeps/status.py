@@ -25,6 +25,7 @@ STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale"
 """In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
 that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
+Kind = tuple[str | None, ...]
 SAMPLE = 30
 """Records per task that speeds are taken from."""
 
@@ -70,38 +71,52 @@ def present(results: Path) -> set[str]:
 
 
 class Speeds:
-    """Seconds that a run takes alone on a worker, from the records of its kind."""
+    """What a run takes alone on a worker, from the records of its kind."""
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self.roots = [store.root for store in stores]
-        self._rates: dict[str, dict[tuple[str, ...], float]] = {}
+        self._rates: dict[str, dict[Kind, float]] = {}
+        self._peaks: dict[Kind, float] = defaultdict(float)
 
-    def _kind(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def _kind(self, config: Mapping[str, Any]) -> Kind:
         gate, method = config["gate"], config["method"]
-        return (config["task"]["name"], gate["component"], method["name"], config["profile"])
+        model = (config.get("model") or {}).get("name")
+        return (config["task"]["name"], gate["component"], model, method["name"], config["profile"])
 
-    def _of(self, task: str) -> dict[tuple[str, ...], float]:
+    def _kind_of(self, config: Config) -> Kind:
+        model = config.model.name if config.model else None
+        return (config.task.name, config.gate.component, model, config.method.name, config.profile)
+
+    def _of(self, task: str) -> dict[Kind, float]:
         """Kind → run-steps per second, over all phases of a record."""
         if task not in self._rates:
-            seen: dict[tuple[str, ...], list[float]] = defaultdict(list)
+            seen: dict[Kind, list[float]] = defaultdict(list)
             for root in self.roots:
                 for path in islice((root / task).glob("*.json"), SAMPLE):
                     try:
                         record = read(path)
                     except RecordError:
                         continue  # it is counted where the state of its run is
+                    kind = self._kind(record["config"])
+                    for phase in record["phases"].values():
+                        self._peaks[kind] = max(self._peaks[kind], phase.get("peak_memory_mib") or 0.0)
                     phases = [p for p in record["phases"].values() if p.get("run_steps_per_second")]
                     took = sum(p["steps"] / p["run_steps_per_second"] for p in phases)
                     if took > 0:
-                        seen[self._kind(record["config"])].append(sum(p["steps"] for p in phases) / took)
+                        seen[kind].append(sum(p["steps"] for p in phases) / took)
             self._rates[task] = {kind: median(rates) for kind, rates in seen.items()}
         return self._rates[task]
+
+    def memory(self, config: Config) -> float | None:
+        """Peak memory of the process, MiB, or None if no record tells."""
+        self._of(config.task.name)
+        return self._peaks.get(self._kind_of(config)) or None
 
     def seconds(self, config: Config) -> float | None:
         """How long a run takes, or None if no record tells."""
         rates = self._of(config.task.name)
-        kind = (config.task.name, config.gate.component, config.method.name, config.profile)
-        near = [rate for k, rate in rates.items() if k[:2] == kind[:2]]
+        kind = self._kind_of(config)
+        near = [rate for k, rate in rates.items() if k[:3] == kind[:3]]
         rate = rates.get(kind) or (median(near) if near else None)
         if rate is None:
             return None

@@ -1,9 +1,10 @@
-"""One line of live progress; where it goes to a file or a pipe, a line now and then."""
+"""One line of live progress; where it goes to a file or a pipe, or rich is not installed, a line now and then."""
 
 from __future__ import annotations
 
 import sys
 import time
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Literal, get_args
 
@@ -17,7 +18,7 @@ SECONDS = 30.0
 class Progress:
     """A bar with speed (steps of all replicas per second) and time left; ``auto`` shows it only on a terminal.
 
-    Elsewhere ``auto`` prints a line every :data:`SECONDS`, so that short trainings print none.
+    Elsewhere, or without rich, a line is printed every :data:`SECONDS`, so that short trainings print none.
 
     Used as a context manager; :meth:`due` is cheap enough for every step.
     """
@@ -26,7 +27,7 @@ class Progress:
         if mode not in get_args(Mode):
             raise ValueError(f"progress is one of {', '.join(get_args(Mode))}, not {mode!r}")
         self.title, self.total, self.first, self.replicas = title, total, done, replicas
-        self.drawn = mode == "always" or (mode == "auto" and sys.stderr.isatty())
+        self.drawn = (mode == "always" or (mode == "auto" and sys.stderr.isatty())) and find_spec("rich") is not None
         self.shown = mode != "never"
         self.started = time.monotonic()
         self._next = 0.0 if self.drawn else self.started + SECONDS

@@ -20,3 +20,9 @@ def test_a_line_now_and_then_and_none_of_short_trainings(
         assert not bar.due()
     assert capsys.readouterr().err == "cora s0 grown: step 250 of 1,000, 17 steps/s, 1:30 left, t 1.50\n"
     assert not progress.Progress("silent", 10, mode="never").shown
+
+
+def test_lines_where_rich_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert progress.Progress("bar", 10, mode="always").drawn
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    assert not progress.Progress("lines", 10, mode="always").drawn

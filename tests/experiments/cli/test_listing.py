@@ -1,0 +1,40 @@
+"""``run.py --list``: every study with what it takes and prints, without torch."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from experiments.cli import app, listing
+from experiments.figures import FIGURES
+from experiments.paths import ROOT
+from experiments.studies import STUDIES
+from experiments.tables import MACROS
+
+
+def test_every_study_stands_with_its_runs_and_what_they_print() -> None:
+    code = "import sys; from experiments.cli.app import main; main(['--list'])"
+    code = f"try:\n {code}\nexcept SystemExit as end:\n assert not end.code and 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = dict(re.findall(r"^(\w+) {2,}(\S.*)$", done.stdout, re.M))
+    assert rows.keys() == STUDIES.keys() | {"study"}
+    assert rows["schedules"].startswith("60 ")
+    assert "GiB" in rows["vision"], "its records tell"
+    assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
+    shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
+    assert shown - {""} == {table.name for table in MACROS if table.runs} | FIGURES.keys()
+
+
+def test_a_table_stands_at_the_smallest_study_that_has_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_shown", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
+    runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
+    assert listing.printed(runs) == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}  # type: ignore[arg-type]
+
+
+def test_the_list_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.main(["--list", "task=mnist"]) == 2
+    assert "--list: stands alone" in capsys.readouterr().err

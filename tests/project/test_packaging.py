@@ -1,0 +1,75 @@
+"""The wheel holds the library alone, and installs and runs where nothing is but torch, numpy and safetensors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from experiments.paths import ROOT
+
+CORE = {"torch", "numpy", "safetensors"}
+
+
+def _closure(names: set[str]) -> dict[str, Distribution]:
+    """Distributions of this environment by their name, and all that they need here."""
+    found: dict[str, Distribution] = {}
+    left = set(names)
+    while left:
+        name = left.pop()
+        found[name] = distribution(name)
+        needed = (Requirement(line) for line in found[name].requires or ())
+        left |= {r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})} - set(found)
+    return found
+
+
+def _link(packages: dict[str, Distribution], site: Path) -> None:
+    """Show installed distributions to another environment, file trees and metadata."""
+    for package in packages.values():
+        for top in {file.parts[0] for file in package.files or () if ".." not in file.parts} - {"__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(package.locate_file(top))))
+
+
+@pytest.mark.slow
+def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
+    """sdist → wheel → pip, without an index → the quickstart of the README, away from the checkout."""
+    source, dist, work = tmp_path / "source", tmp_path / "dist", tmp_path / "work"
+    source.mkdir()
+    files = subprocess.run(["git", "ls-files", "ngn", "pyproject.toml", "README.md", "LICENSE"],
+                           cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()  # fmt: skip
+    for file in files:
+        (source / file).parent.mkdir(parents=True, exist_ok=True)
+        (source / file).write_bytes((ROOT / file).read_bytes())
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source],
+                   check=True, capture_output=True)  # fmt: skip
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    assert sdist.name.removesuffix(".tar.gz") == "-".join(wheel.name.split("-")[:2])
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"ngn"}
+    packaged = {name for name in names if ".dist-info/" not in name}
+    assert packaged == {file for file in files if file.startswith("ngn/")}, "py.typed and the kernels' sources, too"
+
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    _link(_closure(CORE), site)
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--quiet", wheel]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the core needs more than {CORE}: {done.stderr}"
+
+    work.mkdir()
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    (work / "quickstart.py").write_text(f"{block.replace('steps=2000', 'steps=20')}\nprint(ngn.__file__)\n")
+    ran = subprocess.run([python, "-I", "quickstart.py"], cwd=work, capture_output=True, text=True, check=False,
+                         env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(site / "ngn" / "__init__.py")
+    assert re.search(r"kept \d+ of 16 components", ran.stdout)
