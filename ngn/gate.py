@@ -19,6 +19,9 @@ from torch import Tensor
 
 from ngn.schedules import GATE_CUTOFF
 
+COMMITTED = 1e6
+"""Sharpness at which gates half a component away from an integer boundary are exactly 0 and 1 in float64."""
+
 
 def softplus_inverse(t: Tensor | float) -> Tensor:
     """tau with softplus(tau) = t, for t > 0, as t + log(-expm1(-t)): exact at t = 1e-4 and without overflow at large t.

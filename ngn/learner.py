@@ -55,6 +55,12 @@ class CapacityLearner(Learner):
         for axis in self.axes:
             axis.capacity.set_progress(progress)
 
+    def commit_at(self, progress: float) -> None:
+        """Let the boundaries that are not committed at a time of their own be integers from ``progress`` on."""
+        for axis in self.axes:
+            if axis.capacity.commit is None:
+                axis.capacity.commit_at(progress)
+
     def before_step(self, step: int | None) -> None:
         for axis in self.axes:
             axis.before_step(step)

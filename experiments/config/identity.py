@@ -51,6 +51,8 @@ ADDED_LATER: dict[str, Any] = {
     "method.limit": math.log(100.0),
     "model": None,
     "budget": "paper",
+    "schedule.kappa": 0.0,
+    "schedule.commit": None,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

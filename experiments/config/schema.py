@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, StrictBool, model_validator
 
-from experiments.blocks import Closed, ConfigError, Count, NonNegative, Positive, Whole
+from experiments.blocks import Closed, ConfigError, Count, Fraction, NonNegative, Positive, Whole
 from experiments.language.settings import BaseModel
 from experiments.methods import METHODS
 from experiments.methods.base import Method
@@ -34,7 +34,8 @@ else:
 
 
 class Schedule(Closed):
-    """lambda(p) = lambda0 lambda_shape(p); alpha(p) = alpha_max alpha_shape(p); beta goes from start to end."""
+    """lambda(p) = lambda0 lambda_shape(p); alpha(p) = max(alpha_max, kappa lambda(p)) alpha_shape(p); beta goes from
+    start to end; from ``commit`` on boundaries are integers."""
 
     lambda0: NonNegative
     lambda0_last: Positive | None = None
@@ -42,9 +43,13 @@ class Schedule(Closed):
     lambda_shape: Shape
     alpha_max: NonNegative
     alpha_shape: Shape
+    kappa: NonNegative = 0.0
+    """Snapping strength per price, where that is more than ``alpha_max``."""
     beta_start: Positive
     beta_end: Positive
     beta_shape: Shape
+    commit: Fraction | None = None
+    """Fraction of training from which every boundary is its nearest integer and gates are 0 or 1; null for never."""
 
 
 class Train(Closed):
@@ -166,6 +171,8 @@ class Config(Closed):
                 raise ValueError(
                     f"method={method.name} has no boundary that could start high: leave from_high out of phases"
                 )
+        if self.schedule.commit is not None and "schedule" not in method.unused and not method.has_boundary:
+            raise ValueError(f"method={method.name} has no boundary that schedule.commit could round")
         if "gate.K" in method.unused or all(self.gate.K_of(group) for group in range(self.gate.groups)):
             return
         if not method.grows:

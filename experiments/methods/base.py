@@ -156,6 +156,7 @@ class OrderedGroup:
             "K_max": first.gate.K_max,
             "lambda0": self.lambda0,
             "alpha_max": scalar("schedule.alpha_max"),
+            "kappa": scalar("schedule.kappa"),
             "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
             "r": self.r,
             "delta": first.gate.delta if delta is None else delta,
@@ -163,5 +164,6 @@ class OrderedGroup:
             "lambda_shape": first.schedule.lambda_shape,
             "alpha_shape": first.schedule.alpha_shape,
             "beta_shape": first.schedule.beta_shape,
+            "commit": first.schedule.commit,
             "replicas": self.stack.replicas,
         }

@@ -77,8 +77,10 @@ def row_of(config: Config, progress: float, boundary: bool, loss: float, task: f
     row = {"loss": loss, "task": task} | {"t" if len(t) == 1 else f"t_{axis}": value for axis, value in enumerate(t)}
     if boundary:
         schedule = config.schedule
-        row["price"] = schedule.lambda0 * shape_at(schedule.lambda_shape, progress)
-        row["alpha"] = schedule.alpha_max * shape_at(schedule.alpha_shape, progress)
+        paid = schedule.commit is None or progress < schedule.commit
+        row["price"] = paid * schedule.lambda0 * shape_at(schedule.lambda_shape, progress)
+        strength = max(schedule.alpha_max, schedule.kappa * row["price"])
+        row["alpha"] = paid * strength * shape_at(schedule.alpha_shape, progress)
         row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
     return row
 

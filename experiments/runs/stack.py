@@ -24,6 +24,7 @@ SCALARS = (
     "gate.t0",
     "schedule.lambda0",
     "schedule.alpha_max",
+    "schedule.kappa",
     "schedule.beta_start",
     "schedule.beta_end",
     "train.lr",

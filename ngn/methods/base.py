@@ -68,6 +68,8 @@ class Capacity(nn.Module, ABC):
     replicas: int | None
     has_boundary = False
     """Whether ``size`` is a boundary t, of which one may ask how near to an integer it is."""
+    commit: float | None = None
+    """Fraction of training from which the size is rounded for good; None for never."""
     growing = False
     """Whether components are allocated as the size grows."""
     rms_eps: float | None = None
@@ -100,6 +102,12 @@ class Capacity(nn.Module, ABC):
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
+
+    def commit_at(self, progress: float | None) -> None:
+        """Round the size for good when training is at ``progress``, in (0, 1); None for never.
+
+        Only a boundary has anything to round.
+        """
 
     def before_step(self, step: int | None) -> None:
         """Called before the forward passes of step 0, 1, ...; with None before the trained model is evaluated.

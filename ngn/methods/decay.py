@@ -60,6 +60,7 @@ class DecayGate(CountGate):
         self.has_boundary, self.rms_eps = boundary, eps if normalise else None
         if not boundary:
             self.tau.requires_grad_(False)
+            self.commit_at(None)
         self.rho: nn.Parameter | None = None
         if learn_r:
             if not bool(((self.r > 0) & (self.r < 1)).all()):

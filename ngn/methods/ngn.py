@@ -9,9 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ngn.gate import active_components, gates, ordering_weights, prefix, retained_count, snapping, softplus_inverse
+from ngn.gate import (
+    COMMITTED,
+    active_components,
+    gates,
+    ordering_weights,
+    prefix,
+    retained_count,
+    snapping,
+    softplus_inverse,
+)
 from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, on_host, setting
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
+
+NOMINAL_ZERO = 1e-4
+"""Where a boundary stands that is to be 0, which softplus does not reach."""
 
 
 class CountGate(Capacity):
@@ -25,7 +37,12 @@ class CountGate(Capacity):
         r: ordering weights w_k = r^k; or give ``weights``, any positive [*R, K].
         delta: 1/2 (count >= 1) or -1/2 (count >= 0).
         t0: initial boundary.
+        kappa: alpha(p) = s(p) max(alpha_max, kappa lambda(p)), s its shape. The penalty has minima near integers only
+            where lambda < pi alpha, at n - asin(lambda / (pi alpha)) / 2 pi; kappa = 1 sees to that at every price.
         lambda_shape, alpha_shape, beta_shape: their courses over training progress.
+        commit: fraction of training, in (0, 1), from which t is its nearest integer, gates are exactly 0 or 1 and
+            nothing is paid: the rest of training is that of the truncated model. None for never. Penalties of the
+            form price + sin^2 that end so are those of SinReQ (arXiv 1905.01416) and WaveQ (2003.00146).
         replicas: None for one model, else the length of the replica axis; numbers above may then be one per replica.
 
     Raises:
@@ -38,6 +55,10 @@ class CountGate(Capacity):
     """
 
     has_boundary = True
+    committed = False
+    """Whether the boundary is rounded for good."""
+    settled: Tensor | None
+    """What it is rounded to, [*R]; NaN before it is; None where it never is."""
 
     def __init__(
         self,
@@ -45,6 +66,7 @@ class CountGate(Capacity):
         *,
         lambda0: Scalar = 1e-4,
         alpha_max: Scalar = 1e-4,
+        kappa: Scalar = 0.0,
         beta: tuple[Scalar, Scalar] = (4.0, 15.0),
         r: Scalar = 0.5,
         weights: Tensor | None = None,
@@ -53,6 +75,7 @@ class CountGate(Capacity):
         lambda_shape: Shape = POWER_DECAY,
         alpha_shape: Shape = DELAYED_LINEAR,
         beta_shape: Shape = LINEAR,
+        commit: float | None = None,
         replicas: int | None = None,
         K_max: int = 1024,
     ) -> None:
@@ -72,6 +95,7 @@ class CountGate(Capacity):
         for name, value in (
             ("lambda0", lambda0),
             ("alpha_max", alpha_max),
+            ("kappa", kappa),
             ("beta_start", beta[0]),
             ("beta_end", beta[1]),
         ):
@@ -89,11 +113,13 @@ class CountGate(Capacity):
         self.register_buffer("w", w, persistent=False)
         self.lambda0: Tensor
         self.alpha_max: Tensor
+        self.kappa: Tensor
         self.beta_start: Tensor
         self.beta_end: Tensor
         self.w: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
         self.progress: Tensor
+        self.commit_at(commit)
         self.set_progress(0.0)
         if K is None:
             self.grow(self.wanted())
@@ -131,17 +157,59 @@ class CountGate(Capacity):
         self.progress.fill_(progress)
         lambda_shape, alpha_shape, beta_shape = self.shapes
         self.price = self.lambda0 * shape_at(lambda_shape, progress)
-        self.alpha = self.alpha_max * shape_at(alpha_shape, progress)
+        self.alpha = torch.maximum(self.alpha_max, self.kappa * self.price) * shape_at(alpha_shape, progress)
         self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
+        self._commit(progress)
+
+    def commit_at(self, progress: float | None) -> None:
+        if progress is not None and not 0.0 < progress < 1.0:
+            raise ValueError(f"commit is a fraction of training in (0, 1), not {progress}")
+        self.commit = progress
+        self.register_buffer("settled", None if progress is None else torch.full_like(self.tau.detach(), torch.nan))
+
+    @torch.no_grad()
+    def _commit(self, progress: float) -> None:
+        """Round the boundary where its time has come; where schedules begin anew it goes on from there."""
+        before, self.committed = self.committed, self.commit is not None and progress >= self.commit
+        if self.settled is None:
+            return
+        if self.committed:
+            self.settled.copy_(torch.where(self.settled.isnan(), torch.floor(self._learned() + 0.5), self.settled))
+            self.price, self.alpha = torch.zeros_like(self.price), torch.zeros_like(self.alpha)
+            self.beta = torch.full_like(self.beta, COMMITTED)
+        elif before:
+            self.tau.copy_(self.settled_tau())
+            self.settled.fill_(torch.nan)
+
+    def settle(self, count: Tensor) -> None:
+        """Make the boundary, from the commit on, that of ``count`` components, int64 [*R], whatever was learned.
+
+        Raises:
+            ValueError: if the boundary is never committed.
+        """
+        if self.settled is None:
+            raise ValueError("a size is settled where commit says when: CountGate(..., commit=0.9)")
+        self.settled.copy_(count - int(self.delta > 0))
+
+    def settled_tau(self) -> Tensor:
+        """tau of the boundary as it is rounded, [*R]; NaN where it has diverged."""
+        assert self.settled is not None
+        finite = self.settled.isfinite()
+        t = torch.where(finite, self.settled, 1.0).clamp(min=NOMINAL_ZERO)
+        return torch.where(finite, softplus_inverse(t), torch.nan)
+
+    def _learned(self) -> Tensor:
+        return F.softplus(self.tau, threshold=700.0)
 
     def t(self) -> Tensor:
-        """The boundary softplus(tau), [*R]."""
-        return F.softplus(self.tau, threshold=700.0)
+        """The boundary softplus(tau), [*R]; from the commit on an integer, without a slope."""
+        t = self._learned()
+        return self.settled + 0.0 * t if self.committed and self.settled is not None else t
 
     def gates(self, mode: Mode) -> Tensor:
         """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""
         t = self.t()
-        if mode == "hard":
+        if mode == "hard" and not self.committed:  # from there on all modes are one computation
             return prefix(self.count(), self.K).to(torch.float64)
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)

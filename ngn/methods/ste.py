@@ -27,6 +27,8 @@ class StraightThrough(CountGate):
 
     def gates(self, mode: Mode) -> Tensor:
         """h_k in every mode; the soft one carries the sigmoid's derivative."""
+        if self.committed:
+            return super().gates(mode)
         t = self.t()
         if mode != "soft":
             return prefix(self.count(), self.K).to(torch.float64)

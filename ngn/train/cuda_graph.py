@@ -52,6 +52,8 @@ def unsupported_by_cuda_graphs(learner: CapacityLearner, plan: TrainPlan) -> str
         return "something is drawn in the forward pass"
     if any(group.capacity.growing for group in learner.axes):
         return "components are allocated as the boundary advances"
+    if any(group.capacity.commit is not None for group in learner.axes):
+        return "boundaries are rounded within the training"
     if plan.accumulate != 1:
         return "a step has several micro-batches"
     for rate in (plan.lr, plan.lr_boundary):

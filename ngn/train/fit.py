@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ngn.contract import Learner
+from ngn.learner import CapacityLearner
 from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised
 from ngn.train.plan import Course, TrainPlan
@@ -22,6 +23,7 @@ def fit(
     targets: Tensor | None,
     loss: Callable[[Any, Any], Tensor],
     plan: TrainPlan,
+    commit: float | None = 0.9,
     **settings: Any,
 ) -> Course:
     """Train a learner; the trainer of every study.
@@ -33,6 +35,8 @@ def fit(
         targets: the training targets, or None where ``inputs`` are batches.
         loss: mean loss of each model, [*R]: (output, target) → loss with targets, (model, batch) → loss with batches.
         plan: steps, optimiser, learning rates, clipping.
+        commit: fraction of training from which boundaries are integers, and the model the truncated one; of those that
+            say nothing of it themselves (:class:`~ngn.methods.ngn.CountGate`). None leaves them as they are.
         settings: whatever else :class:`~ngn.train.trainer.Trainer` takes, such as ``on_evaluate``, ``folder``,
             ``progress``.
 
@@ -62,6 +66,8 @@ def fit(
     for name, value in (("inputs", inputs), ("targets", targets)):
         if isinstance(value, np.ndarray):
             raise TypeError(f"{name} are a numpy array: pass torch.from_numpy({name})")
+    if commit is not None and isinstance(learner, CapacityLearner):
+        learner.commit_at(commit)
     if targets is not None:
         course = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
     else:

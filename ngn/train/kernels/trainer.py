@@ -8,13 +8,14 @@ replica's parameters take.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ngn.gate import GATE_CUTOFF, active_components
+from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, Shape, shape_at
@@ -99,7 +100,7 @@ class _Kernel:
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
         layout, R = state.layout, state.R
-        self.plan, self.state = plan, state
+        self.plan, self.state, self.committed = plan, state, False
         capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
@@ -119,11 +120,21 @@ class _Kernel:
                for name, attribute in (("candidates", "K"), ("offset", "offset"), ("bare", "bare"))},
             "w": torch.cat([c.weights().reshape(R, c.K).double() for c in capacities], 1).contiguous(),
             **{name: torch.stack([(getattr(c, name) if gate else nothing).double().expand(R) for c in capacities], 1)
-               for name in ("lambda0", "alpha_max", "beta_start", "beta_end")},
+               for name in ("lambda0", "alpha_max", "beta_start", "beta_end", "kappa")},
             **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
                for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
             **dict(zip("pmv", state.body, strict=True)), "tau": state.tau, "touched": state.touched,
         }  # fmt: skip
+
+    def commit(self, gates: Sequence[CountGate]) -> None:
+        """Let the boundaries stand where they are rounded to, with sharp gates and nothing to pay."""
+        self.committed = True
+        self.state.tau.zero_()
+        for g, gate in enumerate(gates):
+            self.state.tau[:, g, 0] = gate.settled_tau().detach()
+        for name in ("lambda0", "alpha_max", "kappa", "beta_start", "beta_end"):
+            sharp = COMMITTED if name.startswith("beta") else 0.0
+            self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
 
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
@@ -178,7 +189,8 @@ class KernelTrainer(Trainer):
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
         state = _State(learner, layout_of(learner.model), optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)
-        growing = any(isinstance(g.capacity, CountGate) and g.capacity.growing for g in learner.axes)
+        gates = [group.capacity for group in learner.axes if isinstance(group.capacity, CountGate)]
+        growing, turn = any(gate.growing for gate in gates), _turn(gates[0].commit if gates else None, plan.steps)
         chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
         began = saved = time.monotonic()
         with Progress(self.title, plan.steps, start, count, self.progress) as bar:
@@ -188,9 +200,14 @@ class KernelTrainer(Trainer):
                 if growing and self._make_room(first, optimizer, state):
                     state = _State(learner, layout_of(learner.model), optimizer)
                     kernel = _Kernel(learner, self.batches, plan, state)
+                if first >= turn and not kernel.committed:
+                    state.unpack(first)
+                    learner.set_progress(first / plan.steps)
+                    kernel.commit(gates)
                 saved_state = state.copy() if growing else None
                 every = self.evaluate_every or plan.steps
-                objective, task, t = kernel.advance(first, min(chunk, plan.steps - first, every - first % every))
+                end = min(first + chunk, (first // every + 1) * every, turn if first < turn else plan.steps, plan.steps)
+                objective, task, t = kernel.advance(first, end - first)
                 if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
                     # A component was missing from then on: only the steps before count.
                     state.restore(saved_state)
@@ -243,3 +260,10 @@ class KernelTrainer(Trainer):
                 if active_components(own, capacity.K + 1, capacity.beta, capacity.delta) > capacity.K:
                     return n
         return t.shape[1]
+
+
+def _turn(commit: float | None, steps: int) -> int:
+    """The first of ``steps`` steps with a progress of at least ``commit``; ``steps`` if there is none."""
+    if commit is None:
+        return steps
+    return next(step for step in range(int(commit * steps), steps + 1) if step / steps >= commit)

@@ -10,6 +10,7 @@
 // (-ffast-math must not be used), because they are how divergence is seen.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -37,7 +38,7 @@ NGN_DESCRIBED(
                                                 // components without parameters
     const float *x, *target;                    // [width of the data, padded]
     const double *w;                            // [R, sum of K]
-    const double *lambda0, *alpha_max, *beta_start, *beta_end;  // [R, G]
+    const double *lambda0, *alpha_max, *beta_start, *beta_end, *kappa;  // [R, G]
     const double *lr, *lr_boundary;                             // [R]
     const double *shapes;                                       // [steps, 4]: of lambda, alpha, beta, body rate
     float *p, *m, *v;                                           // [R, P]: parameters and Adam's moments
@@ -105,7 +106,8 @@ template <class Model> struct Training {
   static Boundary boundary(const Job &job, int64_t at, int64_t K, const double *shape) {
     if (!job.gated) return {K, double(K - 1), 0, 0, 0, 0};  // a fixed count stands at t = K - 1
     const double tau = job.tau[3 * at];
-    const double price = job.lambda0[at] * shape[0], alpha = job.alpha_max[at] * shape[1];
+    const double price = job.lambda0[at] * shape[0];
+    const double alpha = std::max(job.alpha_max[at], job.kappa[at] * price) * shape[1];
     const double beta = job.beta_start[at] + (job.beta_end[at] - job.beta_start[at]) * shape[2];
     const double e = std::exp(tau);
     const double t = tau > 700.0 ? tau : std::log1p(e), dt_dtau = tau > 700.0 ? 1.0 : e / (e + 1.0);

@@ -1,0 +1,154 @@
+"""The end of a boundary's learning, and the snapping strength that comes with a price."""
+
+import copy
+import math
+
+import pytest
+import torch
+from kernel_cases import (
+    LEARNED,
+    Stop,
+    assert_close,
+    assert_same,
+    assert_same_curves,
+    learned,
+    needs_kernel,
+    plan,
+    state,
+    stop_after,
+)
+
+import ngn
+from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
+from ngn.train.kernels import KernelTrainer
+from ngn.train.trainer import Trainer
+
+BANK = LEARNED["bank"]
+SEEDS = [3, 4, 5]
+
+
+def moving(case, steps=60, **settings):
+    """Boundaries that are between integers when they are rounded, and a learner of them."""
+    return case.learner(SEEDS, stirred=True, alpha_max=0.0, commit=0.5, **settings), plan(steps, lr_boundary=0.03)
+
+
+@pytest.mark.parametrize("kind", [ngn.CountGate, ngn.StraightThrough, ngn.DecayGate])
+@pytest.mark.parametrize(("t0", "delta", "count"), [(2.49, 0.5, 3), (2.5, 0.5, 4), (0.3, -0.5, 0), (7.6, 0.5, 6)])
+def test_a_committed_gate_is_the_prefix_and_pays_nothing(kind, t0, delta, count):
+    gate = kind(6, t0=t0, delta=delta, commit=0.9, lambda0=1.0, alpha_max=1.0)
+    gate.set_progress(0.89)
+    assert float(gate.size()) == pytest.approx(t0)
+    assert float(gate.penalty().detach()) > 0
+    gate.set_progress(0.9)
+    assert float(gate.size()) == math.floor(t0 + 0.5)
+    assert int(gate.count()) == count
+    for mode in ("soft", "hard", "kept"):
+        g = gate.gates(mode)
+        assert g.tolist() == [1.0] * count + [0.0] * (len(g) - count)
+    assert torch.equal(gate.gates("soft"), gate.gates("hard"))
+    (gate.coefficients("soft").sum() + gate.penalty()).backward()
+    assert float(gate.penalty().detach()) == 0
+    assert float(gate.tau.grad) == 0
+
+
+def test_alpha_is_tied_to_the_price():
+    gate = ngn.CountGate(6, lambda0=[1e-2, 1e-5], alpha_max=1e-3, kappa=2.0, replicas=2)
+    for p in (0.0, 0.6, 0.8, 1.0):
+        gate.set_progress(p)
+        price = [value * shape_at(POWER_DECAY, p) for value in (1e-2, 1e-5)]
+        expected = [max(1e-3, 2.0 * value) * shape_at(DELAYED_LINEAR, p) for value in price]
+        assert gate.alpha.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_with_kappa_one_the_penalty_has_a_minimum_beside_every_integer():
+    gate = ngn.CountGate(6, lambda0=1e-2, alpha_max=0.0, kappa=1.0, lambda_shape=CONSTANT, alpha_shape=CONSTANT)
+    t = torch.linspace(1.6, 2.4, 80001, dtype=torch.float64)
+    at = float(t[(gate.price * t + gate.alpha * torch.sin(math.pi * t) ** 2).argmin()])
+    assert at == pytest.approx(2 - math.asin(1 / math.pi) / (2 * math.pi), abs=1e-5)
+
+
+def test_the_soft_model_is_the_truncated_one_to_the_last_bit():
+    learner, how = moving(BANK)
+    BANK.train(Trainer, learner, how)
+    x = BANK.batches().at(0)[0]
+    with torch.no_grad():
+        assert torch.equal(learner(x), learner.hard_forward(x))
+    assert torch.equal(learner.size(), learner.size().round())
+
+
+def test_the_body_trains_on_and_the_boundary_does_not():
+    learner, how = moving(BANK)
+    seen = []
+    BANK.train(Trainer, learner, how, on_step=lambda done: seen.append((learner.size().clone(), state(learner))))
+    sizes = torch.stack([size for size, _ in seen])
+    assert not torch.equal(sizes[28], sizes[28].round())
+    assert bool((sizes[31:] == sizes[30].round()).all())
+    assert not torch.equal(seen[31][1]["group.bank.W1"], seen[-1][1]["group.bank.W1"])
+
+
+def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
+    gate = ngn.CountGate(6, t0=2.4, commit=0.5)
+    gate.set_progress(1.0)
+    again = ngn.CountGate(6, commit=0.5)
+    again.load_state_dict(gate.state_dict())
+    assert float(again.size()) == 2
+    with torch.no_grad():
+        again.tau += 1.0  # an optimiser's momentum
+    again.set_progress(0.0)
+    assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
+
+
+@learned
+@pytest.mark.parametrize("kind", [Trainer, pytest.param(KernelTrainer, marks=needs_kernel)])
+@pytest.mark.parametrize("stop", [20, 40])
+def test_resumed_it_is_the_same_to_the_last_bit(case, kind, stop, tmp_path):
+    (a, how), (b, _) = moving(case), moving(case)
+    settings = {"chunk": 7} if kind is KernelTrainer else {}
+    first = case.train(kind, a, how, **settings)
+    with pytest.raises(Stop):
+        case.train(kind, b, how, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(stop), **settings)
+    again, _ = moving(case)
+    second = case.train(kind, again, how, folder=tmp_path, **settings)
+    assert second.resumed == 1
+    assert_same(state(a), state(again))
+    assert torch.equal(a.size(), again.size())
+    assert_same_curves(first, second)
+
+
+@needs_kernel
+@learned
+def test_the_kernel_follows_the_plain_trainer(case):
+    (plain, how), (fast, _) = moving(case, kappa=[0.0, 3.0, 50.0]), moving(case, kappa=[0.0, 3.0, 50.0])
+    a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how, chunk=7)
+    assert torch.equal(plain.size(), fast.size())
+    with torch.no_grad():  # an optimiser's momentum moves it on, to no effect
+        for axis in (*plain.axes, *fast.axes):
+            axis.capacity.tau.zero_()
+    assert_close(plain, fast, 2e-5)
+    for name, values in a.curves.items():
+        assert b.curves[name] == pytest.approx(values, rel=2e-3, abs=2e-4), name
+
+
+def test_growth_without_a_preset_K_stops_at_the_commit():
+    learner = BANK.learner(SEEDS, K=None, price=-0.5, commit=0.5)
+    before = copy.deepcopy(learner).size()
+    BANK.train(Trainer, learner, plan(40, lr_boundary=0.1))
+    assert bool((learner.size() > before).all())
+    assert torch.equal(learner.size(), learner.size().round())
+
+
+def test_fit_commits_unless_told_otherwise():
+    def trained(**settings):
+        learner = BANK.learner(0)
+        x, y = BANK.batches().at(0)
+        ngn.fit(learner, x, y, torch.nn.functional.mse_loss, plan(20, lr_boundary=0.03), progress="never", **settings)
+        return learner
+
+    assert float(trained().size()) == round(float(trained().size()))
+    assert float(trained(commit=None).size()) != round(float(trained(commit=None).size()))
+
+
+@pytest.mark.parametrize("commit", [0.0, 1.0, -1.0])
+def test_a_commit_lies_within_training(commit):
+    with pytest.raises(ValueError, match="fraction of training"):
+        ngn.CountGate(4, commit=commit)
