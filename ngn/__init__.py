@@ -47,6 +47,12 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.schedules import Shape as Shape
     from ngn.shapes import load as load
     from ngn.shapes import save as save
+    from ngn.sizes.attach import learn_sizes as learn_sizes
+    from ngn.sizes.channels import Channels as Channels
+    from ngn.sizes.depth import Depth as Depth
+    from ngn.sizes.heads import Heads as Heads
+    from ngn.sizes.rank import Rank as Rank
+    from ngn.sizes.width import Width as Width
     from ngn.train.fit import fit as fit
     from ngn.train.plan import TrainPlan as TrainPlan
     from ngn.train.trainer import Trainer as Trainer
@@ -76,6 +82,12 @@ _NAMES = {
     "ngn.methods.base": "Capacity",
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",
+    "ngn.sizes.attach": "learn_sizes",
+    "ngn.sizes.width": "Width",
+    "ngn.sizes.heads": "Heads",
+    "ngn.sizes.channels": "Channels",
+    "ngn.sizes.rank": "Rank",
+    "ngn.sizes.depth": "Depth",
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.contract": "Learner",

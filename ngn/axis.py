@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.methods.base import Capacity, Mode
 
-Counts = Sequence[tuple[nn.Module, str]]
+Counts = Sequence[tuple[Any, str]]
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,13 @@ class OrderedAxis(nn.Module):
         cuts: all tensors that have the axis.
         counts: (module, attribute) pairs, integers that are multiples of K (``num_heads``) and shrink with the count.
         dim: the dimension of the activation.
+        places: component k, in the order of importance, lies at place ``places[k]`` along the axis; None: at place k.
+        name, unit: what reports call the axis and its components.
 
     Raises:
         TypeError: if the capacity is none.
-        ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank.
+        ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank; if
+            ``places`` is no permutation of 0 ... K - 1.
 
     Example: the neurons between two linear maps.
 
@@ -107,8 +112,22 @@ class OrderedAxis(nn.Module):
     capacity: Capacity
     """None once truncated."""
     scale: Tensor | None
+    ranks: Tensor | None
+    """Which component lies at each place, int64 [K]."""
+    name, unit = "", "components"
+    hooked = False
+    """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
 
-    def __init__(self, capacity: Capacity | None, cuts: Sequence[Cut], counts: Counts = (), dim: int = -1) -> None:
+    def __init__(
+        self,
+        capacity: Capacity | None,
+        cuts: Sequence[Cut],
+        counts: Counts = (),
+        dim: int = -1,
+        places: Sequence[int] | None = None,
+        name: str = "",
+        unit: str = "components",
+    ) -> None:
         super().__init__()
         if capacity is not None:
             if not isinstance(capacity, Capacity):
@@ -118,9 +137,13 @@ class OrderedAxis(nn.Module):
             self._K = capacity.K
         self.capacity = capacity  # type: ignore[assignment]
         self._cuts: tuple[Cut, ...] | None = tuple(cuts)
-        self.counts, self.dim = tuple(counts), dim
+        self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.mode: Mode = "soft"
         self.register_buffer("scale", None)
+        if places is not None and sorted(places) != [*range(len(places) if capacity is None else self.K)]:
+            raise ValueError(f"places must be a permutation of 0 to K - 1, not {list(places)}")
+        ranks = None if places is None or capacity is None else torch.tensor(places).argsort()
+        self.register_buffer("ranks", ranks, persistent=False)
 
     @property
     def K(self) -> int:
@@ -135,12 +158,16 @@ class OrderedAxis(nn.Module):
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
 
+    def placed(self, values: Tensor) -> Tensor:
+        """One value per component, [*R, K] → one per place along the axis."""
+        return values if self.ranks is None else values[..., self.ranks.to(values.device)]
+
     def coefficients(self) -> Tensor | None:
-        """c_k = w_k g_k in the present mode, [K]; None where every component counts as it is."""
+        """c_k = w_k g_k in the present mode, [K] in the order of places; None where each component counts as it is."""
         if self.capacity is None:
             return self.scale
         c = self.capacity.coefficients(self.mode)
-        return F.pad(c, (0, self.K - c.shape[-1]))
+        return self.placed(F.pad(c, (0, self.K - c.shape[-1])))
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
@@ -150,6 +177,19 @@ class OrderedAxis(nn.Module):
         width = h.shape[self.dim] // max(1, len(c))
         after = h.dim() - 1 - self.dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
+
+    def before(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Forward pre-hook of the module that consumes the activation with the axis."""
+        return self(args[0]), *args[1:]
+
+    def around(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        """Forward hook of layer k of a residual stack: h + F(h) → h + c_k F(h). A tuple has h + F(h) in front."""
+        c = self.coefficients()
+        h = args[0] if args else next(iter(kwargs.values()))
+        y = output[0] if isinstance(output, tuple) else output
+        if c is not None:
+            y = torch.lerp(h, y, c[k].to(y.dtype))  # exactly y for c_k = 1
+        return (y, *output[1:]) if isinstance(output, tuple) else y
 
     def penalty(self) -> Tensor:
         """What the capacity adds to the task loss, [*R]."""
@@ -162,7 +202,8 @@ class OrderedAxis(nn.Module):
             value = getattr(cut.module, cut.name)
             if isinstance(value, nn.Parameter):
                 span = value.narrow(cut.dim, cut.start, self.K * cut.width)
-                yield span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width))
+                span = span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width))
+                yield span if self.ranks is None else span[self.ranks.argsort()]
 
     def activity_penalty(self) -> Tensor | None:
         """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
@@ -185,15 +226,15 @@ class OrderedAxis(nn.Module):
         raise ValueError("the tensors of this axis cannot grow: build the model with more components")
 
     def retained(self) -> tuple[Tensor, Tensor]:
-        """Which components truncation leaves, bool [*R, K], and what each is multiplied by, float64 [*R, K]."""
+        """Which components truncation leaves, bool [*R, K], and what each is multiplied by, float64 [*R, k <= K]."""
         return self.capacity.kept(), self.capacity.coefficients("hard").detach()
 
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        """Called on the deployed copy when its tensors have been cut: leave the components ``kept``, bool [K]."""
+        """Called on the deployed copy when its tensors have been cut: leave the places ``kept``, bool [K]."""
         before, self._K = self.K, int(kept.sum())
         for module, name in self.counts:
             setattr(module, name, getattr(module, name) // before * self._K)
-        self._cuts, self.counts, self.scale = (), (), scale
+        self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
 
 
 class Stacked(nn.Module):

@@ -18,6 +18,9 @@ from ngn.methods.base import Mode
 class CapacityLearner(Learner):
     """The learner of any model that contains :class:`~ngn.axis.OrderedAxis` modules, with one capacity per axis.
 
+    Attributes:
+        axes, names: the axes in the order of counts and sizes, and what each is called.
+
     Raises:
         ValueError: if the model has no axis, or axes of different replica counts.
 
@@ -32,6 +35,8 @@ class CapacityLearner(Learner):
         self.axes = axes_of(model)
         if not self.axes:
             raise ValueError("the model has no OrderedAxis with a capacity: there is no size to learn")
+        paths = {id(module): path for path, module in model.named_modules()}
+        self.names = [axis.name or paths[id(axis)] for axis in self.axes]
         replicas = {axis.capacity.replicas for axis in self.axes}
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas, not {sorted(map(str, replicas))}")

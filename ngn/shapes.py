@@ -51,14 +51,15 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
 
     Args:
         model: built as the trained one was, with at least as many components on every axis. Values that the file holds
-            do not matter, so such parameters may be on the meta device. It is left as it is.
+            do not matter, so such parameters may be on the meta device, but not buffers that no file holds. It is left
+            as it is.
 
     Returns:
         A copy of ``model``, in eval mode, with the sizes and the values of the file. Frozen parameters that the file
         leaves out are the model's own, shared with it.
 
     Raises:
-        ValueError: if the file is not of such a model.
+        ValueError: if the file is not of such a model, or a buffer has no values.
 
     >>> import tempfile, torch, ngn
     >>> def model(): return ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=8, seeds=0), ngn.CountGate(8, t0=2.1))
@@ -68,9 +69,44 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     3
     """
     stored = safetensors.torch.load(Path(path).read_bytes())
+    axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+    stacks = [axis for axis in axes if any(isinstance(owned(cut), nn.ModuleList) for cut in axis.cuts)]
+    if stacks and len(stacks) < len(axes):  # first, as the layers that stay have other names in the file
+        model = _shaped(model, stacks, stored, path)
+        axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+    result = _shaped(model, axes, stored, path).eval()
+    places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+    for module in result.modules():
+        for held in (module._parameters, module._buffers):
+            for name, value in held.items():
+                if value is not None:
+                    places.setdefault(id(value), []).append((held, name))
+    wanted = tensors_of(result)
+    shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
+    if wanted.keys() - shared != stored.keys():
+        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() - shared ^ stored.keys())}")
+    for name, value in wanted.items():
+        if name in shared:
+            continue
+        if stored[name].shape != value.shape:
+            raise ValueError(f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}")
+        new: Any = stored[name]
+        if isinstance(value, nn.Parameter):
+            new = nn.Parameter(new, value.requires_grad)
+        for held, key in places[id(value)]:
+            held[key] = new
+    if empty := [name for name, buffer in result.named_buffers() if buffer.is_meta]:
+        raise ValueError(
+            f"no file holds {', '.join(empty)}, which must not be on the meta device: build the model under "
+            "accelerate.init_empty_weights(), or on the CPU"
+        )
+    return result
+
+
+def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor], path: str | Path) -> nn.Module:
+    """A copy of ``model`` with its ``axes`` cut to the shapes of ``stored``, which ``path`` holds."""
     names = {id(value): name for name, value in tensors_of(model).items()}
     paths = {id(module): name for name, module in model.named_modules()}
-    axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     beside = {module.axis for module in model.modules() if isinstance(module, Bottleneck)}
     dims = [(id(owned(cut)), cut.dim, axis) for axis in axes for cut in axis.cuts]
     choices = {}
@@ -105,26 +141,5 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             raise ValueError(
                 f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
             )
-        choices[axis] = Choice(mask, None, scale)
-    result = truncated(model, choices, share_frozen=True).eval()
-    places: dict[int, list[tuple[dict[str, Any], str]]] = {}
-    for module in result.modules():
-        for held in (module._parameters, module._buffers):
-            for name, value in held.items():
-                if value is not None:
-                    places.setdefault(id(value), []).append((held, name))
-    wanted = tensors_of(result)
-    shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
-    if wanted.keys() - shared != stored.keys():
-        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() - shared ^ stored.keys())}")
-    for name, value in wanted.items():
-        if name in shared:
-            continue
-        if stored[name].shape != value.shape:
-            raise ValueError(f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}")
-        new: Any = stored[name]
-        if isinstance(value, nn.Parameter):
-            new = nn.Parameter(new, value.requires_grad)
-        for held, key in places[id(value)]:
-            held[key] = new
-    return result
+        choices[axis] = Choice(axis.placed(mask), None, scale)
+    return truncated(model, choices, share_frozen=True)

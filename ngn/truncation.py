@@ -14,17 +14,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ngn.axis import Cut, OrderedAxis, Stacked
+from ngn.books import keep_books, renumber, unhook, value_of, without_parametrizations
 from ngn.checks import axes_of, refuse_closures
 from ngn.components.low_rank import Bottleneck
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is left of one axis, on the CPU.
+    """What is left of one axis, in the order of places, on the CPU.
 
     Attributes:
         kept: bool [K].
@@ -72,6 +71,7 @@ def deploy(
         c = F.pad(c, (0, len(kept) - len(c)))
         if most is not None:
             kept = kept & (torch.arange(len(kept), device=kept.device) < most)
+        kept, c = axis.placed(kept), axis.placed(c)
         choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
     return truncated(model, choices, replica, share_frozen).eval()
 
@@ -134,19 +134,22 @@ def truncated(
 
     for layers, stay in lists:
         memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
+        renumber(memo[id(layers)])
     result = copy.deepcopy(model, memo)
     for module, _ in plain:
-        _without_parametrizations(memo[id(module)], module)
+        without_parametrizations(memo[id(module)], module)
     for (module, name), value in plain.items():
         memo[id(module)].register_parameter(name, value)
     for module in result.modules():
         for name, held in (*module._parameters.items(), *module._buffers.items()):
             if id(held) in changed:
-                _keep_books(module, name, changed[id(held)].dim)
+                keep_books(module, name, changed[id(held)].dim)
         if isinstance(module, Stacked):
             module.replicas = None
     for axis, choice in choices.items():
-        memo[id(axis)].truncated(choice.kept, choice.scale)
+        if id(axis) in memo:  # else it was in a layer that is gone
+            memo[id(axis)].truncated(choice.kept, choice.scale)
+    unhook(result)
     return _without_empty(result)
 
 
@@ -182,19 +185,6 @@ def owned(cut: Cut) -> Any:
         f"{type(module).__name__}.{name} is neither a parameter nor a buffer, and so cannot be cut; if a "
         "hook computes it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove it"
     )
-
-
-def value_of(module: nn.Module, name: str) -> Any:
-    """``module.name``; of a parametrised tensor what it is in eval mode, since some move when read in training."""
-    parametrised = getattr(module, "parametrizations", {})
-    if name not in parametrised:
-        return getattr(module, name)
-    training = parametrised[name].training
-    parametrised[name].eval()
-    try:
-        return getattr(module, name)
-    finally:
-        parametrised[name].train(training)
 
 
 def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:
@@ -238,40 +228,3 @@ def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | No
 def without_tensors(axis: OrderedAxis) -> int:
     """How many leading components no cut tensor holds."""
     return max((-cut.start // cut.width for cut in axis.cuts if cut.start < 0), default=0)
-
-
-def _without_parametrizations(module: nn.Module, original: nn.Module) -> None:
-    """Make the tensors that ``module`` computes plain parameters, with the values of ``original``."""
-    if "parametrizations" in module._modules:
-        names = [name for name, _ in module._modules.pop("parametrizations").named_children()]  # type: ignore[union-attr]
-        module.__class__ = module.__class__.__bases__[0]
-        for name in names:
-            module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
-
-
-def _keep_books(module: nn.Module, name: str, dim: int) -> None:
-    """Make the sizes that a module of torch states those of its tensor ``name``, which has been cut along ``dim``."""
-    shape = getattr(module, name).shape
-    if isinstance(module, nn.Linear):
-        module.out_features, module.in_features = module.weight.shape
-    elif isinstance(module, nn.Embedding):
-        module.num_embeddings, module.embedding_dim = module.weight.shape
-    elif isinstance(module, _ConvNd):
-        if 0 in shape:
-            raise ValueError(f"torch computes no convolution of no channels: the axis of {name} needs delta=0.5")
-        side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
-        per_group, size = module.weight.shape[other], module.weight.shape[side]
-        if module.groups > 1 and name == "weight":
-            before = (module.in_channels if side else module.out_channels) // module.groups
-            if dim % module.weight.dim() == other or size % before:
-                raise ValueError("a grouped convolution can be cut by whole groups only")
-            module.groups = max(1, size // before)
-        sizes = {side: size, other: per_group * module.groups}
-        module.out_channels, module.in_channels = sizes[0], sizes[1]
-    elif isinstance(module, _NormBase):
-        module.num_features = shape[0]
-    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        module.normalized_shape = tuple(shape)
-    elif isinstance(module, nn.GroupNorm) and name == "weight":
-        per_group = module.num_channels // module.num_groups
-        module.num_channels, module.num_groups = shape[0], shape[0] // per_group

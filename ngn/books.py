@@ -1,0 +1,88 @@
+"""What a module states about its own tensors, made true again when they have been cut."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from ngn.axis import OrderedAxis
+
+
+def value_of(module: nn.Module, name: str) -> Any:
+    """``module.name``; of a parametrised tensor what it is in eval mode, since some move when read in training."""
+    parametrised = getattr(module, "parametrizations", {})
+    if name not in parametrised:
+        return getattr(module, name)
+    training = parametrised[name].training
+    parametrised[name].eval()
+    try:
+        return getattr(module, name)
+    finally:
+        parametrised[name].train(training)
+
+
+def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
+    """Make the tensors that ``module`` computes plain parameters, with the values of ``original``."""
+    if "parametrizations" in module._modules:
+        names = [name for name, _ in module._modules.pop("parametrizations").named_children()]  # type: ignore[union-attr]
+        module.__class__ = module.__class__.__bases__[0]
+        for name in names:
+            module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
+
+
+def keep_books(module: nn.Module, name: str, dim: int) -> None:
+    """Make the sizes that a module of torch states those of its tensor ``name``, which has been cut along ``dim``."""
+    shape = getattr(module, name).shape
+    if isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, nn.Embedding):
+        module.num_embeddings, module.embedding_dim = module.weight.shape
+    elif isinstance(module, _ConvNd):
+        if 0 in shape:
+            raise ValueError(f"torch computes no convolution of no channels: the axis of {name} needs delta=0.5")
+        side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
+        per_group, size = module.weight.shape[other], module.weight.shape[side]
+        if module.groups > 1 and name == "weight":
+            before = (module.in_channels if side else module.out_channels) // module.groups
+            if dim % module.weight.dim() == other or size % before:
+                raise ValueError("a grouped convolution can be cut by whole groups only")
+            module.groups = max(1, size // before)
+        sizes = {side: size, other: per_group * module.groups}
+        module.out_channels, module.in_channels = sizes[0], sizes[1]
+    elif isinstance(module, _NormBase):
+        module.num_features = shape[0]
+    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        module.normalized_shape = tuple(shape)
+    elif isinstance(module, nn.GroupNorm) and name == "weight":
+        per_group = module.num_channels // module.num_groups
+        module.num_channels, module.num_groups = shape[0], shape[0] // per_group
+
+
+def renumber(layers: nn.ModuleList) -> None:
+    """Give layers of transformers the numbers by which they find their keys and values in a cache."""
+    for number, layer in enumerate(layers):
+        for module in layer.modules():
+            if hasattr(module, "layer_idx"):
+                module.layer_idx = number  # type: ignore[assignment]
+
+
+def unhook(model: nn.Module) -> None:
+    """Remove the axes that hooks call, and the hooks, where they have nothing to multiply by any more."""
+
+    def idle(part: Any) -> bool:
+        return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None
+
+    for module in [*model.modules()]:
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key, hook in [*hooks.items()]:
+                method = hook.func if isinstance(hook, functools.partial) else hook
+                if idle(getattr(method, "__self__", None)):
+                    del hooks[key]
+                    module._forward_hooks_with_kwargs.pop(key, None)
+        for name, child in [*module._modules.items()]:
+            if idle(child):
+                del module._modules[name]

@@ -1,0 +1,76 @@
+"""Attention of any number of heads, in the place of torch's."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Attention(nn.MultiheadAttention):
+    """``nn.MultiheadAttention`` of any number of heads: theirs times their size need not be the embedding's.
+
+    Takes and gives what torch's does; attention weights, if asked for, are the mean over the heads that there are.
+
+    >>> import torch
+    >>> from ngn.components.attention import Attention
+    >>> attention, x = torch.nn.MultiheadAttention(8, 4).eval(), torch.randn(5, 2, 8)
+    >>> before, _ = attention(x, x, x)
+    >>> attention.__class__ = Attention
+    >>> torch.allclose(attention(x, x, x)[0], before, atol=1e-6)
+    True
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal is a hint about attn_mask, which is missing")
+        packed = self.in_proj_weight is not None
+        weights = (
+            self.in_proj_weight.chunk(3) if packed else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        )
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        single = query.dim() == 2
+        parts = []
+        for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
+            x = x.unsqueeze(0) if single else x if self.batch_first else x.transpose(0, 1)
+            parts.append(F.linear(x, weight, bias).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2))
+        q, k, v = parts
+        mask = _added(attn_mask, q)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.view(q.shape[0], -1, *mask.shape[1:])
+        padding = _added(key_padding_mask, q)
+        if padding is not None:
+            padding = padding.view(q.shape[0], 1, 1, -1)
+            mask = padding if mask is None else mask + padding
+        p = self.dropout if self.training else 0.0
+        attended: Tensor | None = None
+        if need_weights:
+            scores = q @ k.mT / math.sqrt(self.head_dim)
+            attended = F.dropout((scores if mask is None else scores + mask).softmax(-1), p)
+            h = attended @ v
+            attended = attended.mean(1) if average_attn_weights else attended
+        else:
+            h = F.scaled_dot_product_attention(q, k, v, mask, p)
+        y = self.out_proj(h.transpose(1, 2).flatten(2))
+        if single:
+            return y[0], None if attended is None else attended[0]
+        return y if self.batch_first else y.transpose(0, 1), attended
+
+
+def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """What ``mask`` adds to scores; true stands for left out."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)

@@ -1,0 +1,90 @@
+"""Learned sizes put on a model that exists, by the names of its modules."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from ngn.learner import CapacityLearner
+from ngn.methods.base import Capacity
+from ngn.sizes.base import Maker, Size
+
+
+def learn_sizes(
+    model: nn.Module,
+    sizes: Mapping[str, Size],
+    *,
+    frozen: bool = False,
+    capacity: Maker | None = None,
+    **gate: Any,
+) -> CapacityLearner:
+    """Make sizes of ``model`` learnable; it is changed, its weights stay the objects that they are.
+
+    The start is the model as it was: weights that exist have all gates open (the boundary lies beyond the last
+    component, where its gate is 1 - 1e-7) and no ordering weights. With ``t0=`` near 0 they grow instead.
+
+    Args:
+        sizes: what is learned in which modules: a pattern over the names of ``named_modules()`` → one of ``ngn.Width``,
+            ``ngn.Heads``, ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``. ``*`` stands for anything within one part of a
+            name, ``**`` for any number of parts, "" for the model. Every matched module has a size of its own.
+        frozen: whether the present parameters are frozen, so that sizes (and terms of ranks) alone are learned.
+        capacity: makes the capacity of (name, K), in place of a :class:`~ngn.methods.ngn.CountGate`.
+        gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first.
+
+    Returns:
+        The learner; its ``names`` are those of the modules.
+
+    Raises:
+        ValueError: if a pattern matches no module, or a module has no such size.
+        TypeError: if a size is none.
+
+    >>> import torch, ngn
+    >>> from torch import nn
+    >>> mlp = lambda: nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+    >>> model = nn.ModuleDict({"blocks": nn.ModuleList(nn.ModuleDict({"mlp": mlp()}) for _ in range(2))})
+    >>> learner = ngn.learn_sizes(model, {"blocks.*.mlp": ngn.Width(16)}, lambda0=1e-3)
+    >>> learner.names, learner.count().tolist()
+    (['blocks.0.mlp', 'blocks.1.mlp'], [16, 16])
+    >>> ngn.learn_sizes(model, {"block.*.mlp": ngn.Width(16)})
+    Traceback (most recent call last):
+    ValueError: no module matches 'block.*.mlp'; near are: blocks.*.mlp, blocks.*.mlp.*, blocks.*
+    """
+    for pattern, size in sizes.items():
+        if not isinstance(size, Size):
+            raise TypeError(f"{pattern!r} takes a size such as ngn.Width(16), not {size!r}")
+    matched = {pattern: _matches(model, pattern) for pattern in sizes}
+    if frozen:
+        model.requires_grad_(False)
+    for pattern, size in sizes.items():
+
+        def make(name: str, K: int, size: Size = size) -> Capacity:
+            made = size.gate(K, gate) if capacity is None else capacity(name, K)
+            like = next(model.parameters(), None)
+            return made if like is None or like.is_meta else made.to(like.device)
+
+        for name in matched[pattern]:
+            size.attach(model, name, make)
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # its way past the layers' forward passes would miss the axes
+    learner = CapacityLearner(model)
+    if len({*learner.names}) < len(learner.names):
+        twice = sorted({name for name in learner.names if learner.names.count(name) > 1})
+        raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
+    return learner
+
+
+def _matches(model: nn.Module, pattern: str) -> list[str]:
+    """Names of the modules that ``pattern`` matches."""
+    steps = {"**.": r"(?:.*\.)?", "**": ".*", "*": r"[^.]*"}
+    expression = re.sub(r"\*\*\.|\*\*|\*|[^*]+", lambda m: steps.get(m[0]) or re.escape(m[0]), pattern)
+    names = [name for name, _ in model.named_modules()]
+    if matched := [name for name in names if re.fullmatch(expression, name) and bool(name) == bool(pattern)]:
+        return matched
+    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names if name)]
+    near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]
+    raise ValueError(f"no module matches {pattern!r}; near are: {', '.join(near)}")

@@ -1,0 +1,92 @@
+"""What can be sized in a module that exists: widths, heads, channels, ranks, layers.
+
+A size finds the tensors that have its axis (their cuts, ``ngn/axis.py``) and the module that consumes the activation
+with it. That module gets the axis as the child ``size`` and a hook that calls it, so that the activation is multiplied
+and no weight is: frozen weights need no gradient. Truncation removes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+
+from ngn.axis import Counts, Cut, OrderedAxis
+from ngn.methods.base import Capacity
+from ngn.methods.ngn import CountGate
+
+SATURATED = 16.0
+"""Logit of a gate that float32 cannot tell from an open one: sigmoid(16) = 1 - 1e-7."""
+Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
+Maker = Callable[[str, int], Capacity]
+
+
+class Size:
+    """One kind of learned size.
+
+    Args:
+        K: components, which has to divide the size; None for as many as there can be.
+        places: component k, in the order of importance, is number ``places[k]`` of the module: a permutation of 0 ...
+            K - 1, or what gives it for (the module's name, K). None: in the order of the module.
+        gate: settings of its :class:`~ngn.methods.ngn.CountGate`, before those of all sizes.
+    """
+
+    unit = "components"
+
+    def __init__(self, K: int | None = None, places: Places = None, **gate: Any) -> None:
+        if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
+            raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
+        self.K, self.places, self.settings = K, places, gate
+
+    def gate(self, K: int, common: dict[str, Any]) -> CountGate:
+        """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
+        settings: dict[str, Any] = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0)} | common | self.settings
+        full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
+        return CountGate(K, **({"t0": full} | settings))
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        """Put a learned size on the module ``name`` of ``model``.
+
+        Raises:
+            ValueError: if the module has no such size, or K does not divide it.
+        """
+        raise NotImplementedError
+
+    def axis(self, name: str, K: int, make: Maker, cuts: list[Cut], counts: Counts = (), dim: int = -1) -> OrderedAxis:
+        places = self.places(name, K) if callable(self.places) else self.places
+        axis = OrderedAxis(make(name, K), cuts, counts, dim, places, name, self.unit)
+        axis.hooked = True
+        return axis
+
+    def _divided(self, name: str, size: int) -> int:
+        """K of ``size`` entries."""
+        K = size if self.K is None else self.K
+        if size % K:
+            least = [k for k in range(1, size + 1) if size % k == 0]
+            near = sorted(sorted(least, key=lambda k: abs(k - K))[:4])
+            raise ValueError(f"{name}: {K} {self.unit} do not divide {size}; {', '.join(map(str, near))} do")
+        return K
+
+
+def hook(consumer: nn.Module, axis: OrderedAxis) -> None:
+    if hasattr(consumer, "size"):
+        raise ValueError(f"{axis.name}: another size ends at the same module")
+    consumer.add_module("size", axis)
+    consumer.register_forward_pre_hook(axis.before)
+
+
+def linear(module: nn.Module, name: str, path: str) -> nn.Linear:
+    """The linear map ``path`` of ``module``, which is called ``name``."""
+    try:
+        found = module.get_submodule(path)
+    except AttributeError:
+        raise ValueError(f"{name} has no module {path}") from None
+    if not isinstance(found, nn.Linear):
+        raise ValueError(f"{name}.{path} is a {type(found).__name__}, not a linear map")
+    return found
+
+
+def has(module: nn.Module, paths: Sequence[str]) -> bool:
+    names = dict(module.named_modules())
+    return all(isinstance(names.get(path), nn.Linear) for path in paths)

@@ -1,0 +1,55 @@
+"""A learned number of layers of a residual stack that exists."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from ngn.axis import Cut
+from ngn.sizes.base import Maker, Places, Size
+
+
+def _last_but_one_first(name: str, K: int) -> list[int]:
+    """Places of layers in the order of importance: the last, then from the first on."""
+    return [K - 1, *range(K - 1)]
+
+
+class Depth(Size):
+    """The layers of a residual stack, h + F(h) each: h → h + g_k F(h).
+
+    Without ``places`` the last layer but one is the first to go, then those before it; the very last stays to the end:
+    in pretrained stacks the last layers matter least, but the very last does.
+
+    Args:
+        places, gate: see :class:`Size`; the weights w_k have to be one.
+
+    >>> import torch, ngn
+    >>> class Layer(torch.nn.Linear):
+    ...     def forward(self, x): return x + super().forward(x)
+    >>> stack = torch.nn.ModuleDict({"layers": torch.nn.ModuleList(Layer(4, 4) for _ in range(6))})
+    >>> learner = ngn.learn_sizes(stack, {"layers": ngn.Depth(t0=2.0)})
+    >>> kept = learner.deploy()["layers"]
+    >>> [n for n, layer in enumerate(stack["layers"]) if any(torch.equal(layer.weight, k.weight) for k in kept)]
+    [0, 1, 5]
+    """
+
+    unit = "layers"
+
+    def __init__(self, places: Places = None, **gate: Any) -> None:
+        super().__init__(None, places or _last_but_one_first, **gate)
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        layers = model.get_submodule(name)
+        if not isinstance(layers, nn.ModuleList) or not name:
+            raise ValueError(f"{name or 'the model'} is a {type(layers).__name__}, not an nn.ModuleList of layers")
+        above, _, last = name.rpartition(".")
+        parent = model.get_submodule(above)
+        counts = [(parent.config, "num_hidden_layers")] if hasattr(parent, "config") else []
+        axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts)
+        if not bool((axis.capacity.weights() == 1).all()):
+            raise ValueError(f"{name}: layers are kept or not, so their ordering weights must be one (r=1)")
+        parent.add_module(f"size_of_{last}", axis)
+        for number, layer in enumerate(layers):
+            layer.register_forward_hook(partial(axis.around, number), with_kwargs=True)

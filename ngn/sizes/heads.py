@@ -1,0 +1,107 @@
+"""Learned numbers of heads of attention layers that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from ngn.axis import Cut, inputs, outputs
+from ngn.components.attention import Attention
+from ngn.sizes.base import Maker, Places, Size, has, hook, linear
+
+
+class Heads(Size):
+    """The heads of an attention layer; with grouped queries, the key-value heads, each with its queries.
+
+    Found by name in Llama and what is built like it, GPT-NeoX, BERT, ``nn.MultiheadAttention`` and vision transformers
+    with one map ``qkv``.
+
+    Args:
+        places, gate: see :class:`Size`.
+        qkv: names of the maps for queries, keys and values within the module, or of one for all of them.
+        out: name of the map that takes the heads.
+        head_dim: entries of a head, where the module does not say.
+        interleaved: whether one map for all of them gives query, key and value of each head in turn, not all queries
+            first.
+
+    >>> import torch, ngn
+    >>> attention = torch.nn.MultiheadAttention(8, 4, batch_first=True)
+    >>> learner = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)})
+    >>> x = torch.randn(2, 5, 8)
+    >>> learner.deploy(example={"query": x, "key": x, "value": x, "need_weights": False}, unsettled="allow").num_heads
+    2
+    """
+
+    unit = "heads"
+
+    def __init__(
+        self,
+        places: Places = None,
+        qkv: Sequence[str] = (),
+        out: str = "",
+        head_dim: int | None = None,
+        interleaved: bool = False,
+        **gate: Any,
+    ) -> None:
+        super().__init__(None, places, **gate)
+        self.qkv, self.out = ((qkv,) if isinstance(qkv, str) else (*qkv,)), out
+        self.head_dim, self.interleaved = head_dim, interleaved
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        module = model.get_submodule(name)
+        if isinstance(module, nn.MultiheadAttention):
+            return self._attach_to_torch(module, name, make)
+        known = [(self.qkv, self.out, self.interleaved)] if self.qkv else _ATTENTION
+        layout = next((part for part in known if self.qkv or has(module, [*part[0], part[1]])), None)
+        if layout is None:
+            raise ValueError(
+                f"{name or type(module).__name__} is no attention layer that is known: name its maps with "
+                "Heads(qkv=..., out=..., head_dim=...)"
+            )
+        paths, out, interleaved = layout
+        maps, to = [linear(module, name, path) for path in paths], linear(module, name, out)
+        d = self.head_dim or _head_dim(module)
+        if d is None:
+            raise ValueError(f"{name} does not say how many entries a head has: Heads(head_dim=...)")
+        if len(maps) == 1:
+            if maps[0].out_features != 3 * to.in_features:
+                raise ValueError(f"{name}.{paths[0]} does not give a query, a key and a value for each head")
+            K = to.in_features // d
+            starts = [0] if interleaved else [0, K * d, 2 * K * d]
+            cuts = [cut for start in starts for cut in outputs(maps[0], 3 * d if interleaved else d, start)]
+        else:
+            K = maps[1].out_features // d
+            cuts = [cut for m in maps for cut in outputs(m, m.out_features // K)]
+        counts = [(m, count) for m in module.modules() for count in _COUNTS if isinstance(getattr(m, count, None), int)]
+        hook(to, self.axis(name, K, make, cuts + inputs(to, to.in_features // K), counts))
+
+    def _attach_to_torch(self, module: nn.MultiheadAttention, name: str, make: Maker) -> None:
+        if module.bias_k is not None or module.add_zero_attn:
+            raise ValueError(f"{name}: an extra key (add_bias_kv, add_zero_attn) belongs to no head")
+        K, d = module.num_heads, module.head_dim
+        cuts = [Cut(module, part, 0, d) for part in ("q_proj_weight", "k_proj_weight", "v_proj_weight")]
+        if module.in_proj_weight is not None:
+            cuts = [Cut(module, "in_proj_weight", 0, d, start * K * d) for start in range(3)]
+        cuts += [Cut(module, "in_proj_bias", 0, d, start * K * d) for start in range(3)]
+        module.__class__, module._qkv_same_embed_dim = Attention, False  # False: no way past the forward pass
+        hook(module.out_proj, self.axis(name, K, make, cuts + inputs(module.out_proj, d), [(module, "num_heads")]))
+
+
+_ATTENTION = [
+    (("q_proj", "k_proj", "v_proj"), "o_proj", False),  # Llama, Qwen, Mistral, Gemma
+    (("q_proj", "k_proj", "v_proj"), "out_proj", False),  # OPT, CLIP
+    (("self.query", "self.key", "self.value"), "output.dense", False),  # BERT
+    (("query_key_value",), "dense", True),  # GPT-NeoX
+    (("qkv",), "proj", False),  # vision transformers
+]
+_COUNTS = ("num_heads", "num_attention_heads", "num_key_value_heads", "all_head_size")
+
+
+def _head_dim(module: nn.Module) -> int | None:
+    for part in module.modules():
+        for attribute in ("head_dim", "head_size", "attention_head_size"):
+            if isinstance(value := getattr(part, attribute, None), int):
+                return value
+    return None

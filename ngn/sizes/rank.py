@@ -1,0 +1,48 @@
+"""Learned ranks beside linear maps that exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ngn.components.low_rank import LowRankLinear, replace
+from ngn.methods.ngn import CountGate
+from ngn.sizes.base import Maker, Size
+
+
+class Rank(Size):
+    """``K`` low-rank terms beside a linear map, fresh ones (:class:`~ngn.components.low_rank.LowRankLinear`).
+
+    The boundary starts at 0.1 with delta = -1/2: a map may end with no terms, and is then what it was.
+
+    Args:
+        K, gate: see :class:`Size`.
+        seed: of the terms.
+
+    >>> import torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 3))
+    >>> learner = ngn.learn_sizes(model, {"*": ngn.Rank(4, t0=1.8)}, frozen=True)
+    >>> learner.names, learner.count().tolist()
+    (['0', '1'], [2, 2])
+    """
+
+    unit = "terms"
+
+    def __init__(self, K: int, seed: int = 0, **gate: Any) -> None:
+        super().__init__(K, **gate)
+        self.seed = seed
+
+    def gate(self, K: int, common: dict[str, Any]) -> CountGate:
+        return CountGate(K, **({"delta": -0.5, "t0": 0.1} | common | self.settings))
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        def made(base: Any) -> LowRankLinear:
+            if not isinstance(base, nn.Linear):
+                raise ValueError(f"{name} is a {type(base).__name__}, not a linear map")
+            assert self.K is not None
+            terms = LowRankLinear(base, make(name, self.K), self.seed, name)
+            terms.axis.name, terms.axis.unit = name, self.unit
+            return terms
+
+        replace(model, name, made)

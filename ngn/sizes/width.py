@@ -1,0 +1,75 @@
+"""Learned widths of feed-forward layers that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ngn.axis import inputs, outputs
+from ngn.sizes.base import Maker, Places, Size, has, hook, linear
+
+
+class Width(Size):
+    """The width of a feed-forward layer: ``K`` slices of neighbouring units.
+
+    The maps are found by their shapes where the module has no other linear maps (``down`` takes what all the others
+    give), and in layers of BERT and of ``nn.TransformerEncoder`` by their names.
+
+    Args:
+        K, places, gate: see :class:`Size`; K = None for single units.
+        up, down: names of the maps within the module that give the units, and of the one that takes them.
+
+    >>> import torch, ngn
+    >>> mlp = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.GELU(), torch.nn.Linear(12, 4))
+    >>> learner = ngn.learn_sizes(mlp, {"": ngn.Width(6, t0=1.2)})
+    >>> learner.deploy(example=torch.randn(3, 4), unsettled="allow")
+    Sequential(
+      (0): Linear(in_features=4, out_features=4, bias=True)
+      (1): GELU(approximate='none')
+      (2): Linear(in_features=4, out_features=4, bias=True)
+    )
+    """
+
+    unit = "slices"
+
+    def __init__(
+        self, K: int | None = None, places: Places = None, up: Sequence[str] = (), down: str = "", **gate: Any
+    ) -> None:
+        super().__init__(K, places, **gate)
+        self.up, self.down = ([up] if isinstance(up, str) else [*up]), down
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        module = model.get_submodule(name)
+        ups, down = self._maps(module, name)
+        K = self._divided(name, down.in_features)
+        cuts = [cut for up in ups for cut in outputs(up, down.in_features // K)]
+        norms = [m for m in module.modules() if isinstance(m, _BatchNorm)]
+        for norm in norms if isinstance(module, nn.Sequential) else []:
+            cuts += outputs(norm, down.in_features // K)
+        hook(down, self.axis(name, K, make, cuts + inputs(down, down.in_features // K)))
+
+    def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Linear], nn.Linear]:
+        named = [(self.up, self.down)] if self.down else []
+        for up, down in named or _FEED_FORWARD:
+            if named or has(module, [*up, down]):
+                return [linear(module, name, path) for path in up], linear(module, name, down)
+        maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
+        for number, last in reversed([*enumerate(maps)]):
+            ups = maps[:number] + maps[number + 1 :]
+            if ups and all((up.in_features, up.out_features) == (ups[0].in_features, last.in_features) for up in ups):
+                return ups, last
+        shapes = ", ".join(
+            f"{path} {m.in_features} -> {m.out_features}"
+            for path, m in module.named_modules()
+            if isinstance(m, nn.Linear)
+        )
+        raise ValueError(
+            f"{name or type(module).__name__} is no feed-forward layer whose maps can be told by their shapes "
+            f"({shapes or 'no linear maps'}): name them with Width(up=[...], down=...)"
+        )
+
+
+_FEED_FORWARD = [(["intermediate.dense"], "output.dense"), (["linear1"], "linear2"), (["fc1"], "fc2")]

@@ -1,0 +1,114 @@
+"""Heads, slices and layers of transformers' models: the start is the original, the deployed model is the hard one."""
+
+import pytest
+import torch
+
+import ngn
+
+transformers, accelerate = pytest.importorskip("transformers"), pytest.importorskip("accelerate")
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])
+TINY = {"vocab_size": 11, "hidden_size": 24, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 6}
+
+
+def llama():
+    """Three groups of two queries."""
+    config = transformers.LlamaConfig(**TINY, num_key_value_heads=3, attention_bias=True)
+    return transformers.LlamaForCausalLM(config), "model.layers.*.mlp", "model.layers.*.self_attn", "model.layers", 3
+
+
+def neox():
+    model = transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**TINY))
+    return model, "gpt_neox.layers.*.mlp", "gpt_neox.layers.*.attention", "gpt_neox.layers", 6
+
+
+def bert():
+    model = transformers.BertModel(transformers.BertConfig(**TINY))
+    return model, "encoder.layer.*", "encoder.layer.*.attention", "encoder.layer", 6
+
+
+FAMILIES = {"llama": llama, "neox": neox, "bert": bert}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    torch.manual_seed(0)
+    model, mlp, attention, layers, heads = FAMILIES[request.param]()
+    for p in model.parameters():  # biases and norms that are not what they start as
+        torch.nn.init.normal_(p, 0.0, 0.3)
+    return model.eval(), mlp, attention, layers, heads
+
+
+def out(model, ids=IDS):
+    with torch.no_grad():
+        return model(ids)[0]
+
+
+def distance(a, b):
+    return float((a - b).abs().max() / b.abs().max())
+
+
+def test_the_start_is_the_original_with_its_weights(family):
+    model, mlp, attention, layers, heads = family
+    before, weights = out(model), dict(model.named_parameters())
+    learner = ngn.learn_sizes(model, {mlp: ngn.Width(16), attention: ngn.Heads(), layers: ngn.Depth()})
+    after = dict(model.named_parameters())
+    assert all(after[name] is weight for name, weight in weights.items())
+    assert distance(out(model), before) < 1e-6
+    assert sorted(learner.count().tolist()) == sorted([4] + [heads] * 4 + [16] * 4)
+    assert distance(out(learner.deploy()), before) < 1e-6
+
+
+def test_what_is_deployed_is_the_hard_model_of_stock_modules(family):
+    model, mlp, attention, _, heads = family
+    kinds = {type(module) for module in model.modules()}
+    sizes = {mlp: ngn.Width(16, t0=4.1), attention: ngn.Heads(t0=0.8)}
+    learner = ngn.learn_sizes(model, sizes, frozen=True, r=0.9)
+    small = learner.deploy(example=IDS, unsettled="allow")
+    assert {type(module) for module in small.modules()} == kinds
+    assert not any(module._forward_pre_hooks for module in small.modules())
+    assert sorted(learner.count().tolist()) == [2] * 4 + [5] * 4
+    assert distance(out(small), out(learner)) > 1e-3  # the soft model is another
+    widths = {m.weight.shape for m in small.modules() if isinstance(m, torch.nn.Linear)}
+    assert (24, 15) in widths  # 5 of 16 slices of 48 units
+    assert (24, 24 // heads * 2) in widths
+    out(learner.model).sum()
+    learner.penalty().backward()
+    assert {name for name, p in learner.named_parameters() if p.requires_grad and p.grad is None} == set()
+
+
+@pytest.mark.parametrize("make", [llama, neox])
+def test_it_writes_with_a_cache_as_without(make):
+    torch.manual_seed(0)
+    model, mlp, attention, layers, _ = make()
+    sizes = {mlp: ngn.Width(16, t0=4.0), attention: ngn.Heads(t0=1.0), layers: ngn.Depth(t0=2.0)}
+    small = ngn.learn_sizes(model.eval(), sizes).deploy(example=IDS)
+    settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    assert torch.equal(small.generate(IDS, **settings), small.generate(IDS, use_cache=False, **settings))
+
+
+def test_a_stack_of_fewer_layers_is_a_stock_model(tmp_path):
+    torch.manual_seed(0)
+    model, _, _, layers, _ = llama()
+    stack = [*model.model.layers]
+    small = ngn.learn_sizes(model.eval(), {layers: ngn.Depth(t0=1.0)}).deploy(example=IDS)
+    assert [layer.self_attn.layer_idx for layer in small.model.layers] == [0, 1]
+    assert torch.equal(small.model.layers[1].mlp.up_proj.weight, stack[3].mlp.up_proj.weight)
+    small.save_pretrained(tmp_path)
+    assert distance(out(transformers.LlamaForCausalLM.from_pretrained(tmp_path)), out(small)) == 0
+
+
+def test_files_need_a_model_built_as_the_trained_one(family, tmp_path):
+    model, mlp, attention, layers, _ = family
+    sizes = {mlp: ngn.Width(16, t0=4.0), attention: ngn.Heads(t0=1.0), layers: ngn.Depth(t0=2.0)}
+    small = ngn.learn_sizes(model, sizes).deploy()
+    ngn.save(small, tmp_path / "small")
+    with accelerate.init_empty_weights():
+        fresh = type(model)(model.config)
+    ngn.learn_sizes(fresh, sizes)
+    loaded = ngn.load(fresh, tmp_path / "small")
+    assert distance(out(loaded), out(small)) == 0
+    with torch.device("meta"):
+        bare = type(model)(model.config)
+    ngn.learn_sizes(bare, sizes)
+    with pytest.raises(ValueError, match="init_empty_weights"):
+        ngn.load(bare, tmp_path / "small")
