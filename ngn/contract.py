@@ -7,7 +7,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -15,27 +14,11 @@ from torch import Tensor, nn
 
 from ngn.checks import check_equal
 from ngn.methods.base import Mode
+from ngn.report import Group, Report, milliseconds
 from ngn.truncation import deploy
 
 SETTLED = 0.1
 """Distance of a boundary from an integer up to which truncation is expected to leave the model nearly as it was."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What :meth:`Learner.report` says; G learned sizes, for a stack of models a list per model.
-
-    Attributes:
-        size, count: continuous sizes (t for a boundary) and what truncation keeps of each, [G].
-        distance: from t to the nearest integer, [G]; None where sizes are no boundaries.
-        parameters, deployed: how many one model has now, and how many deployment leaves.
-    """
-
-    size: list[Any]
-    count: list[Any]
-    distance: list[Any] | None
-    parameters: int
-    deployed: int | list[int]
 
 
 class Learner(nn.Module, ABC):
@@ -62,6 +45,7 @@ class Learner(nn.Module, ABC):
         super().__init__()
         self.model = model
         self._frozen: tuple[list[tuple[int, int]], Tensor] | None = None
+        self._steps = 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model as it is trained: soft, unless a :meth:`mode` is set."""
@@ -106,6 +90,44 @@ class Learner(nn.Module, ABC):
 
     def finish(self, batches: Any) -> None:
         """Called once after the last step."""
+
+    def step(self, progress: float) -> None:
+        """In a training loop of one's own: to be called after every step of the optimiser, the gradients still there.
+
+        It stands for the hooks that ``ngn.fit`` calls between two steps. What is left to the loop is to add
+        :meth:`penalty` to the loss, and to give the optimiser ``learner.parameters()``, those of
+        :meth:`controller_parameters` at a higher rate.
+
+        Args:
+            progress: the part of the training that is done, in (0, 1]; 1 after the last step.
+
+        Raises:
+            ValueError: if components are to be allocated, which takes ``ngn.fit``.
+
+        >>> import torch, ngn
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, lambda0=0.1)
+        >>> optimizer, x = torch.optim.Adam(learner.parameters(), lr=0.1), torch.randn(64, 2)
+        >>> for n in range(100):
+        ...     loss = (learner(x) - x[:, :1]).square().mean() + learner.penalty()
+        ...     optimizer.zero_grad()
+        ...     loss.backward()
+        ...     optimizer.step()
+        ...     learner.step((n + 1) / 100)
+        >>> small = learner.deploy(example=x)
+        >>> small[0].out_features < 8
+        True
+        """
+        self.after_step(self._steps)
+        self._steps += 1
+        self.set_progress(progress)
+        self.before_step(self._steps if progress < 1 else None)
+        if self.make_room():
+            raise ValueError("components that are allocated in training need ngn.fit: give the gate a K")
+
+    def idle(self) -> list[str]:
+        """What of a training has not happened, and what to do about it; nothing where that is not watched."""
+        return []
 
     @abstractmethod
     def count(self) -> Tensor:
@@ -175,25 +197,46 @@ class Learner(nn.Module, ABC):
         """|t - round(t)|, [*R, G]; None where sizes are no boundaries."""
         return (self.size() - self.size().round()).abs() if self.has_boundary else None
 
-    def report(self) -> Report:
+    def groups(self) -> list[Group]:
+        """The learned sizes by name, of a learner that has one model and names."""
+        return []
+
+    def report(self, latency: Any = None, deployed: nn.Module | None = None) -> Report:
         """Where the sizes stand, and what deployment would leave.
+
+        Args:
+            latency: an input (a tuple for several arguments, a dictionary for named ones) on which one call of the
+                model, with all components and deployed, is timed here.
+            deployed: what :meth:`deploy` of a single model gave, if it is there already.
 
         >>> import ngn
         >>> bank, gate = ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=1.25)
         >>> ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=41, deployed=19)
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=41, deployed=19, milliseconds=None)
+        >>> print(ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report())
+        model: 4 -> 2 components, -20 parameters (t = 1.25)
+        parameters: 41 -> 19 (-54%)
         """
         each = [None] if self.replicas is None else range(self.replicas)
-        left = [sum(p.numel() for p in self.deploy(r, unsettled="allow").parameters()) for r in each]
+        models = [deployed or self.truncated(r, share_frozen=True) for r in each]
+        left = [sum(p.numel() for p in model.parameters()) for model in models]
         now = sum(p.numel() for p in self.model.parameters())
-        distance = self._distance()
+        distance, timed = self._distance(), None
+        if latency is not None:
+            timed = milliseconds(self.model, latency), milliseconds(models[0], latency)
         return Report(
             self.size().tolist(),
             self.count().tolist(),
             None if distance is None else distance.tolist(),
             now // len(left),
             left[0] if self.replicas is None else left,
+            self.groups(),
+            timed,
         )
+
+    def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
+        """The copy of the model that :meth:`deploy` gives, without its checks."""
+        return deploy(self.model, replica, share_frozen)
 
     def deploy(
         self,
@@ -201,6 +244,8 @@ class Learner(nn.Module, ABC):
         example: Any = None,
         share_frozen: bool = False,
         unsettled: Literal["warn", "allow"] = "warn",
+        verbose: bool = False,
+        latency: Any = None,
     ) -> nn.Module:
         """The truncated model in eval mode: no gates, only what is retained.
 
@@ -210,11 +255,15 @@ class Learner(nn.Module, ABC):
                 arguments, a dictionary for named ones.
             share_frozen: frozen parameters that are not cut are shared with the model, not copied.
             unsettled: "warn" of boundaries that are more than 0.1 from an integer: truncation rounds them, so that what
-                is deployed may compute something else than what was trained.
+                is deployed may compute something else than what was trained; and of sizes that were not learned.
+            verbose: print what has changed, a line for each size.
+            latency: print this, too, and time a call on this input before and after; see :meth:`report`.
 
         Raises:
             ValueError: if the model cannot be copied faithfully, or the result differs on the example.
         """
+        if unsettled == "warn" and (idle := self.idle()):
+            warnings.warn(f"sizes that were not learned: {'; '.join(idle)} (silent: unsettled='allow')", stacklevel=2)
         distance = self._distance() if unsettled == "warn" else None
         if distance is not None:
             far = distance > SETTLED if self.replicas is None else (distance > SETTLED)[replica]
@@ -226,8 +275,10 @@ class Learner(nn.Module, ABC):
                     "unsettled='allow')",
                     stacklevel=2,
                 )
-        deployed = deploy(self.model, replica, share_frozen)
+        deployed = self.truncated(replica, share_frozen)
         if example is not None:
             with self.mode("hard"):
                 check_equal(self.model, deployed, example, replica)
+        if verbose or latency is not None:
+            print(self.report(latency, deployed if self.replicas is None else None))
         return deployed

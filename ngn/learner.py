@@ -13,6 +13,10 @@ from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
 from ngn.methods.base import Mode
+from ngn.report import Group, groups_of
+
+STILL = 0.05
+"""A boundary that has moved by less has not been trained."""
 
 
 class CapacityLearner(Learner):
@@ -45,6 +49,10 @@ class CapacityLearner(Learner):
         if len({(str(bank.seeds), bank.name) for bank in banks}) < len(banks):
             raise ValueError("two banks of one seed and name would start alike: give each bank a name of its own")
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
+        self.watched = False
+        """Whether :meth:`deploy` warns of sizes that were not learned."""
+        self._start = [p.detach().clone() for p in self.controller_parameters()]
+        self._stepped = self._priced = False
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -57,6 +65,7 @@ class CapacityLearner(Learner):
                 axis.mode = "soft"
 
     def set_progress(self, progress: float) -> None:
+        self._stepped |= progress > 0
         for axis in self.axes:
             axis.capacity.set_progress(progress)
 
@@ -76,7 +85,36 @@ class CapacityLearner(Learner):
 
     def penalty(self) -> Tensor:
         """Sum of the axes' penalties, [*R]."""
-        return torch.stack([axis.penalty() for axis in self.axes]).sum(0)
+        penalty = torch.stack([axis.penalty() for axis in self.axes]).sum(0)
+        if self.watched and not self._priced and penalty.requires_grad:
+            penalty.register_hook(self._note)
+        return penalty
+
+    def _note(self, gradient: Tensor) -> None:
+        self._priced = True
+
+    def idle(self) -> list[str]:
+        if not self.watched:
+            return []
+        pairs = zip(self.controller_parameters(), self._start, strict=True)
+        far = max((float((now - start.to(now.device)).detach().abs().max()) for now, start in pairs), default=STILL)
+        reasons = {
+            "t is where it started (are learner.controller_parameters() in the optimiser, at 0.05 or so?)": far < STILL,
+            "learner.step(progress) was never called, so no schedule moved": not self._stepped,
+            "learner.penalty() was never part of a loss": not self._priced and bool(self.controller_parameters()),
+        }
+        return [reason for reason, holds in reasons.items() if holds]
+
+    def groups(self) -> list[Group]:
+        return groups_of(self.axes, self.names) if self.replicas is None else []
+
+    def _distance(self) -> Tensor | None:
+        if not self.has_boundary:
+            return None
+        # Beyond the last component there is nothing to be rounded.
+        last = torch.tensor([axis.K - (getattr(axis.capacity, "delta", 0.5) > 0) for axis in self.axes])
+        t = self.size().minimum(last.to(self.size()))
+        return (t - t.round()).abs()
 
     def activity_penalty(self) -> Tensor | None:
         parts = [part for axis in self.axes if (part := axis.activity_penalty()) is not None]

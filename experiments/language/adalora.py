@@ -15,12 +15,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ngn.checks import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.contract import Learner
 from ngn.methods.fixed import FixedCount
@@ -150,22 +149,13 @@ class AdaLoRALearner(Learner):
         }
 
     @torch.no_grad()
-    def deploy(
-        self,
-        replica: int | None = None,
-        example: Any = None,
-        share_frozen: bool = False,
-        unsettled: Literal["warn", "allow"] = "warn",
-    ) -> nn.Module:
+    def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
         """The model with low-rank terms for the triplets that are left: down = diag(E) A, up = B alpha / r."""
         shared = {id(p): p for p in self.model.parameters() if share_frozen and not p.requires_grad}
         model = copy.deepcopy(self.model, shared)
         for name, kept in zip(self.targets, self.kept, strict=True):
             replace(model, name, partial(_terms, kept))
-        deployed = deploy(model, share_frozen=share_frozen)
-        if example is not None:
-            check_equal(self.model, deployed, example)
-        return deployed
+        return deploy(model, share_frozen=share_frozen)
 
 
 def _terms(kept: Tensor, layer: Any) -> LowRankLinear:

@@ -75,6 +75,7 @@ def learn_sizes(
     if len({*learner.names}) < len(learner.names):
         twice = sorted({name for name in learner.names if learner.names.count(name) > 1})
         raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
+    learner.watched = capacity is None
     return learner
 
 

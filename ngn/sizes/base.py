@@ -27,6 +27,7 @@ class Size:
 
     Args:
         K: components, which has to divide the size; None for as many as there can be.
+        round_to: each component has a multiple of so many entries, so that the size that is learned is one, too.
         places: component k, in the order of importance, is number ``places[k]`` of the module: a permutation of 0 ...
             K - 1, or what gives it for (the module's name, K). None: in the order of the module.
         gate: settings of its :class:`~ngn.methods.ngn.CountGate`, before those of all sizes.
@@ -34,14 +35,14 @@ class Size:
 
     unit = "components"
 
-    def __init__(self, K: int | None = None, places: Places = None, **gate: Any) -> None:
+    def __init__(self, K: int | None = None, places: Places = None, round_to: int = 1, **gate: Any) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
             raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
-        self.K, self.places, self.settings = K, places, gate
+        self.K, self.places, self.round_to, self.settings = K, places, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
-        settings: dict[str, Any] = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0)} | common | self.settings
+        settings: dict[str, Any] = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": 0.9} | common | self.settings
         full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
         return CountGate(K, **({"t0": full} | settings))
 
@@ -61,11 +62,14 @@ class Size:
 
     def _divided(self, name: str, size: int) -> int:
         """K of ``size`` entries."""
-        K = size if self.K is None else self.K
-        if size % K:
-            least = [k for k in range(1, size + 1) if size % k == 0]
-            near = sorted(sorted(least, key=lambda k: abs(k - K))[:4])
-            raise ValueError(f"{name}: {K} {self.unit} do not divide {size}; {', '.join(map(str, near))} do")
+        K = max(1, size // self.round_to) if self.K is None else self.K
+        if size % K or size // K % self.round_to:
+            least = [k for k in range(1, size + 1) if size % k == 0 and size // k % self.round_to == 0]
+            near = ", ".join(map(str, sorted(sorted(least, key=lambda k: abs(k - K))[:4])))
+            multiples = f" into multiples of {self.round_to}" if self.round_to > 1 else ""
+            raise ValueError(
+                f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {near or 'none'} do"
+            )
         return K
 
 

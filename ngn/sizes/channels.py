@@ -21,7 +21,7 @@ class Channels(Size):
     and nowhere else: not into a residual sum. ``learner.deploy(example=...)`` finds what does not hold.
 
     Args:
-        K, places, gate: see :class:`Size`; K = None for single channels.
+        K, places, round_to, gate: see :class:`Size`; K = None for single channels.
         also, into: names, in the parent of the convolution, of what has the channels, and of what takes them.
 
     >>> import torch, ngn
@@ -65,7 +65,7 @@ def _taken(module: Any) -> int:
 def _after(parent: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], Any]:
     """What has the channels of ``conv`` beside it, and what takes them."""
     having: list[nn.Module] = []
-    parts = [m for m in parent.modules() if not [*m.children()]]
+    parts = [*parent.modules()]
     for part in parts[parts.index(conv) + 1 :]:
         depthwise = isinstance(part, _ConvNd) and 1 < part.groups == part.in_channels == conv.out_channels
         if depthwise or (isinstance(part, _BatchNorm) and part.num_features == conv.out_channels):

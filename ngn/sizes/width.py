@@ -19,7 +19,7 @@ class Width(Size):
     give), and in layers of BERT and of ``nn.TransformerEncoder`` by their names.
 
     Args:
-        K, places, gate: see :class:`Size`; K = None for single units.
+        K, places, round_to, gate: see :class:`Size`; K = None for single units.
         up, down: names of the maps within the module that give the units, and of the one that takes them.
 
     >>> import torch, ngn

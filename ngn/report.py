@@ -1,0 +1,137 @@
+"""What a learned size comes to: counts, parameters, milliseconds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.axis import OrderedAxis
+
+ROUNDS = 20
+"""Timed calls of each model, after a quarter as many that are not."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One learned size in a :class:`Report`.
+
+    Attributes:
+        name, unit: what it is called, and its components.
+        t: the continuous size.
+        before, after: components that exist, and that truncation keeps.
+        entries: entries of one component in the activation that is cut; None for layers.
+        removed: parameters of the components that truncation removes. Sizes that cut one tensor share some.
+    """
+
+    name: str
+    unit: str
+    t: float
+    before: int
+    after: int
+    entries: int | None
+    removed: int
+
+    def __str__(self) -> str:
+        text = f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}"
+        if self.entries and self.entries > 1:
+            text += f", {self.before * self.entries:,} -> {self.after * self.entries:,}"
+        return f"{text}, -{_short(self.removed)} parameters (t = {self.t:.2f})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :meth:`~ngn.contract.Learner.report` says; G learned sizes, for a stack of models a list per model.
+
+    Attributes:
+        size, count: continuous sizes (t for a boundary) and what truncation keeps of each, [G].
+        distance: from t to the nearest integer, [G]; None where sizes are no boundaries.
+        parameters, deployed: how many one model has now, and how many deployment leaves.
+        groups: the sizes of one model by name.
+        milliseconds: of one call of the model with all components, and of the deployed one, here; None if not asked.
+
+    ``print(report)`` has a line for each size.
+    """
+
+    size: list[Any]
+    count: list[Any]
+    distance: list[Any] | None
+    parameters: int
+    deployed: int | list[int]
+    groups: list[Group] = field(default_factory=list, repr=False)
+    milliseconds: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        lines = [str(group) for group in self.groups] or [f"count {self.count}, t {self.size}"]
+        left = self.deployed if isinstance(self.deployed, list) else [self.deployed]
+        smaller = ", ".join(f"{n:,} ({n / max(1, self.parameters) - 1:+.0%})" for n in left)
+        lines.append(f"parameters: {self.parameters:,} -> {smaller}")
+        if self.milliseconds is not None:
+            before, after = self.milliseconds
+            lines.append(
+                f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians on this machine"
+            )
+        return "\n".join(lines)
+
+
+def _short(n: int) -> str:
+    """12,300,000 → 12.3 M."""
+    for unit, word in ((10**9, " G"), (10**6, " M")):
+        if n >= unit:
+            return f"{n / unit:.1f}{word}"
+    return f"{n:,}"
+
+
+def component_parameters(axis: OrderedAxis) -> Tensor:
+    """Parameters of each component of ``axis``, in the order of components: int64 [K], of one model of a stack."""
+    parts = torch.zeros(axis.K, dtype=torch.int64)
+    stacks = [m for m in (getattr(cut.module, cut.name) for cut in axis.cuts) if isinstance(m, nn.ModuleList)]
+    for layers in stacks:
+        parts += torch.tensor([sum(p.numel() for p in layer.parameters()) for layer in layers])
+    for part in () if stacks else axis.component_parameters():
+        at = 0 if axis.capacity.replicas is None else 1
+        held = part.shape[at]
+        parts[axis.K - held :] += part[0].numel() // (1 if at == 0 else held)
+    return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
+
+
+def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
+    """The sizes of a model that is no stack."""
+    groups = []
+    for axis, name in zip(axes, names, strict=True):
+        kept, size = axis.retained()[0].cpu(), axis.capacity.size()
+        tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
+        entries = next((cut.width for cut in tensors if cut.fold), tensors[0].width if tensors else None)
+        removed = int(component_parameters(axis)[~kept].sum())
+        groups.append(Group(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
+    return groups
+
+
+@torch.no_grad()
+def milliseconds(model: nn.Module, example: Any) -> float:
+    """Median wall time of a call of ``model`` in eval mode; ``example``: a tuple or a dictionary for many arguments."""
+    args = example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
+    named = example if isinstance(example, dict) else {}
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    times = []
+    try:
+        for _ in range(ROUNDS + ROUNDS // 4):
+            _wait()
+            began = time.perf_counter()
+            model(*args, **named)
+            _wait()
+            times.append(time.perf_counter() - began)
+    finally:
+        for module in training:
+            module.training = True
+    return 1e3 * statistics.median(times[ROUNDS // 4 :])
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

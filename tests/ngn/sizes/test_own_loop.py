@@ -1,0 +1,110 @@
+"""A training loop of one's own: three calls, and what is said where one of them is missing."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from ngn.report import Group
+
+X = torch.linspace(-2, 2, 64).unsqueeze(-1)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
+
+
+def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False):
+    learner = ngn.learn_sizes(model, {"": ngn.Width(12)}, lambda0=1.0, frozen=frozen)
+    groups = [] if frozen else [{"params": learner.body_parameters(), "lr": 1e-2}]
+    if boundary:
+        groups.append({"params": learner.controller_parameters(), "lr": 0.3})
+    optimizer = torch.optim.Adam(groups)
+    for n in range(steps):
+        loss = (learner(X) - X.sin()).square().mean() + (learner.penalty() if penalty else 0.0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step:
+            learner.step((n + 1) / steps)
+    return learner
+
+
+def test_three_calls_learn_a_size():
+    model = network()
+    weights = [*model.parameters()]
+    learner = trained(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = learner.deploy(example=X)
+    assert 1 <= small[0].out_features < 12
+    assert all(any(p is weight for p in learner.body_parameters()) for weight in weights)
+    with torch.no_grad():
+        assert torch.allclose(learner(X), small(X), atol=1e-6)  # the boundary was committed
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("penalty", r"penalty\(\) was never part"), ("step", "no schedule moved"), ("boundary", "t is where it started")],
+)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_what_is_missing_is_said(missing, message, frozen):
+    learner = trained(network(), steps=4, frozen=frozen and missing != "boundary", **{missing: False})
+    with pytest.warns(UserWarning, match=f"not learned: [^;]*{message}[^;]*$"):
+        learner.deploy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.deploy(unsettled="allow")
+
+
+def test_fit_says_nothing():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, lambda0=1.0)
+    ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=8), progress="never")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.deploy()
+
+
+def test_growth_needs_fit():
+    gate = ngn.CountGate(None, t0=1.0)
+    learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 3, 1], gate.K, 0), gate))
+    with torch.no_grad():
+        gate.tau.fill_(20.0)
+    with pytest.raises(ValueError, match=r"ngn\.fit"):
+        learner.step(0.5)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp, self.last = network(), nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.last(self.mlp(x))
+
+
+def test_the_report_says_what_changes(capsys):
+    learner = ngn.learn_sizes(Model(), {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)})
+    report = learner.report(latency=X)
+    parts = [(g.name, g.unit, g.before, g.after, g.entries, g.removed) for g in report.groups]
+    assert parts == [("mlp", "slices", 6, 2, 2, 4 * 2 * 3), ("last", "terms", 4, 2, 1, 4)]
+    assert report.milliseconds[0] > 0 < report.milliseconds[1]
+    before = sum(p.numel() for p in learner.model.parameters())
+    learner.deploy(verbose=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "mlp: 6 -> 2 slices, 12 -> 4, -24 parameters (t = 1.03)",
+        "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
+        f"parameters: {before} -> {before - 30} ({-30 / before:+.0%})",
+    ]
+    learner.deploy(latency=X)
+    assert "medians on this machine" in capsys.readouterr().out
+    learner.deploy()
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("n", "text"), [(999_999, "999,999"), (2_100_000, "2.1 M"), (3 * 10**9, "3.0 G")])
+def test_large_numbers_are_short(n, text):
+    assert f"-{text} parameters" in str(Group("a", "heads", 1.0, 4, 2, 64, n))
