@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
 from experiments.analysis.selection import Selection, base_of, keys_of
 from experiments.config.compose import nearest
-from experiments.config.identity import name_of, run_id
+from experiments.config.identity import name_of
 from experiments.config.schema import Config, Seed
 from experiments.paths import RESULTS
 from experiments.store.records import RecordError, Store
@@ -23,6 +23,8 @@ from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY, STORIES, SUSPECTS
 from experiments.tables.peft import PEFT, TASKS, learned
+from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, alone
+from experiments.tables.pruning import LLAMA_PRUNED, PRUNING, PYTHIA, ladder
 from experiments.tables.vae import FIFTEEN
 
 FIFTY = range(50)
@@ -50,7 +52,8 @@ class Study:
         has that record.
         """
         seen: set[str] = set()
-        for selection in self.make():
+
+        def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
             for config in configurations(selection):
                 name = name_of(config, keys_of(selection, config.seed.value))
                 if name not in seen:
@@ -63,10 +66,10 @@ class Study:
                 if record is None or record["status"] != "complete":
                     continue
                 for _, find in selection.companions:
-                    (other,) = configurations(find(selection, config.seed.value, record))
-                    if run_id(other) not in seen:
-                        seen.add(run_id(other))
-                        yield run_id(other), other
+                    yield from visit(find(selection, config.seed.value, record))
+
+        for selection in self.make():
+            yield from visit(selection)
 
 
 def configurations(selection: Selection) -> Iterator[Config]:
@@ -168,6 +171,17 @@ def _adaptation(gate: str, model: str, budget: str, title: str) -> Study:
     return Study(f"{gate}_{model.partition('_')[0]}", f"table 11: {title}", lambda: _adapted(gate, model, budget))
 
 
+def _pruned() -> list[Selection]:
+    """The base model, the runs of table 14 with their variants, then the ladder of table 13."""
+    first = [base_of(TASK_ONLY, 0, {}), alone(TASK_ONLY), alone(MIXED)]
+    return [*first, *(alone(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
+
+
+def _pruned_pythia() -> list[Selection]:
+    runs = [*ladder(PYTHIA).values()]
+    return [base_of(runs[0], 0, {}), *runs]
+
+
 def _smoke() -> list[Selection]:
     choices = {"task": "regression1d", "gate": "mlp", "profile": "smoke"}
     prices = [float(f"{math.exp(n / 2) * 1e-5:.3g}") for n in range(4)]
@@ -223,13 +237,16 @@ STUDIES: dict[str, Study] = {
         Study("suspects", "what may explain a disagreement: one setting changed", lambda: _of(SUSPECTS)),
         Study(
             "tables",
-            "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B",
-            lambda: _of(*(table for table in MACROS if table not in PEFT)),
+            "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B or Pythia",
+            lambda: _of(*(table for table in MACROS if table not in (*PEFT, *PRUNING))),
         ),
         _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals"),
         _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M"),
         _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B, which needs a GPU of 40 GB"),
         _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B, which needs a GPU of 40 GB"),
+        Study("pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned),
+        Study("pruning_pythia", "table 13: pruning of Pythia-410M, which needs a GPU", _pruned_pythia),
+        Study("pruning_llama3", "table 14: pruning of Llama-3-8B, which needs a GPU of 160 GB", lambda: [LLAMA_PRUNED]),
         Study("smoke", "200 runs of seconds on tiny data, to try a cluster with", _smoke),
     )
 }

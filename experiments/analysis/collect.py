@@ -191,16 +191,14 @@ class Reader:
                 if found.record["status"] != "complete":
                     beside[name].append(Problem("diverged", run_id, "training diverged, so nothing follows from it"))
                     continue
-                companion = find(selection, seed, found.record)
-                ((other_seed, other_config, other_id),) = configurations(companion)
-                other = self._run(companion, other_seed, other_config, other_id)
-                if isinstance(other, Problem):
-                    beside[name].append(other)
-                elif same_data([found, other])[1]:
+                beyond = self.collect(find(selection, seed, found.record))
+                if not beyond.runs:
+                    beside[name] += beyond.problems
+                elif same_data([found, beyond.runs[0]])[1]:
                     text = "is of other data or weights than the run that it belongs to (another sha256)"
-                    beside[name].append(Problem("data", other_id, text))
+                    beside[name].append(Problem("data", beyond.runs[0].run_id, text))
                 else:
-                    companions[name] = other
+                    companions[name] = beyond.runs[0]
             runs.append(Run(seed, run_id, found.record, companions))
         alike, strangers = same_data(runs)
         alike, odd = same_engine(alike)

@@ -1,7 +1,7 @@
 """The measured numbers of one run, by name.
 
 A name is a path into the phases of the record (``grown.truncated.mse``) or into its configuration (``config.gate.r``),
-or one of :data:`NAMED`.
+or one of :data:`NAMED`; ``wanda/score`` is the score of the companion ``wanda``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from experiments.analysis.collect import Problem, Run
 from experiments.analysis.formats import WORDS
 from experiments.analysis.selection import RIVALS
 from experiments.analysis.significance import wilson_interval
+from experiments.tasks.language.components import thirds as split
 
 
 class NotMeasured(Exception):
@@ -123,6 +124,32 @@ def _relative(phase: str | None = None) -> Callable[[Run], float]:
     return of
 
 
+THIRDS = ("early", "middle", "late")
+
+
+def _kept(*thirds: str) -> Callable[[Run], float]:
+    """Per cent of the attention and feed-forward weights of these thirds of the layers that are left."""
+
+    def of(run: Run) -> float:
+        pairs = [_path(run, f"{_phase_of(run)}.kept.{third}") for third in thirds]
+        return 100 * sum(left for left, _ in pairs) / sum(before for _, before in pairs)
+
+    return of
+
+
+def _blocks(*thirds: str) -> Callable[[Run], float]:
+    """Per cent of the blocks in these thirds of the layers that are left, of a model pruned in one kind of them."""
+
+    def of(run: Run) -> float:
+        gate = _path(run, "config.gate")
+        (kind,) = gate["kinds"].values()
+        layers = dict(zip(THIRDS, split([1] * gate["layers"]), strict=True))
+        left = sum(_path(run, f"{_phase_of(run)}.sizes.{third}") for third in thirds)
+        return float(100 * left / (kind["K"] * sum(layers[third] for third in thirds)))
+
+    return of
+
+
 NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
     "prunes_back": _prunes_back,
@@ -133,6 +160,10 @@ NAMED: dict[str, Callable[[Run], float]] = {
     "early": _size("early"),
     "mid": _size("middle"),
     "late": _size("late"),
+    "kept": _kept(*THIRDS),
+    **{f"kept_{third}": _kept(third) for third in THIRDS},
+    "blocks": _blocks(*THIRDS),
+    **{f"blocks_{third}": _blocks(third) for third in THIRDS},
     "soft": _score("soft"),
     "truncated": _score("truncated"),
     "score": _score("truncated"),
@@ -158,12 +189,23 @@ NEEDS_COMPANION = {
 """Quantity → the companion that it is read from."""
 
 
+def companion_of(quantity: str) -> str | None:
+    """The companion that a quantity is read from, or needs; None for none."""
+    first, beside, _ = quantity.partition("/")
+    return first if beside else NEEDS_COMPANION.get(quantity)
+
+
 def measure(run: Run, quantity: str) -> list[float]:
     """A quantity of one run: one number, or one per gate.
 
     Raises:
         NotMeasured: if the phase diverged, or the record lacks the number or holds none that is finite.
     """
+    beside, nested, rest = quantity.partition("/")
+    if nested:
+        if beside not in run.companions:
+            raise NotMeasured(Problem("missing", run.run_id, f"its {beside} is not run"))
+        return measure(run.companions[beside], rest)
     found = NAMED[quantity](run) if quantity in NAMED else _path(run, quantity)
     numbers = [float(number) for number in (found if isinstance(found, list) else [found])]
     if not numbers or not all(math.isfinite(number) for number in numbers):

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader
 from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format
-from experiments.analysis.quantities import NEEDS_COMPANION, NotMeasured, measure
+from experiments.analysis.quantities import NotMeasured, companion_of, measure
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array, statistic
 from experiments.tables.model import Row, Table
@@ -56,7 +56,7 @@ def sample(
     problems = list(collected.problems)
     broken: set[str] = set()
     for quantity in quantities:
-        companion = NEEDS_COMPANION.get(quantity)
+        companion = companion_of(quantity)
         if companion is not None:
             problems += collected.companion_problems[companion]
             broken.update(run.run_id for run in collected.runs if companion not in run.companions)

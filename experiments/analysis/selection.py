@@ -104,6 +104,7 @@ def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str,
 def base_of(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
     """The scores of the pretrained model that a run adapts, of which there is one whatever the seed."""
     kept = {key: value for key, value in selection.overrides if key.startswith(("task.", "model."))}
+    kept.pop("task.replay", None)  # nothing is trained
     return Selection.of({**dict(selection.choices), "gate": "lora", "method": "base"}, kept, (0,))
 
 
@@ -118,3 +119,26 @@ def _rival(method: str) -> Companion:
 
 RIVALS: Mapping[str, Companion] = {name: _rival(name) for name in ("sora", "adalora", "svd", "uniform")}
 """Method → the run in which it is given the total that a learned model retained."""
+
+
+def _cut(method: str, overrides: Mapping[str, Any]) -> Companion:
+    """A pruned model of the counts that a run has learned, whose blocks are chosen in another way."""
+
+    def find(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+        kept = {key: value for key, value in selection.overrides if not key.startswith(("method.", "schedule."))}
+        counts = record["phases"]["grown"]["count"]
+        aim = {"method.count": tuple(counts)}
+        if method == "uniform":
+            aim = {"method.target": sum(counts), "method.like": record["run_id"]}
+        choices = {**dict(selection.choices), "method": method}
+        return Selection.of(choices, {**kept, **aim, **overrides}, (seed,), {"base": base_of})
+
+    return find
+
+
+PRUNED: Mapping[str, Companion] = {
+    "wanda": _cut("fixed", {"gate.rank_by": "wanda"}),
+    "even": _cut("uniform", {"gate.rank_by": "wanda"}),
+    **{f"random{draw}": _cut("fixed", {"gate.rank_by": "random", "gate.draw": draw}) for draw in range(3)},
+}
+"""What is pruned to the sizes that NGN has learned: by Wanda's score, evenly, and in three random draws."""

@@ -22,6 +22,7 @@ from experiments.config.schema import Config, legal_keys
 from experiments.methods import METHODS
 from experiments.paths import CONF
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
+from experiments.tasks.language.components import with_blocks
 
 GROUPS = ("task", "gate", "model", "setting", "budget", "method", "schedule", "seed", "profile")
 """In the order of the defaults list of ``conf/config.yaml``: later files win."""
@@ -247,7 +248,7 @@ def check(nested: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: a line per key, with what was wrong and what was meant; Incomplete if that is all.
     """
-    nested = {**with_target(nested), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
+    nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return Config.model_validate(nested)
     except ValidationError as error:

@@ -53,11 +53,12 @@ ADDED_LATER: dict[str, Any] = {
     "budget": "paper",
     "schedule.kappa": 0.0,
     "schedule.commit": None,
+    "task.replay": 0,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 
-CARRIED_OUT = ("model.path", "model.parameters", "model.gradient_checkpointing")
+CARRIED_OUT = ("model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing")
 """Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights."""
 
 
@@ -79,7 +80,7 @@ def scientific(config: Config) -> dict[str, Any]:
 
 def identity_keys(config: Config) -> dict[str, Any]:
     """The flattened keys that the run identifier is computed from."""
-    left_out = (*config.method.unused, *CARRIED_OUT)
+    left_out = tuple(key for key in (*config.method.unused, *CARRIED_OUT) if key not in config.gate.sized_by)
     blocks = tuple(f"{name}." for name in left_out)
     flat = flatten(scientific(config))
     return {

@@ -23,8 +23,13 @@ from experiments.data.source import DataError, DataInfo, combined_digest
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
 
-MAPS = {kind: f"{kind}_proj" for kind in ("q", "k", "v", "o", "gate", "up", "down")}
-"""Kind → what the linear map of a layer is called in models of the Llama family."""
+MAPS = {
+    **{kind: (f"{kind}_proj",) for kind in ("q", "k", "v", "gate")},
+    "o": ("o_proj", "attention.dense"),
+    "up": ("up_proj", "dense_h_to_4h"),
+    "down": ("down_proj", "dense_4h_to_h"),
+}
+"""Kind → what the linear map of a layer is called in models of the Llama family, and in GPT-NeoX."""
 FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """What is read of a folder or a repository: no code."""
 
@@ -64,13 +69,13 @@ class Base:
         for layer in self.layers:
             inside = [name for name in names if name.startswith(f"{layer}.")]
             for kind in kinds:
-                fitting = [name for name in inside if name.endswith(f".{MAPS[kind]}")]
+                fitting = [name for name in inside if name.endswith(tuple(f".{called}" for called in MAPS[kind]))]
                 if len(fitting) != 1:
                     has = ", ".join(sorted({name.rpartition(".")[2] for name in inside}))
                     raise ConfigError(
-                        f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map {MAPS[kind]}; it "
-                        f"has: {has or 'none'}. gate=adapter needs none of them, gate=lora a model with those in "
-                        f"gate.targets"
+                        f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map of its own for "
+                        f"{kind}; it has: {has or 'none'}. gate=adapter needs none of them, gate=lora a model with "
+                        f"those in gate.targets (GPT-NeoX: any of o, up, down)"
                     )
                 chosen += fitting
         return chosen

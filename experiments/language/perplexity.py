@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from experiments.blocks import ConfigError
 from experiments.data.texts import Texts
 from experiments.language.base import Base
 from experiments.language.packing import nats, pack
@@ -39,6 +40,28 @@ def chunks(base: Base, texts: Sequence[str], tokens: int, context: int = CONTEXT
                 made.append(chunk)
             if left <= 0 or sum(len(chunk) - 1 for chunk in made) >= tokens:
                 return made
+    return made
+
+
+def windows(
+    base: Base, texts: Sequence[str], skip: int, tokens: int, most: int = 2048
+) -> list[tuple[list[int], list[int]]]:
+    """Windows of ``tokens`` predicted tokens each, for training: of each text in turn, what lies behind its first
+    ``skip`` tokens in all; the first token of each is there to predict from.
+
+    Raises:
+        ConfigError: if the texts are too short for one.
+    """
+    made: list[tuple[list[int], list[int]]] = []
+    for text in texts:
+        ids = base.tokenizer(text, add_special_tokens=False)["input_ids"]
+        passed, skip = skip, max(0, skip - len(ids))
+        for at in range(passed, len(ids) - tokens, tokens + 1):
+            if len(made) == most:
+                return made
+            made.append((ids[at : at + 1], ids[at + 1 : at + 1 + tokens]))
+    if not made:
+        raise ConfigError(f"task.replay={tokens}: the general text has no so many tokens behind those of forgetting")
     return made
 
 

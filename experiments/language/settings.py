@@ -29,6 +29,10 @@ class BaseModel(Closed):
     """The GGUF file of ``path``; it is converted once, into the data root."""
     parameters: Count | None = None
     """About how many it has, for a look at the memory before it is loaded; null where that is not known."""
+    kv_heads: Count | None = None
+    """Key/value heads of a layer: what pruning counts attention in."""
+    ffn: Count | None = None
+    """Neurons of a feed-forward block."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the frozen weights and the activations; what is learned is float32."""
     gradient_checkpointing: StrictBool = False

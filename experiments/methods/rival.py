@@ -75,6 +75,8 @@ class Uniform(Rival):
 
     def check(self, config: Config) -> None:
         super().check(config)
+        if len(config.gate.group_kinds) > 1:
+            raise ValueError(f"an even share of {' and '.join(config.gate.group_kinds)} together has no meaning")
         Fixed(name="fixed", count=self.sizes(config.gate)).check(config)
 
     def make(self, group: OrderedGroup) -> Capacity:
@@ -96,6 +98,8 @@ class Base(Method):
         return 0 if gate.groups == 1 else [0] * gate.groups
 
     def check(self, config: Config) -> None:
+        if config.gate.component == "prune":
+            raise ValueError("method=base attaches nothing, and gate=prune has nothing to attach: use gate=lora")
         if config.model is None and config.profile != "smoke":
             raise ValueError(f"method=base scores a pretrained model, and task={config.task.name} has none")
         Fixed(name="fixed", count=self.sizes(config.gate)).check(config)

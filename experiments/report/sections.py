@@ -65,6 +65,15 @@ OWN_TEXTS = {
     "other work; peak memory of the process.",
     "adapter_smollm2": "The same with adapters, whose width is learned.",
     "adapter_smollm2_cost": "Of the same runs, as above.",
+    "pruning_smollm2": "The frontier of table 13 on SmolLM2-135M-Instruct: the same targets, backbones and prices, one "
+    "pass over 60,000 training tokens. A layer has three blocks of heads (whole groups of one key and value) and 16 of "
+    "96 neurons. Kept is the part of all attention and feed-forward weights, and of those in each third of the layers. "
+    "With a frozen backbone nothing but the sizes is trained: such a model has never seen the form of the answers, so "
+    "its nats say more than its score.",
+    "pruning_smollm2_rivals": "Table 14 on the same model: feed-forward neurons at the price 1e-3, all weights "
+    "trained, on the task alone and mixed with general text. Wanda and random keep as many neurons in each layer as "
+    "NGN has learned there, chosen one by one, and are trained on the same batches for as long; the even row spreads "
+    "the total over the layers. Wanda's scores are of the first 128 training questions, in the dense model.",
     "seeds_smollm2": "How much of a difference between methods is the seed's: mean, standard deviation and range.",
 }
 """What has to be said above each of our own tables, by name."""
@@ -185,7 +194,14 @@ PLANS = (
         "pruning",
         "Structured pruning",
         ("datafourteenintrate", "datafourteenmixintrate", "datathirteenbody", "datafourteenbody"),
-        (),
-        ("The published rows are single runs, so a verdict on them is only their place in our spread.",),
+        ("figure13",),
+        (
+            "The published rows are single runs, so a verdict on them is only their place in our spread.",
+            "They are of Pythia-410M (table 13) and of Llama-3-8B-Instruct (table 14). The stand-in behind each is "
+            "SmolLM2-135M-Instruct, trained for one pass over 60,000 tokens and scored on 200 questions (budget=cpu); "
+            "forgetting is measured on WikiText-2. What may be compared is the pattern, never a score.",
+            "The paper does not say from where its frozen models have learned the form of the answers. Here they have "
+            "not: weights that are frozen are those of the pretrained model.",
+        ),
     ),
 )

@@ -87,7 +87,7 @@ def measure(
             result.description = task.describe(deployed)
             result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
-                save(deployed, keep[r], frozen=False)
+                save(deployed, keep[r], frozen=task.keeps_frozen)
         results.append(result)
     return results
 

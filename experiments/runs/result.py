@@ -53,7 +53,7 @@ class Result:
     integer: list[bool] | None = None
     r: list[float] | None = None
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
-    description: dict[str, int] = dataclasses.field(default_factory=dict)
+    description: dict[str, Any] = dataclasses.field(default_factory=dict)
     n: dict[str, int] = dataclasses.field(default_factory=dict)
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     parameters: dict[str, int]

@@ -2,22 +2,71 @@ r"""Structured pruning of language models: the frontier of a small one (table 13
 
 from __future__ import annotations
 
-from experiments.tables.model import Row, Table, column, number, row
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.analysis.selection import PRUNED, Selection, base_of
+from experiments.tables.model import Row, StandIn, Table, column, number, row
+from experiments.tables.peft import LLAMA, SMALL
 
 _KEPT = r"<value:.1f>\%"
-_THIRDS = "<early.value:.1f>/<mid.value:.1f>/<late.value:.1f>"
 _SCORE = "<value:.1f>"
 
-_TARGETS = {"heads": "attention heads", "ffn": "FFN neurons", "both": "both"}
+TARGETS = {"heads": "attention heads", "ffn": "FFN neurons", "both": "both"}
+BACKBONES = ("frozen", "updated")
+POWERS = (2, 3, 4)
+"""Prices 10^-power."""
+PYTHIA = {"model": "pythia_410m"}
+SHORT = {"train.epochs": 1}
+"""What a run of this project has in place of the paper's: with ``budget=cpu``, one pass over its training tokens."""
+REPLAY = 256
+"""Tokens of general text in every step of a mixed training."""
+STAND_IN = StandIn("SmolLM2-135M, budget=cpu, one epoch", SHORT, SMALL)
+
+
+def pruned(
+    target: str,
+    backbone: str,
+    power: int,
+    choices: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+    companions: Mapping[str, Any] | None = None,
+) -> Selection:
+    """The run that prunes ``target`` at the price 10^-power, with the base scores beside it."""
+    settings = {"gate.target": target, "gate.backbone": backbone, "schedule.lambda0": float(f"1e-{power}")}
+    beside = {"base": base_of, **(companions or {})}
+    all_choices = {"task": "wikisql_easy", "gate": "prune", **choices}
+    return Selection.of(all_choices, {**settings, **(overrides or {})}, (0,), beside)
+
+
+def ladder(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> dict[str, Selection]:
+    """Row key → run of table 13."""
+    return {
+        f"{target}-{backbone}-1e-{power}": pruned(target, backbone, power, choices, overrides)
+        for target in TARGETS
+        for backbone in BACKBONES
+        for power in POWERS
+    }
+
+
+def _mixed(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
+    """The same run with general text in its training data, and what is pruned to its sizes."""
+    overrides = {**dict(selection.overrides), "task.replay": REPLAY}
+    return Selection.of(dict(selection.choices), overrides, (seed,), {"base": base_of, **PRUNED})
+
+
+def against(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Selection:
+    """The run of table 14, with what is pruned to its sizes and the mixed training beside it."""
+    return pruned("ffn", "updated", 3, choices, overrides, {**PRUNED, "mixed": _mixed})
 
 
 def _frontier() -> tuple[Row, ...]:
-    return tuple(
-        row(f"{short}-{backbone}-1e-{power}", target, backbone, f"$10^{{-{power}}}$", seeds=1)
-        for short, target in _TARGETS.items()
-        for backbone in ("frozen", "updated")
-        for power in (2, 3, 4)
-    )
+    rows = []
+    for key, runs in ladder(PYTHIA).items():
+        target, backbone, _, power = key.split("-")
+        labels = (TARGETS[target], backbone, f"$10^{{-{power}}}$")
+        rows.append(row(key, *labels, seeds=1, runs=runs, stand_ins=(STAND_IN,)))
+    return tuple(rows)
 
 
 THIRTEEN = Table(
@@ -25,7 +74,7 @@ THIRTEEN = Table(
     "Table 13: pruning frontier",
     (
         column("kept", "kept", "kept", _KEPT),
-        column("thirds", "e/m/l (%)", "kept_thirds", _THIRDS),
+        column("thirds", "e/m/l (%)", "kept", "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"),
         column("score", "EM (trunc)", "score", _SCORE),
         column("forgetting", "Pile × base", "forgetting", "<value:.2f>"),
     ),
@@ -33,29 +82,46 @@ THIRTEEN = Table(
 )
 
 _FORGETTING = "<value:short>"
+_BY_THIRD = "<{0}blocks_early.value:.1f>/<{0}blocks_middle.value:.1f>/<{0}blocks_late.value:.1f>"
+LLAMA_PRUNED = against(LLAMA, {"train.autocast": "bf16"})
+
+
+def _compared(key: str, label: str, companion: str) -> Row:
+    """A row of table 14: of what is beside NGN's run, at the sizes of that run."""
+    scores = {
+        f"{prefix}{name}": f"{'mixed/' if prefix else ''}{companion}/{name}"
+        for prefix in ("", "mixed_")
+        for name in ("score", "forgetting")
+    }
+    quantities = scores if companion else {}
+    return row(key, label, seeds=1, runs=LLAMA_PRUNED, quantities=quantities, stand_ins=(STAND_IN,))
+
+
 FOURTEEN = Table(
     "datafourteenbody",
     "Table 14: direct FFN pruning",
     (
-        column("kept", "kept", "task.kept", _KEPT),
-        column("thirds", "e/m/l (%)", "task.kept_thirds", _THIRDS),
-        column("score", "score", "task.score", _SCORE),
-        column("forgetting", "ppl ×", "task.forgetting", _FORGETTING),
-        column("mixed_kept", "kept, mixed", "mixed.kept", _KEPT),
-        column("mixed_thirds", "e/m/l, mixed (%)", "mixed.kept_thirds", _THIRDS),
-        column("mixed_score", "score, mixed", "mixed.score", _SCORE),
-        column("mixed_forgetting", "ppl ×, mixed", "mixed.forgetting", _FORGETTING),
+        column("kept", "kept", "blocks", _KEPT),
+        column("thirds", "e/m/l (%)", "blocks", _BY_THIRD.format("")),
+        column("score", "score", "score", _SCORE),
+        column("forgetting", "ppl ×", "forgetting", _FORGETTING),
+        column("mixed_kept", "kept, mixed", "mixed/blocks", _KEPT),
+        column("mixed_thirds", "e/m/l, mixed (%)", "mixed/blocks", _BY_THIRD.format("mixed/")),
+        column("mixed_score", "score, mixed", "mixed/score", _SCORE),
+        column("mixed_forgetting", "ppl ×, mixed", "mixed/forgetting", _FORGETTING),
     ),
     (
-        row("ngn", "NGN prune", seeds=1),
-        row("random", "random drop", seeds=1),
-        row("wanda", "Wanda (per-layer)", seeds=1),
+        _compared("ngn", "NGN prune", ""),
+        _compared("random", "random drop", "random0"),
+        _compared("wanda", "Wanda (per-layer)", "wanda"),
     ),
 )
 
 _RATE = r"<rate:.0f>\%"
-_NGN = row("number", "NGN prune", seeds=1)
+_NGN = row("number", "NGN prune", seeds=1, runs=LLAMA_PRUNED, stand_ins=(STAND_IN,))
 NUMBERS = (
-    number("datafourteenintrate", "Table 14: integer, task-only", _NGN, "task.integer", _RATE),
-    number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed.integer", _RATE),
+    number("datafourteenintrate", "Table 14: integer, task-only", _NGN, "integer", _RATE),
+    number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed/integer", _RATE),
 )
+
+PRUNING = (THIRTEEN, FOURTEEN, *NUMBERS)

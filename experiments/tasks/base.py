@@ -37,6 +37,7 @@ class Task(ABC):
         n: name of a score → what it is a mean over (examples, tokens), for the record; empty where the data say it.
         base_info: name, digest and provenance of the pretrained model, for the record.
         evaluations: points of the curve of :meth:`curve` in each training.
+        keeps_frozen: models that are kept hold frozen parameters, too, since truncation may have cut them.
         prefix_score: a grown phase's record holds this score of every smaller prefix; None for none.
     """
 
@@ -47,6 +48,7 @@ class Task(ABC):
     timed_samples: int | None = None
     component_norms = False
     evaluations = 0
+    keeps_frozen = False
     prefix_score: str | None = None
 
     @abstractmethod
@@ -85,7 +87,7 @@ class Task(ABC):
         """Text that the model writes, for the record; None where it writes none."""
         return None
 
-    def describe(self, deployed: nn.Module) -> dict[str, int]:
+    def describe(self, deployed: nn.Module) -> dict[str, Any]:
         """What else the record of a phase says of the truncated model, by the names of the record's schema."""
         return {}
 

@@ -37,10 +37,13 @@ class Component(Closed):
         stacks: whether models with a replica axis train faster on a CPU than one by one (docs/benchmarks.md).
         group_kinds: kinds of ordered groups that a model of such components has, in the order in which they come and
             come again (``("heads", "slices")``: heads and slices of the first layer, of the second, ...).
+        sized_by: keys without which a count does not say how large a model is; they are part of the identity of runs
+            of a given count, too.
     """
 
     stacks: ClassVar[bool] = False
     group_kinds: ClassVar[tuple[str, ...]] = ()
+    sized_by: ClassVar[tuple[str, ...]] = ()
 
     K: Components | None
     """Candidate components; null allocates them as the boundary advances."""

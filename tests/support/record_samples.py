@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis.quantities import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
@@ -97,22 +98,25 @@ def answers(counts: Sequence[int], gate: Component, score: float, perplexity: fl
     scores = {"exact_match": score, "nats": 0.5, "perplexity": perplexity}
     n = {"exact_match": 200, "nats": 4000, "perplexity": 8000}
     phase = {"status": "complete", "count": list(counts), "truncated": scores, "n": n, **SIZE}
-    return {**phase, "sizes": gate.sizes(counts), "peak_memory_mib": 1000.0}
+    kept = {"kept": {third: [sum(counts), 1000] for third in THIRDS}} if gate.component == "prune" else {}
+    return {**phase, **kept, "sizes": gate.sizes(counts), "peak_memory_mib": 1000.0}
 
 
 def adapt(
     store: Store, selection: Selection, seed: int = 0, score: float = 60.0, soft: float = 1.0, third: int = 1
 ) -> dict[str, Any]:
-    """Write the records of a learned rank or width, of the model that it adapts, and of its rivals; the learned one.
+    """Write the records of a learned rank, width or pruned size, of the model that it adapts, and of its rivals; the
+    learned one.
 
     Args:
         score: of the truncated model; rivals score 50, the base model 3.5.
         soft: how much higher the soft model scores.
-        third: of the layers, from 0: there one component is kept per group, and none elsewhere.
+        third: of the layers, from 0: there one component is kept per group, and none elsewhere; of what cannot be
+            empty one more.
     """
     config = selection.config(seed)
     gate = config.gate
-    counts = [int(3 * group // gate.groups == third) for group in range(gate.groups)]
+    counts = [int(3 * group // gate.groups == third) + (gate.delta > 0) for group in range(gate.groups)]
     t = [count + 0.004 * (group % 4) for group, count in enumerate(counts)]
     own = answers(counts, gate, score, 22.0)
     grown_phase = {**own, "t": t, "integer": [is_integer(value) for value in t]}
@@ -122,6 +126,9 @@ def adapt(
     for name, find in selection.companions:
         beside = find(selection, seed, made)
         (of,) = beside.seeds
+        if name == "mixed":
+            adapt(store, beside, of, score + 5, soft, third)
+            continue
         phase = "grown" if name in ("sora", "adalora", "svd") else "fixed"
         kept = [0] * gate.groups if name == "base" else counts
         other = answers(kept, gate, 3.5 if name == "base" else 50.0, 20.0 if name == "base" else 21.0)

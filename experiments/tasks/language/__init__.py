@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count
-from experiments.tasks.language.components import AdapterComponent, LoRAComponent
+from experiments.blocks import Count, Size
+from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Adaptation(Benchmark):
         stops: what ends an answer beside the end of text.
     """
 
-    components = (LoRAComponent, AdapterComponent)
+    components = (LoRAComponent, AdapterComponent, PruneComponent)
     corpus: ClassVar[str]
     subset: ClassVar[str | None] = None
     stops: ClassVar[tuple[str, ...]] = ("\n",)
@@ -51,6 +51,8 @@ class Adaptation(Benchmark):
     """Text on which forgetting is measured."""
     perplexity_tokens: Count
     """Of that text, the first."""
+    replay: Size = 0
+    """Tokens of other general text that every step trains on beside its questions; 0 for none."""
     eval_batch: Count = 32
     """Questions answered at once."""
 

@@ -1,13 +1,14 @@
-"""What is attached to the layers of a pretrained model: low-rank terms of linear maps, or adapters behind layers."""
+"""What is learned of the layers of a pretrained model: how many low-rank terms of linear maps, or units of adapters
+behind layers, or heads and neurons of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count
+from experiments.blocks import Count, Size
 from experiments.tasks.settings import Component
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def thirds(by_layer: Sequence[int]) -> tuple[int, int, int]:
 
 
 class Attached(Component):
-    """Components that are attached to the decoder layers of a pretrained model, ``per_layer`` groups to each."""
+    """Components of the decoder layers of a pretrained model, ``per_layer`` groups of each."""
 
     layers: Count = 2
     """Decoder layers of the model, as the file of ``model=`` says; 2 are those of the small one of smoke runs."""
@@ -78,3 +79,67 @@ class AdapterComponent(Attached):
     component: Literal["adapter"]
     width: Count = 1
     """Hidden units of one component."""
+
+
+class PruneComponent(Attached):
+    """Heads and feed-forward neurons of the pretrained model itself, as ordered blocks: structured pruning.
+
+    A block of heads is one group of query heads with their key and value, or several such groups.
+    """
+
+    sized_by: ClassVar[tuple[str, ...]] = ("gate.K",)
+
+    component: Literal["prune"]
+    target: Literal["heads", "ffn", "both"]
+    """What is pruned: attention heads, feed-forward neurons, or both, with a boundary each."""
+    backbone: Literal["frozen", "updated"]
+    """Whether the model's weights stay as they are, or are all trained, in float32 whatever ``model.dtype`` is."""
+    rank_by: Literal["index", "wanda", "random"] = "index"
+    """What comes first: by place in the model, by Wanda's score (neurons one by one, largest first), or by a draw."""
+    draw: Size = 0
+    """Number of the random order; the run's seed has no part in it."""
+    calibration: Count = 128
+    """Training sequences of which Wanda's score takes the activations."""
+
+    @property
+    def group_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Kinds of the groups of a layer."""
+        return ("heads", "ffn") if self.target == "both" else (self.target,)
+
+    @property
+    def per_layer(self) -> int:
+        return len(self.group_kinds)
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        if not self.kinds:
+            raise ValueError(
+                "gate=prune needs to know the model's sizes: give model.kv_heads and model.ffn, or gate.kinds"
+            )
+        if self.draw and self.rank_by != "random":
+            raise ValueError(f"gate.draw is of gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
+
+
+SMALL = {"heads": 2, "ffn": 48}
+"""Groups of heads and feed-forward neurons of the small model of smoke runs."""
+
+
+def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A merged configuration in which ``gate.kinds`` says how many blocks the heads and the neurons of the model make.
+
+    Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them.
+    Boundaries start at the last block. Kinds that are there already, and a model of unknown sizes, stay as they are.
+    """
+    gate, model = nested["gate"], nested.get("model")
+    if not isinstance(gate, Mapping) or gate.get("component") != "prune" or gate.get("kinds"):
+        return nested
+    sizes = SMALL if not isinstance(model, Mapping) else {"heads": model.get("kv_heads"), "ffn": model.get("ffn")}
+    kinds = {}
+    for kind in ("heads", "ffn") if gate.get("target") == "both" else (str(gate.get("target")),):
+        blocks, most = sizes.get(kind), gate.get("K")
+        if not isinstance(blocks, int) or not isinstance(most, int):
+            return nested
+        if kind == "ffn":
+            blocks = max(count for count in range(1, most + 1) if blocks % count == 0)
+        kinds[kind] = {"K": blocks, "t0": max(blocks - 1.0, 0.5)}
+    return {**nested, "gate": {**gate, "kinds": kinds}}

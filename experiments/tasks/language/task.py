@@ -1,8 +1,11 @@
-"""Adaptation: a frozen language model with low-rank terms or adapters, trained on answers and asked for them."""
+"""Adaptation: a language model with low-rank terms, adapters or fewer heads and neurons of its own, trained on answers
+and asked for them."""
 
 from __future__ import annotations
 
+import copy
 import importlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,18 +14,20 @@ from torch import Tensor, nn
 from experiments.blocks import ConfigError
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import DataInfo, combined_digest, data_root
+from experiments.language import pruning
 from experiments.language.base import Base, load_base, tiny_base
 from experiments.language.corpora import Corpus, Example
 from experiments.language.generation import greedy
 from experiments.language.packing import Packed, nats, pack
-from experiments.language.perplexity import chunks, documents, perplexity
+from experiments.language.perplexity import chunks, documents, perplexity, windows
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.tasks.base import Seeds, Task
 from experiments.tasks.language import Adaptation
-from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent
+from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.adapter import attach_adapters
 from ngn.components.low_rank import attach_low_rank
 from ngn.methods.base import Capacity, CapacityFactory
+from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
 
 if TYPE_CHECKING:
@@ -34,6 +39,21 @@ SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perple
 """Settings of the smoke profile."""
 
 
+class Replayed(Batches):
+    """Batches of questions with one window of general text in each, whose tokens are predicted as well.
+
+    Which window a step has is of the stream (seed, "replay"), and begins anew when all were seen.
+    """
+
+    def __init__(self, questions: MiniBatches, windows: list[Tokens], seed: int, device: torch.device) -> None:
+        self.questions, self.windows, self.device = questions, windows, device
+        self.order = torch.randperm(len(windows), generator=generator(seed, "replay")).tolist()
+
+    def at(self, index: int) -> tuple[Packed, Tensor]:
+        sequences, numbers = self.questions.at(index)
+        return pack([*sequences, self.windows[self.order[index % len(self.order)]]], self.device), numbers
+
+
 class AdaptationTask(Task):
     """Answers to questions of one corpus.
 
@@ -42,6 +62,7 @@ class AdaptationTask(Task):
         examples, held: questions that scores are of, and their tokens.
         train: tokens of the training questions.
         chunks: tokens of general text.
+        replay: windows of other general text that is trained on, too; none without ``task.replay``.
     """
 
     base: Base
@@ -58,6 +79,7 @@ class AdaptationTask(Task):
             assert config.model is not None, "Config has checked it"
             self.base = load_base(config.model, root, device)
         self.settings, self.device = settings, device
+        self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
         scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
         self._score = scores.score
@@ -66,8 +88,13 @@ class AdaptationTask(Task):
         corpus = corpora.corpus(source, *(() if settings.subset is None else (settings.subset,)))
         self.examples, self.train = self._chosen(corpus)
         self.held = [self._tokens(each) for each in self.examples]
-        self.chunks = chunks(self.base, documents(general), settings.perplexity_tokens)
+        text = documents(general)
+        self.chunks = chunks(self.base, text, settings.perplexity_tokens)
         provenance = f"{corpus.info.provenance} | forgetting on {general.info.name}: {general.info.provenance}"
+        self.replay: list[Tokens] = []
+        if settings.replay:
+            self.replay = windows(self.base, text, settings.perplexity_tokens, settings.replay)
+            provenance += f" | mixed with text of {general.info.name} behind what forgetting is measured on"
         digest = combined_digest({"corpus": corpus.info.sha256, "general": general.info.sha256})
         self.info = DataInfo(settings.name, digest, provenance)
         self.base_info = self.base.info
@@ -112,7 +139,8 @@ class AdaptationTask(Task):
         return model
 
     def targets(self, config: Config) -> list[str]:
-        """Full names of what components are attached to: linear maps for ``gate=lora``, else decoder layers.
+        """Full names of what components are of: linear maps for ``gate=lora``, attention and feed-forward modules for
+        ``gate=prune``, else decoder layers.
 
         Raises:
             ConfigError: if the model has another number of layers than ``gate.layers``.
@@ -121,12 +149,16 @@ class AdaptationTask(Task):
         assert isinstance(gate, Attached)
         if len(layers) != gate.layers:
             raise ConfigError(f"gate.layers={gate.layers}, but {self.base.info.name} has {len(layers)} decoder layers")
+        if isinstance(gate, PruneComponent):
+            return [part.module for part in pruning.parts_of(self.base, gate.group_kinds)]
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
     def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
         """The frozen model with K components at each of the targets, of one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
         gate, model, targets = config.gate, self.fresh(config), self.targets(config)
+        if isinstance(gate, PruneComponent):
+            return self._prunable(config, gate, model, seeds, capacity)
 
         def of_group(group: int) -> Capacity:
             return capacity(K, None, group)
@@ -138,8 +170,42 @@ class AdaptationTask(Task):
             attach_low_rank(model, targets, of_group, seeds)
         return model
 
+    def _prunable(
+        self, config: Config, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityFactory
+    ) -> nn.Module:
+        """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
+        parts = pruning.parts_of(self.base, gate.group_kinds)
+        capacities = [capacity(gate.K_of(group), None, group) for group in range(gate.groups)]
+        left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
+        if gate.rank_by != "index" or min(left) < 1:
+            model = pruning.ordered_prefix(model, parts, self._order(config, gate, parts, seed), left)
+        if gate.backbone == "updated":
+            model = copy.deepcopy(model).float().requires_grad_(True)  # masters in single precision
+        return pruning.learn_prefix(model, parts, capacities)
+
+    def _order(
+        self, config: Config, gate: PruneComponent, parts: list[pruning.Part], seed: int
+    ) -> dict[str, Tensor] | None:
+        """Module → the order of its heads or neurons; None for that of the model."""
+        if gate.rank_by == "index":
+            return None
+        if gate.rank_by == "random":
+            return {part.module: pruning.by_draw(gate.draw, part.module, part.size) for part in parts}
+        batches, steps = self.batches(config.train, seed), math.ceil(gate.calibration / (config.train.batch or 1))
+        seen = (batches.at(step)[0] for step in range(steps))
+        scores = pruning.wanda_scores(self.base.model, [part.map for part in parts], seen)
+        return {part.module: pruning.by_score(scores[part.map], part.size) for part in parts}
+
+    def describe(self, deployed: nn.Module) -> dict[str, Any]:
+        """Of a pruned model, weights in the maps of its layers, early, middle and late third: [left, before]."""
+        if not self.prunes:
+            return {}
+        columns = zip(*pruning.weights_left(self.base, deployed), strict=True)
+        by_third = zip(*map(thirds, columns), strict=True)
+        return {"kept": {name: list(pair) for name, pair in zip(("early", "middle", "late"), by_third, strict=True)}}
+
     def loss(self, model: nn.Module, batch: tuple[Packed, Any]) -> Tensor:
-        """Mean nats per token of the answers."""
+        """Mean nats per predicted token: those of the answers, and of general text that is trained on."""
         return nats(model, batch[0]).mean()
 
     def weight(self, batch: tuple[Packed, Any]) -> float:
@@ -175,7 +241,14 @@ class AdaptationTask(Task):
         numbers = torch.arange(len(self.train))
         split = Split(numbers, numbers)
         assert train.batch is not None, "Config has checked it"
-        return MiniBatches(split, train.batch, seeds, lambda chosen: pack([self.train[i] for i in chosen], self.device))
+
+        def sequences(chosen: Tensor) -> list[Tokens]:
+            return [self.train[number] for number in chosen]
+
+        if self.replay:
+            assert isinstance(seeds, int), "runs of a language model are not stacked"
+            return Replayed(MiniBatches(split, train.batch, seeds, sequences), self.replay, seeds, self.device)
+        return MiniBatches(split, train.batch, seeds, lambda chosen: pack(sequences(chosen), self.device))
 
     def samples(self, train: Train) -> int:
         """Training questions."""

@@ -197,7 +197,7 @@ def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: p
     assert (status, text) == (1, "")
     listed = capsys.readouterr().err
     assert f"missing: {baseline_id(7)}: not run [" in listed
-    assert "no study: datafourteenintrate.number: no study of this row exists yet" in listed
+    assert "no study: dataeightbody.stories-ffn: no study of this row exists yet" in listed
     assert f"missing: {baseline_id(6)}" not in listed
 
 

@@ -73,7 +73,7 @@ def test_a_model_without_such_maps_says_what_it_has():
     tiny = tiny_base(CPU)
     base = Base(GPTNeoXForCausalLM(shape), tiny.tokenizer, tiny.info, tiny.end)
     assert base.layers == ["gpt_neox.layers.0", "gpt_neox.layers.1"]
-    with pytest.raises(ConfigError, match=r"has no linear map q_proj; it has: dense, .*query_key_value"):
+    with pytest.raises(ConfigError, match=r"has no linear map of its own for q; it has: dense, .*query_key_value"):
         base.maps()
 
 

@@ -17,7 +17,7 @@ from experiments.config import like
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.runs import launch, places
+from experiments.runs import launch, models, places
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
 
@@ -188,3 +188,42 @@ def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.M
     (job,) = expand(rewrite(["task=gsm8k", "profile=smoke"]))
     with pytest.raises(ConfigError, match=r"needs transformers: pip install -e '\.\[language\]'"):
         machine.check([job], [])
+
+
+@pytest.mark.parametrize("backbone", ["frozen", "updated"])
+def test_a_pruned_model_is_recorded_kept_and_followed_by_what_is_pruned_to_its_sizes(
+    tmp_path: Path, backbone: str
+) -> None:
+    keys = {"gate__target": "both", "gate__backbone": backbone, "train__lr_boundary": 0.3}
+    record = trained(smoke(tmp_path, gate="prune", save="deployed", task__replay=8, **keys))
+    assert {name: kind["K"] for name, kind in record["config"]["gate"]["kinds"].items()} == {"heads": 2, "ffn": 4}
+    grown = record["phases"]["grown"]
+    heads, ffn = grown["count"][::2], grown["count"][1::2]
+    assert min(ffn) < 4
+    left = [3072 * h // 2 + 4608 * n // 4 for h, n in zip(heads, ffn, strict=True)]
+    assert grown["kept"] == {"early": [left[0], 7680], "middle": [left[1], 7680], "late": [0, 0]}
+    assert grown["parameters"]["candidate"] - grown["parameters"]["deployed"] == 2 * 7680 - sum(left) + 4
+    assert "mixed with text" in record["data"]["provenance"]
+
+    _, task, model = models.restored(tmp_path / "results" / "wikisql_easy" / f"{record['run_id']}.json")
+    assert float(task.evaluate(model)["nats"]) == pytest.approx(grown["truncated"]["nats"], rel=1e-6)
+
+    rival = trained(
+        smoke(tmp_path, gate="prune", method="fixed", method__count=grown["count"], gate__rank_by="random", **keys)
+    )
+    fixed = rival["phases"]["fixed"]
+    assert (fixed["count"], fixed["kept"]) == (grown["count"], grown["kept"])
+    assert (fixed["steps"] == 0) == (backbone == "frozen")  # then nothing is left to train
+
+
+def test_a_given_count_of_blocks_names_another_run_where_blocks_are_larger(tmp_path: Path) -> None:
+    blocks = [smoke(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
+    assert len({run_id(config) for config in blocks}) == 2
+    assert [config.gate.K_of(0) for config in blocks] == [4, 3]
+    for keys, message in (
+        ({"method": "base"}, "nothing to attach"),
+        ({"gate__draw": 1}, "nothing is drawn"),
+        ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "has no meaning"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            smoke(tmp_path, gate="prune", **keys)

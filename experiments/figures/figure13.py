@@ -1,0 +1,46 @@
+"""Figure 13: what pruning keeps, what it scores and what it forgets, at three prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.collect import Reader
+from experiments.figures.gather import gather
+from experiments.figures.model import Data, Line, Panel, Point, Spec
+from experiments.tables.pruned import LADDER_RUNS
+from experiments.tables.pruning import BACKBONES, TARGETS
+
+_SERIES = tuple(f"{target}, {backbone}" for target in TARGETS.values() for backbone in BACKBONES)
+_KEPT = "attention and feed-forward weights kept (%)"
+PANELS = {
+    "score": Panel(_KEPT, "exact match, truncated (%)", "WikiSQL-easy", series=_SERIES),
+    "nats": Panel(_KEPT, "nats per answer token", "WikiSQL-easy", series=_SERIES),
+    "forgetting": Panel(_KEPT, "perplexity / base", "general text", ylog=True, series=_SERIES),
+}
+
+
+def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    gathered = gather(reader, LADDER_RUNS, ["kept", *PANELS], overrides)
+    points: list[Point] = []
+    for key, group in gathered.groups.items():
+        target, backbone, _ = key.split("-", 2)
+        series = f"{TARGETS[target]}, {backbone}"
+        for at, run in enumerate(group.runs):
+            x = float(group.values["kept"][at])
+            points += [Point(series, x, float(group.values[panel][at]), (run.run_id,), panel) for panel in PANELS]
+    lines = []
+    for panel in PANELS:
+        for series in _SERIES:
+            drawn = [point for point in points if (point.panel, point.series) == (panel, series)]
+            if len(drawn) > 1:
+                x, y = np.array([[point.x, point.y] for point in drawn]).T
+                lines.append(Line(series, x, y, panel, tuple(name for point in drawn for name in point.runs)))
+    notes = ["lines join the prices 1e-2, 1e-3 and 1e-4 of one row, in this order; one seed"]
+    return gathered.data(points, lines=lines, notes=notes)
+
+
+SPEC = Spec("figure13", "Pruning frontier: SmolLM2-135M, budget=cpu", PANELS, _make, 3.4, 3)
+"""The paper's is of Pythia-410M."""

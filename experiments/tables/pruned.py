@@ -1,0 +1,77 @@
+"""Structured pruning of SmolLM2-135M, on which this project has run the studies of tables 13 and 14 itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.analysis.selection import PRUNED, Selection
+from experiments.tables.model import Row, Table, column, row
+from experiments.tables.peft import SMALL
+from experiments.tables.pruning import REPLAY, SHORT, TARGETS, against, ladder
+
+_THIRDS = "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"
+_COLUMNS = (
+    column("kept", "kept", "kept", r"<value:.1f>\%"),
+    column("thirds", "e/m/l (%)", "kept", _THIRDS),
+    column("integer", "integer", "integer", r"<rate:.0f>\%"),
+    column("soft", "soft", "soft", "<value:.1f>"),
+    column("score", "truncated", "truncated", "<value:.1f> (<low.value:.1f> to <high.value:.1f>)"),
+    column("nats", "nats", "nats", "<value:.3f>"),
+    column("forgetting", "ppl/base", "forgetting", "<value:.2f>"),
+    column("seconds", "seconds", "seconds", "<value:.0f>"),
+)
+
+LADDER_RUNS = ladder(SMALL, SHORT)
+TASK_ONLY = against(SMALL, SHORT)
+MIXED = replace(
+    against(SMALL, {**SHORT, "task.replay": REPLAY}),
+    companions=tuple(pair for pair in TASK_ONLY.companions if pair[0] != "mixed"),
+)
+VARIANTS: dict[str, tuple[str, Selection]] = {
+    "ordered": ("NGN, neurons in Wanda's order", TASK_ONLY.with_overrides({"gate.rank_by": "wanda"})),
+    "commit": ("NGN, rounded at 90 % of training", TASK_ONLY.with_overrides({"schedule.commit": 0.9})),
+}
+"""Beyond the paper, task-only: key → label and run, with the base scores beside it alone."""
+METHODS = {
+    "wanda": "Wanda, sizes of NGN",
+    "even": "Wanda, even sizes",
+    **{f"random{draw}": f"random, sizes of NGN, draw {draw}" for draw in range(3)},
+}
+assert METHODS.keys() == PRUNED.keys()
+
+
+def alone(selection: Selection) -> Selection:
+    """The runs with the base scores beside them, and nothing that follows from their sizes."""
+    return replace(selection, companions=tuple(pair for pair in selection.companions if pair[0] == "base"))
+
+
+def _ladder_row(key: str, runs: Selection) -> Row:
+    target, backbone, _, power = key.split("-")
+    return row(key, TARGETS[target], backbone, f"$10^{{-{power}}}$", seeds=1, runs=runs)
+
+
+def _rows(data: str, learned: Selection) -> tuple[Row, ...]:
+    rivals = (
+        row(f"{data}-{name}", label, data, seeds=1, runs=replace(learned, about=name), dashes=("integer", "soft"))
+        for name, label in METHODS.items()
+    )
+    return row(f"{data}-ngn", "NGN", data, seeds=1, runs=learned), *rivals
+
+
+LADDER = Table(
+    "pruning_smollm2",
+    "Pruning frontier on SmolLM2-135M, budget=cpu",
+    _COLUMNS,
+    tuple(_ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
+)
+RIVALS = Table(
+    "pruning_smollm2_rivals",
+    "Feed-forward pruning at equal sizes on SmolLM2-135M, budget=cpu",
+    _COLUMNS,
+    (
+        *_rows("task-only", TASK_ONLY),
+        *(row(key, label, "task-only", seeds=1, runs=alone(runs)) for key, (label, runs) in VARIANTS.items()),
+        *_rows("mixed", MIXED),
+    ),
+)
+SMOLLM2 = (LADDER, RIVALS)
