@@ -1,0 +1,48 @@
+"""Other people's training loops, each in a module of its own that needs its package."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ngn.contract import Learner
+
+
+class BoundarySteps:
+    """Steps of what decides the sizes, by an Adam of its own, between the gradients and the step of another optimiser.
+
+    That optimiser may hold the boundaries, too: they have no gradient when it moves. So its learning rate, its schedule
+    and its weight decay, made for weights, are not the boundaries'.
+
+    Args:
+        learner: whose penalty is added to the gradients here, not to the loss.
+        lr: learning rate of the boundaries.
+
+    >>> import torch, ngn
+    >>> from ngn.integrations import BoundarySteps
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8, t0=3.0)}, lambda0=1.0)
+    >>> steps = BoundarySteps(learner, lr=0.5)
+    >>> model(torch.randn(4, 2)).sum().backward()
+    >>> steps.take()
+    >>> float(learner.size()) != 3.0, learner.controller_parameters()[0].grad
+    (True, None)
+    """
+
+    def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
+        self.learner = learner
+        self.optimizer = torch.optim.Adam(learner.controller_parameters(), lr=lr)
+
+    def of(self, model: nn.Module) -> None:
+        """Raise a ValueError if ``model``, which is trained, is not the learner's."""
+        parts = {id(p) for p in model.parameters()}
+        if not all(id(p) in parts for p in self.learner.controller_parameters()):
+            raise ValueError("the model that is trained is not learner.model")
+
+    def take(self) -> None:
+        """Add the penalty's gradients, move the boundaries, and clear their gradients."""
+        penalty = self.learner.penalty()
+        if penalty.requires_grad:
+            penalty.sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)

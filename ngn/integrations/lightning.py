@@ -1,0 +1,57 @@
+"""Learned sizes in Lightning's ``Trainer``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lightning.pytorch import Callback
+
+from ngn.contract import Learner
+from ngn.integrations import BoundarySteps
+
+
+class SizesCallback(Callback):
+    """Learns the sizes of ``learner.model``, a part of a module that Lightning trains with one optimiser. ::
+
+        class Classifier(lightning.pytorch.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.model = network()
+            ...
+
+        module = Classifier()
+        learner = ngn.learn_sizes(module.model, {"conv*": ngn.Channels(8)}, lambda0=1e-2)
+        lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(learner)]).fit(module, loader)
+        small = learner.deploy()
+
+    The penalty is added to the gradients, not to the loss that is shown, and the boundaries have an optimiser of their
+    own, whose moments are not in checkpoints; the boundaries are.
+
+    Args:
+        learner: made of the model that is trained, or a part of it.
+        lr: learning rate of the boundaries.
+
+    Raises:
+        ValueError: in training, if the model is another one, or the number of steps is not known.
+    """
+
+    def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
+        self.steps, self.done = BoundarySteps(learner, lr), 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.steps.of(pl_module)
+        self.total = trainer.estimated_stepping_batches
+        if not math.isfinite(self.total):
+            raise ValueError("schedules need an end: set max_epochs or max_steps")
+        self.done = trainer.global_step
+        self.steps.learner.set_progress(self.done / self.total)
+        self.steps.learner.before_step(self.done)
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        self.steps.take()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step > self.done:  # not one of several batches whose gradients are accumulated
+            self.done = trainer.global_step
+            self.steps.learner.step(min(1.0, self.done / self.total))

@@ -1,0 +1,113 @@
+"""Sizes learned inside the trainers of transformers and of Lightning."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+
+X = torch.linspace(-2, 2, 64).unsqueeze(-1)
+SIZES = {"mlp": ngn.Width(12)}
+
+
+class Model(nn.Module):
+    """Gives what transformers' Trainer asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mlp = nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
+
+    def forward(self, x, y=None):
+        output = self.mlp(x)
+        return output if y is None else {"loss": nn.functional.mse_loss(output, y), "output": output}
+
+
+def same_as_fit(learner, steps, lr, accumulate):
+    """The sizes that ``ngn.fit`` learns with the same steps."""
+    other = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    plan = ngn.TrainPlan(steps=steps, lr=lr, lr_boundary=0.2, accumulate=accumulate)
+    batches = [(X[n : n + 16], X[n : n + 16].sin()) for n in range(0, 64, 16)]
+
+    def loss(model, batch):
+        return model(*batch)["loss"]
+
+    ngn.fit(other, batches, None, loss, plan, progress="never")
+    return torch.allclose(learner.size(), other.size(), atol=1e-4)
+
+
+def learned(learner):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = learner.deploy(example=X)
+    with torch.no_grad():
+        assert torch.allclose(small(X), learner.model(X), atol=1e-6)
+    return small.mlp[0].out_features
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_transformers_trainer(tmp_path, accumulate):
+    transformers = pytest.importorskip("transformers")
+    from ngn.integrations.transformers import SizesCallback
+
+    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    settings = transformers.TrainingArguments(
+        tmp_path,
+        max_steps=40,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=accumulate,
+        train_sampling_strategy="sequential",
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+    )
+    data = [{"x": x, "y": x.sin()} for x in X]
+
+    def trainer(model):
+        return transformers.Trainer(model, settings, train_dataset=data, callbacks=[SizesCallback(learner, lr=0.2)])
+
+    with pytest.raises(ValueError, match=r"not learner\.model"):
+        trainer(Model()).train()
+    trainer(learner.model).train()
+    assert 1 <= learned(learner) < 12
+    assert same_as_fit(learner, 40, 1e-3, accumulate)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lightning_trainer(accumulate):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = Model()
+
+        def training_step(self, batch):
+            return self.model(*batch)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
+    settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    settings |= {"enable_model_summary": False, "accumulate_grad_batches": accumulate}
+
+    module = Module()
+    learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
+    callback = SizesCallback(learner, lr=0.2)
+    with pytest.raises(ValueError, match=r"not learner\.model"):
+        lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), loader)
+    with pytest.raises(ValueError, match="schedules need an end"):
+        lightning.Trainer(max_epochs=-1, callbacks=[callback], **settings).fit(module, loader)
+    lightning.Trainer(max_steps=40, callbacks=[callback], **settings).fit(module, loader)
+    assert 1 <= learned(learner) < 12
+    assert same_as_fit(learner, 40, 1e-3, accumulate)
