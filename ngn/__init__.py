@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.methods.ngn import CountGate as CountGate
     from ngn.methods.sora import SoRA as SoRA
     from ngn.methods.ste import StraightThrough as StraightThrough
+    from ngn.programs import export as export
     from ngn.schedules import Shape as Shape
     from ngn.shapes import load as load
     from ngn.shapes import save as save
@@ -90,6 +91,7 @@ _NAMES = {
     "ngn.sizes.depth": "Depth",
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
+    "ngn.programs": "export",
     "ngn.contract": "Learner",
     "ngn.learner": "CapacityLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",

@@ -87,3 +87,35 @@ def test_onnx_computes_the_same(delta):
     program = torch.onnx.export(small, (X.float(),), dynamo=True, dynamic_shapes=batch, verbose=False)
     (y,) = ReferenceEvaluator(program.model_proto).run(None, {"input": LONGER.float().numpy()})
     torch.testing.assert_close(torch.from_numpy(y), small(LONGER.float()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+def test_programs_are_written_for_torch_and_onnx(tmp_path):
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    small = ngn.deploy(model_of("heads", ngn.CountGate(K, t0=1.2))).float()
+    for name in ("a.pt2", "a.onnx"):
+        ngn.export(small, tmp_path / name, X.float())
+    y = torch.export.load(tmp_path / "a.pt2").module()(LONGER.float())
+    torch.testing.assert_close(y, small(LONGER.float()), rtol=1e-5, atol=1e-5)
+    program = ReferenceEvaluator(onnx.load(tmp_path / "a.onnx"))
+    (y,) = program.run(None, {program.input_names[0]: LONGER.float().numpy()})
+    torch.testing.assert_close(torch.from_numpy(y), small(LONGER.float()), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_no_program_is_said(tmp_path, monkeypatch):
+    model = model_of("neurons", ngn.CountGate(K, t0=1.2))
+    small = ngn.deploy(model)
+    with pytest.raises(TypeError, match=r"learner\.deploy\(\)"):
+        ngn.export(ngn.CapacityLearner(model), tmp_path / "a.pt2", X)
+    with pytest.raises(ValueError, match="deploy it first"):
+        ngn.export(model, tmp_path / "a.pt2", X)
+    with pytest.raises(ValueError, match=r"or \.onnx"):
+        ngn.export(small, tmp_path / "a.bin", X)
+    with pytest.raises(ValueError, match="two samples or more"):
+        ngn.export(small, tmp_path / "a.pt2", X[:1])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install onnx onnxscript"):
+        ngn.export(small, tmp_path / "a.onnx", X)

@@ -1,0 +1,72 @@
+"""Deployed models as programs, which run without the class that they were made of."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from ngn.checks import axes_of, check_equal
+from ngn.contract import Learner
+
+
+def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True) -> None:
+    """Write a deployed model as a program: ``.pt2`` for torch (``torch.export.load``), ``.onnx`` for everything else.
+
+    What :func:`ngn.save` writes is smaller, but takes the model's class to be loaded; a program takes none.
+
+    Args:
+        model: what :meth:`~ngn.contract.Learner.deploy` gave.
+        example: an input; a tuple for several arguments, a dictionary for named ones.
+        batch: whether the first dimension of every tensor of the example may have any length, the same for all.
+
+    Raises:
+        TypeError: if the model is a learner.
+        ValueError: if sizes are still to be learned, the suffix is another, the example has one sample, or the program
+            does not give what the model does.
+        ImportError: if ONNX is wanted and not installed.
+
+    >>> import tempfile, torch, ngn
+    >>> mlp = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    >>> small = ngn.learn_sizes(mlp, {"": ngn.Width(8, t0=2.0)}).deploy(unsettled="allow")
+    >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+    ...     ngn.export(small, file.name, example=torch.randn(4, 3))
+    ...     torch.export.load(file.name).module()(torch.randn(7, 3)).shape
+    torch.Size([7, 2])
+    """
+    path = Path(path)
+    if isinstance(model, Learner):
+        raise TypeError("export takes a deployed model: export(learner.deploy(), ...)")
+    if axes_of(model):
+        raise ValueError("the model has sizes that are still learned: deploy it first")
+    if path.suffix not in (".pt2", ".onnx"):
+        raise ValueError(f"{path.name} says not which program: .pt2 (torch) or .onnx")
+    args = example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
+    named = example if isinstance(example, dict) else {}
+    dim = torch.export.Dim("batch")
+
+    def first(value: Any) -> Any:
+        if not batch or not isinstance(value, Tensor) or not value.dim():
+            return None
+        if len(value) == 1:
+            raise ValueError("a program of any batch takes an example of two samples or more (or batch=False)")
+        return {0: dim}
+
+    shapes = tree_map(first, named or args)
+    model.eval()
+    if path.suffix == ".onnx":
+        if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+            raise ImportError(f"ONNX takes another package: pip install {' '.join(missing)}")
+        with torch.no_grad():
+            program = torch.onnx.export(model, args, kwargs=named, dynamo=True, dynamic_shapes=shapes, verbose=False)
+        assert program is not None
+        program.save(str(path))
+        return
+    with torch.no_grad():
+        exported = torch.export.export(model, args, named, dynamic_shapes=shapes)
+    check_equal(model, exported.module(), example)
+    torch.export.save(exported, path)
