@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.axis import Stacked as Stacked
     from ngn.axis import inputs as inputs
     from ngn.axis import outputs as outputs
+    from ngn.budget import Budget as Budget
+    from ngn.budget import BudgetLearner as BudgetLearner
     from ngn.components.adapter import Adapter as Adapter
     from ngn.components.adapter import attach_adapters as attach_adapters
     from ngn.components.base import Bank as Bank
@@ -94,6 +96,7 @@ _NAMES = {
     "ngn.programs": "export",
     "ngn.contract": "Learner",
     "ngn.learner": "CapacityLearner",
+    "ngn.budget": "Budget BudgetLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

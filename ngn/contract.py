@@ -137,6 +137,12 @@ class Learner(nn.Module, ABC):
         """Continuous sizes (t for a boundary): float64 [*R, G]."""
         return self.count().double()
 
+    def standing(self) -> str:
+        """The sizes in a word, for who waits: the mean over all."""
+        if self.has_boundary:
+            return f"t {float(self.size().mean()):.2f}"
+        return f"count {float(self.count().double().mean()):.1f}"
+
     def learned_decay(self) -> Tensor | None:
         """The ratios r of the ordering weights where all of them are learned: float64 [*R, G]; else None."""
         return None

@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from experiments.analysis.collect import Reader
 from experiments.config.schema import Config
 from experiments.data import DataError
 from experiments.paths import RESULTS
-from experiments.runs.cost import milliseconds
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, code_block, machine, packages
@@ -35,6 +35,7 @@ from experiments.store.records import Store, publish
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
+from ngn.cost import milliseconds
 from ngn.train import host
 
 Forward = Callable[[Any], torch.Tensor]
@@ -82,7 +83,7 @@ def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[st
         times: list[list[float]] = [[] for _ in built]
         for number in range(rounds):
             for own, (_, forward) in zip(times, built, strict=True):
-                own.append(milliseconds(forward, x, torch.device("cpu")))
+                own.append(milliseconds(partial(forward, x), torch.device("cpu")))
             print(f"{key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
         entries += [
             {**entry, "milliseconds": float(f"{statistics.median(own):.4g}")}

@@ -157,9 +157,15 @@ class CountGate(Capacity):
         self.progress.fill_(progress)
         lambda_shape, alpha_shape, beta_shape = self.shapes
         self.price = self.lambda0 * shape_at(lambda_shape, progress)
-        self.alpha = torch.maximum(self.alpha_max, self.kappa * self.price) * shape_at(alpha_shape, progress)
+        self.snap = shape_at(alpha_shape, progress)
         self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
         self._commit(progress)
+        self.pay(self.price)
+
+    def pay(self, price: Tensor) -> None:
+        """Let components cost ``price``, [*R], until the schedules move again; nothing once committed."""
+        self.price = torch.zeros_like(price) if self.committed else price
+        self.alpha = torch.maximum(self.alpha_max, self.kappa * self.price) * (0.0 if self.committed else self.snap)
 
     def commit_at(self, progress: float | None) -> None:
         if progress is not None and not 0.0 < progress < 1.0:
@@ -175,7 +181,6 @@ class CountGate(Capacity):
             return
         if self.committed:
             self.settled.copy_(torch.where(self.settled.isnan(), torch.floor(self._learned() + 0.5), self.settled))
-            self.price, self.alpha = torch.zeros_like(self.price), torch.zeros_like(self.alpha)
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
             self.tau.copy_(self.settled_tau())

@@ -115,7 +115,7 @@ class Trainer:
                 learner.after_step(step)
                 optimizer.zero_grad(set_to_none=True)
                 if bar.due():
-                    bar.show(step + 1, self._state())
+                    bar.show(step + 1, learner.standing())
                 if self.on_step is not None:
                     self.on_step(step + 1)
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
@@ -126,7 +126,7 @@ class Trainer:
                     saved = now
                     interrupt.stop()
             if bar.drawn:
-                bar.show(plan.steps, self._state())
+                bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
 
     def _finish(self, bad: Tensor, since: float, resumed: int) -> Course:
@@ -220,11 +220,6 @@ class Trainer:
         self._points.append((step, objective, task, t))
         if self.on_point is not None:
             self.on_point(step, objective, task, t)
-
-    def _state(self) -> str:
-        if self.learner.has_boundary:
-            return f"t {float(self.learner.size().mean()):.2f}"
-        return f"count {float(self.learner.count().double().mean()):.1f}"
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:

@@ -222,7 +222,7 @@ class KernelTrainer(Trainer):
                 if self.on_step is not None or bar.due() or done == plan.steps:
                     state.unpack(done)
                     if bar.due() or (bar.drawn and done == plan.steps):
-                        bar.show(done, self._state())
+                        bar.show(done, learner.standing())
                     if self.on_step is not None:
                         self.on_step(done)
                 if done % every == 0 and done < plan.steps:

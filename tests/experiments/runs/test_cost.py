@@ -8,17 +8,10 @@ from torch import nn
 
 from experiments.config.compose import compose
 from experiments.runs import launch, places
-from experiments.runs.cost import forward_cost, multiply_adds, take_replica
+from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-
-
-def test_multiply_adds_of_layers_by_hand():
-    linear, conv = nn.Linear(7, 5), nn.Conv2d(3, 4, 3, padding=1)
-    assert multiply_adds(linear, torch.zeros(11, 7)) == 11 * 7 * 5
-    assert multiply_adds(conv, torch.zeros(2, 3, 6, 6)) == 2 * (6 * 6) * 4 * (3 * 3 * 3)
-    assert multiply_adds(nn.ReLU(), torch.zeros(3, 3)) == 0
 
 
 def test_every_model_is_counted_and_timed():

@@ -1,0 +1,192 @@
+"""What a model costs at given counts, by truncation: parameters, multiply-adds, milliseconds.
+
+    C(n) = C(K) + sum_g [T_g(n_g) - C(K)] + sum_{g,h} B_gh (1 - u_g)(1 - u_h),   u_g = (n_g - low_g) / (K_g - low_g)
+
+T_g is measured with the other groups at full size, at counts 0, 1, 2, 4, 8, ..., K, and is linear between them; B_gh is
+what two groups that share a tensor save less together than one by one, as channels on both sides of a map do. For
+parameters and multiply-adds that is exact where at most two groups share a tensor.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from ngn.axis import OrderedAxis
+from ngn.truncation import Choice, owned, truncated
+
+SECONDS = 0.2
+"""Wall time spent on timing one model."""
+PASSES = (5, 200)
+"""Fewest and most timed forward passes, after one that is not timed."""
+
+
+@torch.no_grad()
+def multiply_adds(forward: Callable[[], Any]) -> int:
+    """Multiply-adds in matrix products and convolutions of one call, those of attention among them; nothing else."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        forward()
+    return counter.get_total_flops() // 2
+
+
+@torch.no_grad()
+def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
+    """Median wall time of a call, ms, with as many threads as torch has."""
+
+    def timed() -> float:
+        began = time.perf_counter()
+        forward()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - began
+
+    timed()
+    passes: list[float] = []
+    while len(passes) < PASSES[0] or (sum(passes) < SECONDS and len(passes) < PASSES[1]):
+        passes.append(timed())
+    return statistics.median(passes) * 1e3
+
+
+class Cost:
+    """What ``model`` costs at any counts of its axes.
+
+    Args:
+        model, axes: with G ordered axes; of a stack any one replica, as all have the same structure.
+        kind: "parameters", "macs" or "milliseconds".
+        example: an input of one model, for the last two; a tuple for several arguments, a dictionary for named ones.
+
+    >>> import torch, ngn
+    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8), [*ngn.outputs(up), *ngn.inputs(down)])
+    >>> cost = Cost(torch.nn.Sequential(up, axis, down), [axis], "parameters")
+    >>> cost.measured((3,)), [part.tolist() for part in cost(torch.tensor([3.5]))]
+    (20.0, [23.0, [6.0]])
+    """
+
+    def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
+        self.model, self.axes, self.kind, self.example = model, axes, kind, example
+        self._known: dict[tuple[int, ...], float] = {}
+        self.largest = tuple(axis.K for axis in axes)
+        self.smallest = tuple(min(axis.K, int(getattr(axis.capacity, "delta", 0.5) > 0)) for axis in axes)
+        self.full = full = self.measured(self.largest)
+        tables = []
+        for g, (low, K) in enumerate(zip(self.smallest, self.largest, strict=True)):
+            counts = sorted({low, K, *(n for n in [0, *(2**i for i in range(K.bit_length()))] if low <= n <= K)})
+            saved = [self.measured((*self.largest[:g], n, *self.largest[g + 1 :])) - full for n in counts]
+            tables.append((counts, saved) if low < K else ([K, K + 1], [0.0, 0.0]))
+        self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
+        longest = int(self.steps.max()) + 1
+        pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
+        self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        tensors = [_tensors(axis) for axis in axes]
+        pairs, together = [], []
+        for g, h in combinations(range(len(axes)), 2):
+            if tensors[g] & tensors[h]:
+                ends = enumerate(zip(self.smallest, self.largest, strict=True))
+                corner = self.measured(tuple(low if i in (g, h) else K for i, (low, K) in ends))
+                pairs.append((g, h))
+                together.append(corner - full - tables[g][1][0] - tables[h][1][0])
+        self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+        self.together = torch.tensor(together, dtype=torch.float64)
+
+    def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
+        """C, float64 [...], and dC/dn, [..., G], at counts that need not be integers, [..., G]; linear at the ends."""
+        n = count.detach().to("cpu", torch.float64)
+        at = torch.minimum((n.unsqueeze(-1) >= self.counts).sum(-1).clamp(min=1), self.steps).unsqueeze(-1)
+        counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
+        last, value = counts.gather(-1, at).squeeze(-1), saved.gather(-1, at).squeeze(-1)
+        slope = (value - saved.gather(-1, at - 1).squeeze(-1)) / (last - counts.gather(-1, at - 1).squeeze(-1))
+        total = self.full + (value + slope * (n - last)).sum(-1)
+        if len(self.pairs):
+            K, low = (torch.tensor(ends, dtype=torch.float64) for ends in (self.largest, self.smallest))
+            span, (g, h) = (K - low).clamp(min=1.0), self.pairs.T
+            left = (K - n) / span
+            total = total + (self.together * left[..., g] * left[..., h]).sum(-1)
+            for one, other in ((g, h), (h, g)):
+                slope = slope.index_add(-1, one, -self.together * left[..., other] / span[one])
+        return total.to(count.device), slope.to(count.device)
+
+    def estimate(self, counts: tuple[int, ...]) -> float:
+        """C of whole counts."""
+        return float(self(torch.tensor(counts, dtype=torch.float64))[0])
+
+    def measured(self, counts: tuple[int, ...]) -> float:
+        """Of the model that is truncated to ``counts``; each is measured once."""
+        if counts not in self._known:
+            kept = {
+                axis: Choice(axis.placed(torch.arange(axis.K) < n), None, None)
+                for axis, n in zip(self.axes, counts, strict=True)
+            }
+            stacked = any(axis.capacity.replicas is not None for axis in self.axes)
+            small = truncated(self.model, kept, 0 if stacked else None, share_frozen=True).eval()
+            self._known[counts] = self._measure(small)
+        return self._known[counts]
+
+    def _measure(self, small: nn.Module) -> float:
+        if self.kind == "parameters":
+            return float(sum(p.numel() for p in small.parameters()))
+        args = self.example if isinstance(self.example, tuple) else (self.example,)
+        forward = (lambda: small(**self.example)) if isinstance(self.example, dict) else (lambda: small(*args))
+        if self.kind == "macs":
+            return float(multiply_adds(forward))
+        return milliseconds(forward, next(small.parameters()).device)
+
+
+def _tensors(axis: OrderedAxis) -> set[int]:
+    """The tensors that an axis cuts, those of the layers that it keeps or not among them."""
+    held = [owned(cut) for cut in axis.cuts]
+    return {id(v) for part in held for v in (part.parameters() if isinstance(part, nn.Module) else [part])}
+
+
+def largest(
+    sizes: Sequence[float],
+    allowed: Sequence[Sequence[int]],
+    estimate: Callable[[tuple[int, ...]], float],
+    measured: Callable[[tuple[int, ...]], float],
+    limit: float,
+) -> tuple[int, ...]:
+    """Counts of a cost of at most ``limit``, near ``sizes``: the nearest; while that is too much, one group gives way,
+    where most is saved for what the counts move away; at last those below their sizes are raised where that fits.
+
+    Args:
+        allowed: ascending counts of each group.
+        estimate, measured: cost of counts, the second as it is and expensive to know.
+
+    >>> total = lambda counts: sum(counts)
+    >>> largest([2.6, 1.4], [range(1, 9)] * 2, total, total, 3)
+    (2, 1)
+    >>> largest([2.4, 1.4], [range(1, 9)] * 2, total, total, 4)
+    (3, 1)
+    """
+    at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
+
+    def counts(lower: int | None = None) -> tuple[int, ...]:
+        return tuple(a[i - (g == lower)] for g, (i, a) in enumerate(zip(at, allowed, strict=True)))
+
+    def fits() -> bool:
+        return estimate(counts()) <= limit and measured(counts()) <= limit
+
+    def saved(g: int) -> float:
+        now, fewer = counts()[g], counts(g)[g]
+        moved = abs(fewer - sizes[g]) - abs(now - sizes[g])
+        return (estimate(counts()) - estimate(counts(g))) / (now - fewer + moved + 1e-9)
+
+    while any(at) and not fits():
+        at[max((g for g, i in enumerate(at) if i > 0), key=saved)] -= 1
+    for g in sorted(range(len(at)), key=lambda g: counts()[g] - sizes[g]):
+        while counts()[g] < sizes[g] and at[g] + 1 < len(allowed[g]):
+            at[g] += 1
+            if not fits():
+                at[g] -= 1
+                break
+    return counts()
