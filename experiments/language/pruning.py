@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +117,7 @@ def ordered_prefix(
         order: module → the order of its components; None for that of the model.
         left: the part of each that stays, in (0, 1].
     """
-    single = {part.module: _spec(part, part.size) for part in parts}
+    single = {part.module: spec_of(part, part.size) for part in parts}
     learner = ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.Retained(K))
     staying = {part.module: round(share * part.size) for part, share in zip(parts, left, strict=True)}
     for module, axis in zip(learner.names, learner.axes, strict=True):
@@ -132,12 +131,13 @@ def learn_prefix(model: nn.Module, parts: Sequence[Part], capacities: Sequence[n
     """``model``, in place, with one learned size per part, in as many blocks as its capacity has."""
     each = {part.module: capacity for part, capacity in zip(parts, capacities, strict=True)}
     ngn.learn_sizes(
-        model, {part.module: _spec(part, each[part.module].K) for part in parts}, capacity=lambda name, _: each[name]
+        model, {part.module: spec_of(part, each[part.module].K) for part in parts}, capacity=lambda name, _: each[name]
     )
     return model
 
 
-def _spec(part: Part, blocks: int) -> Any:
+def spec_of(part: Part, blocks: int) -> ngn.Heads | ngn.Width:
+    """The learned size of a part: groups of heads, or ``blocks`` of neurons."""
     return ngn.Heads() if part.kind == "heads" else ngn.Width(blocks)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from experiments.report.claims.evidence import Claim, Evidence, Outcome, claim
+from experiments.report.claims.evidence import Claim, Evidence, Outcome
 from experiments.tables.model import StandIn
 from experiments.tables.peft import STAND_IN
+from experiments.tables.pruning import STAND_IN as PRUNING_STAND_IN
 
 _TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
 _PARTS = ("early", "mid", "late")
@@ -72,52 +73,76 @@ def _of(stand_in: StandIn | None) -> tuple[Claim, ...]:
 _LADDERS = [f"{target}-{backbone}" for target in ("heads", "ffn", "both") for backbone in ("frozen", "updated")]
 
 
-@claim("prune_monotone", "table 13")
-def _monotone(evidence: Evidence) -> Outcome:
-    """A lower price keeps more, scores higher and forgets less (at least nine steps in ten)."""
-    steps = rising = 0
-    for ladder in _LADDERS:
-        for column, sign in (("kept", 1), ("score", 1), ("forgetting", -1)):
-            values = [evidence.cell(f"datathirteenbody.{ladder}-1e-{power}.{column}") for power in (2, 3, 4)]
-            rising += sum(sign * (after - before) > 0 for before, after in pairwise(values))
-            steps += len(values) - 1
-    return Outcome(rising >= 0.9 * steps, f"{rising} of {steps} steps to a lower price")
+def _pruning(stand_in: StandIn | None) -> tuple[Claim, ...]:
+    """The claims on tables 13 and 14: of the paper's models, or of the one that stands in for them here."""
+    end = "" if stand_in is None else "_small"
+    beside = "" if stand_in is None else f" Here {SMALL_MODEL} at {stand_in.name.partition(', ')[2]}."
 
+    def cell(evidence: Evidence, name: str) -> float:
+        return evidence.cell(name, None, stand_in)
 
-@claim("prune_frozen", "table 13")
-def _frozen(evidence: Evidence) -> Outcome:
-    """Freezing the surviving weights forgets less than updating them, at every price."""
-    safer = total = 0
-    for target in ("heads", "ffn", "both"):
-        for power in (2, 3, 4):
-            frozen, updated = (
-                evidence.cell(f"datathirteenbody.{target}-{kind}-1e-{power}.forgetting")
-                for kind in ("frozen", "updated")
-            )
-            safer += frozen < updated
-            total += 1
-    return Outcome(safer == total, f"less forgetting in {safer} of {total} pairs")
+    def monotone(evidence: Evidence) -> Outcome:
+        steps = rising = 0
+        for ladder in _LADDERS:
+            for column, sign in (("kept", 1), ("score", 1), ("forgetting", -1)):
+                values = [cell(evidence, f"datathirteenbody.{ladder}-1e-{power}.{column}") for power in (2, 3, 4)]
+                rising += sum(sign * (after - before) > 0 for before, after in pairwise(values))
+                steps += len(values) - 1
+        return Outcome(rising >= 0.9 * steps, f"{rising} of {steps} steps to a lower price")
 
+    def frozen(evidence: Evidence) -> Outcome:
+        safer = total = 0
+        for target in ("heads", "ffn", "both"):
+            for power in (2, 3, 4):
+                frozen, updated = (
+                    cell(evidence, f"datathirteenbody.{target}-{kind}-1e-{power}.forgetting")
+                    for kind in ("frozen", "updated")
+                )
+                safer += frozen < updated
+                total += 1
+        return Outcome(safer == total, f"less forgetting in {safer} of {total} pairs")
 
-@claim("prune_random", "table 14")
-def _random(evidence: Evidence) -> Outcome:
-    """Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda."""
-    columns = ("score", "mixed_score")
-    ngn, drop, wanda = (
-        [evidence.cell(f"datafourteenbody.{row}.{column}") for column in columns] for row in ("ngn", "random", "wanda")
+    def random(evidence: Evidence) -> Outcome:
+        columns = ("score", "mixed_score")
+        ngn, drop, wanda = (
+            [cell(evidence, f"datafourteenbody.{row}.{column}") for column in columns]
+            for row in ("ngn", "random", "wanda")
+        )
+        because = "; ".join(
+            f"{column}: NGN {a:.1f}, random {b:.1f}, Wanda {c:.1f}"
+            for column, a, b, c in zip(columns, ngn, drop, wanda, strict=True)
+        )
+        far = all(a >= b + 20 for a, b in zip(ngn, drop, strict=True))
+        return Outcome(far and all(abs(a - c) <= 10 for a, c in zip(ngn, wanda, strict=True)), because)
+
+    return tuple(
+        Claim(f"{key}{end}", f"{text}{beside}", where if stand_in is None else f"{where}, {SMALL_MODEL}", predicate)
+        for key, text, where, predicate in (
+            (
+                "prune_monotone",
+                "A lower price keeps more, scores higher and forgets less (at least nine steps in ten).",
+                "table 13",
+                monotone,
+            ),
+            (
+                "prune_frozen",
+                "Freezing the surviving weights forgets less than updating them, at every price.",
+                "table 13",
+                frozen,
+            ),
+            (
+                "prune_random",
+                "Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda.",
+                "table 14",
+                random,
+            ),
+        )
     )
-    because = "; ".join(
-        f"{column}: NGN {a:.1f}, random {b:.1f}, Wanda {c:.1f}"
-        for column, a, b, c in zip(columns, ngn, drop, wanda, strict=True)
-    )
-    far = all(a >= b + 20 for a, b in zip(ngn, drop, strict=True))
-    return Outcome(far and all(abs(a - c) <= 10 for a, c in zip(ngn, wanda, strict=True)), because)
 
 
 CLAIMS = (
     *_of(None),
     *_of(STAND_IN),
-    _monotone,
-    _frozen,
-    _random,
+    *_pruning(None),
+    *_pruning(PRUNING_STAND_IN),
 )

@@ -88,6 +88,7 @@ class PruneComponent(Attached):
     """
 
     sized_by: ClassVar[tuple[str, ...]] = ("gate.K",)
+    """Blocks of a given count are as wide as their number says."""
 
     component: Literal["prune"]
     target: Literal["heads", "ffn", "both"]
@@ -98,6 +99,8 @@ class PruneComponent(Attached):
     """What comes first: by place in the model, by Wanda's score (neurons one by one, largest first), or by a draw."""
     draw: Size = 0
     """Number of the random order; the run's seed has no part in it."""
+    round_to: Count = 1
+    """Neurons of a block are a multiple of this, and so is every width that is learned."""
     calibration: Count = 128
     """Training sequences of which Wanda's score takes the activations."""
 
@@ -114,7 +117,8 @@ class PruneComponent(Attached):
         super().check(config)
         if not self.kinds:
             raise ValueError(
-                "gate=prune needs to know the model's sizes: give model.kv_heads and model.ffn, or gate.kinds"
+                "gate=prune needs the model's sizes, the neurons a multiple of gate.round_to: give model.kv_heads and "
+                "model.ffn, or gate.kinds"
             )
         if self.draw and self.rank_by != "random":
             raise ValueError(f"gate.draw is of gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
@@ -127,7 +131,8 @@ SMALL = {"heads": 2, "ffn": 48}
 def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
     """A merged configuration in which ``gate.kinds`` says how many blocks the heads and the neurons of the model make.
 
-    Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them.
+    Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them
+    into multiples of ``gate.round_to``.
     Boundaries start at the last block. Kinds that are there already, and a model of unknown sizes, stay as they are.
     """
     gate, model = nested["gate"], nested.get("model")
@@ -140,6 +145,10 @@ def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(blocks, int) or not isinstance(most, int):
             return nested
         if kind == "ffn":
-            blocks = max(count for count in range(1, most + 1) if blocks % count == 0)
+            step = gate.get("round_to")
+            fitting = [n for n in range(1, most + 1) if isinstance(step, int) and blocks % (n * step) == 0]
+            if not fitting:
+                return nested  # gate.check says what is wrong
+            blocks = max(fitting)
         kinds[kind] = {"K": blocks, "t0": max(blocks - 1.0, 0.5)}
     return {**nested, "gate": {**gate, "kinds": kinds}}

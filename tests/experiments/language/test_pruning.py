@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from experiments.language import pruning
+from experiments.language import pruned_files, pruning
 from experiments.language.base import Base, tiny_base
+from experiments.language.export import ExportError
 from experiments.language.packing import nats, pack, use_by_sequence
 from experiments.language.perplexity import documents
 from experiments.tasks.language import WikiSQLEasy
@@ -182,3 +184,37 @@ def documents_of(task: AdaptationTask) -> list[str]:
     from experiments.data import synthetic_texts
 
     return documents(synthetic_texts.TEXTS["general"])
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+@pytest.mark.parametrize("counts", [[1, 3, 2, 2], [1, 1, 1, 4]])
+def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[int], tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    task, config = made(family, backbone="frozen")
+    model = task.model(config, None, 0, lambda K, _, group=0: ngn.CountGate(K, t0=max(counts[group] - 1.0, 0.1), r=1.0))
+    learner = ngn.CapacityLearner(model)
+    deployed = learner.deploy(unsettled="allow")
+    with learner.mode("hard"):
+        hard = logits(model)
+
+    stock = pruned_files.padded(deployed)
+    stock.save_pretrained(tmp_path / "stock")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
+    assert type(again) is type(task.base.model)
+    assert again.config.intermediate_size == 12 * max(counts[1::2])
+    if family == "llama":
+        assert again.config.num_key_value_heads == max(counts[::2])
+    torch.testing.assert_close(logits(again), hard, atol=1e-6, rtol=1e-5)
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    assert again.generate(ids, max_new_tokens=5).tolist() == deployed.generate(ids, max_new_tokens=5).tolist()
+
+    pruned_files.write_compact(deployed, tmp_path / "compact")
+    compact = pruned_files.load_compact(tmp_path / "compact")
+    torch.testing.assert_close(logits(compact), hard, atol=1e-6, rtol=1e-5)
+    sizes = {name: p.shape for name, p in compact.named_parameters()}
+    assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
+    assert sum(p.numel() for p in compact.parameters()) < sum(p.numel() for p in again.parameters())
+    assert pruned_files.difference(compact, deployed, ids) < 1e-6
+    with pytest.raises(ExportError, match="differ by"):
+        pruned_files.difference(task.base.model, deployed, ids)

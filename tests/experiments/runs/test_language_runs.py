@@ -220,9 +220,11 @@ def test_a_given_count_of_blocks_names_another_run_where_blocks_are_larger(tmp_p
     blocks = [smoke(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
     assert len({run_id(config) for config in blocks}) == 2
     assert [config.gate.K_of(0) for config in blocks] == [4, 3]
+    assert smoke(tmp_path, gate="prune", gate__round_to=16).gate.K_of(0) == 3  # 48 neurons in three blocks of 16
     for keys, message in (
         ({"method": "base"}, "nothing to attach"),
         ({"gate__draw": 1}, "nothing is drawn"),
+        ({"gate__round_to": 5}, "a multiple of gate.round_to"),
         ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "has no meaning"),
     ):
         with pytest.raises(ConfigError, match=message):
