@@ -21,7 +21,7 @@ SHORT = {"train.epochs": 1}
 """What a run of this project has in place of the paper's: with ``budget=cpu``, one pass over its training tokens."""
 REPLAY = 256
 """Tokens of general text in every step of a mixed training."""
-STAND_IN = StandIn("SmolLM2-135M, budget=cpu, one epoch", SHORT, SMALL)
+STAND_IN = StandIn("SmolLM2-135M, budget=cpu, one epoch", {**SHORT, "train.autocast": "none"}, SMALL)
 
 
 def pruned(

@@ -103,13 +103,19 @@ def answers(counts: Sequence[int], gate: Component, score: float, perplexity: fl
 
 
 def adapt(
-    store: Store, selection: Selection, seed: int = 0, score: float = 60.0, soft: float = 1.0, third: int = 1
+    store: Store,
+    selection: Selection,
+    seed: int = 0,
+    score: float = 60.0,
+    soft: float = 1.0,
+    third: int = 1,
+    rival: float = 50.0,
 ) -> dict[str, Any]:
     """Write the records of a learned rank, width or pruned size, of the model that it adapts, and of its rivals; the
     learned one.
 
     Args:
-        score: of the truncated model; rivals score 50, the base model 3.5.
+        score: of the truncated model; the base model has 3.5, rivals have ``rival``.
         soft: how much higher the soft model scores.
         third: of the layers, from 0: there one component is kept per group, and none elsewhere; of what cannot be
             empty one more.
@@ -127,11 +133,11 @@ def adapt(
         beside = find(selection, seed, made)
         (of,) = beside.seeds
         if name == "mixed":
-            adapt(store, beside, of, score + 5, soft, third)
+            adapt(store, beside, of, score, soft, third, rival)
             continue
         phase = "grown" if name in ("sora", "adalora", "svd") else "fixed"
         kept = [0] * gate.groups if name == "base" else counts
-        other = answers(kept, gate, 3.5 if name == "base" else 50.0, 20.0 if name == "base" else 21.0)
+        other = answers(kept, gate, 3.5 if name == "base" else rival, 20.0 if name == "base" else 21.0)
         put(store, beside, of, {phase: other})
     return made
 

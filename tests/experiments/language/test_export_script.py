@@ -41,3 +41,20 @@ def test_what_cannot_be_exported_is_said(tmp_path, capsys):
     script = runpy.run_path(str(ROOT / "scripts" / "export_peft.py"))
     assert script["main"]([str(tmp_path / "none.json"), str(tmp_path / "out")]) == 2
     assert "none.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("compact", [[], ["--compact"]])
+def test_a_pruned_run_is_exported(compact, tmp_path, monkeypatch, capsys):
+    line = ["task=wikisql_easy", "profile=smoke", "progress=never", "save=deployed", f"results={tmp_path}/results"]
+    folders = [f"hydra.sweep.dir={tmp_path}/multirun", f"hydra.run.dir={tmp_path}/run"]
+    monkeypatch.setattr("sys.argv", ["run.py"])
+    assert app.main([*line, "gate=prune", "gate.target=both", *folders]) == 0
+    (record,) = (tmp_path / "results").rglob("*.json")
+    script = runpy.run_path(str(ROOT / "scripts" / "export_pruned.py"))
+    capsys.readouterr()
+    assert script["main"]([str(record), str(tmp_path / "out"), *compact]) == 0
+    assert "parameters of 23,744; read back" in capsys.readouterr().out
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+    assert script["main"]([str(tmp_path / "none.json"), str(tmp_path / "out")]) == 2

@@ -30,6 +30,8 @@ from experiments.tables import MACROS
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
 from experiments.tables.peft import PEFT, SMALL, learned
 from experiments.tables.peft import TASKS as ADAPTED
+from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY
+from experiments.tables.pruning import PRUNING
 from experiments.tables.transfer import EIGHT, NINE, TEN
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}
@@ -382,6 +384,49 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
         assert judge(BY_KEY[key.removesuffix("_small")], reader, items).word == UNTESTED
 
 
+def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0) -> None:
+    """Records of the pruned models: lower prices keep and score more for ``sign`` 1, a frozen one's perplexity is less
+    by ``frozen``, and ``ngn`` is the score beside rivals."""
+    for key, runs in LADDER_RUNS.items():
+        _, backbone, _, power = key.split("-")
+        gate, of = runs.config(0).gate, sign * int(power)
+        forgotten = 25.0 - of - (frozen if backbone == "frozen" else 0.0)
+        phase = samples.answers([2 + sign * (int(power) - 3)] * gate.groups, gate, 50.0 + of, forgotten)
+        samples.put(store, runs, 0, {"grown": {**phase, "t": [1.0] * gate.groups, "integer": [True] * gate.groups}})
+    samples.adapt(store, TASK_ONLY, score=ngn, rival=70.0)
+    for runs, score in ((TASK_ONLY, 17.0), (MIXED, 17.0)):
+        ((_, _, name),) = configurations(runs)
+        record = store.get(name)
+        for name, find in runs.companions:
+            if record is not None and name.startswith("random"):
+                beside = find(runs, 0, record)
+                gate, counts = beside.config(0).gate, record["phases"]["grown"]["count"]
+                samples.put(store, beside, 0, {"fixed": samples.answers(counts, gate, score, 30.0)})
+    (base,) = (find for name, find in TASK_ONLY.companions if name == "base")
+    gate = base(TASK_ONLY, 0, {}).config(0).gate
+    samples.put(store, base(TASK_ONLY, 0, {}), 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
+
+
+OF_PRUNED: dict[str, dict[str, Any]] = {
+    "prune_monotone_small": {"sign": -1},
+    "prune_frozen_small": {"frozen": -10.0},
+    "prune_random_small": {"ngn": 30.0},
+}
+
+
+@pytest.mark.parametrize("key", OF_PRUNED)
+def test_claims_on_the_pruned_model_that_stands_in(key: str, tmp_path: Path) -> None:
+    for name, changes, word in (("holds", {}, SUPPORTED), ("fails", OF_PRUNED[key], NOT_SUPPORTED)):
+        store = Store(tmp_path / name)
+        pruned(store, **changes)
+        reader = Reader(store)
+        items = {item.name: item for item in compare_all(reader, published.load(), PRUNING) if not item.stand_in}
+        found = judge(BY_KEY[key], reader, items)
+        assert found.word == word, found.because
+        assert found.runs
+        assert judge(BY_KEY[key.removesuffix("_small")], reader, items).word == UNTESTED
+
+
 def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
     store = Memory()
     two_learners("l0", WIDE, 1e-5, WIDE, 1e-4)(store)
@@ -399,7 +444,7 @@ def test_how_many_seeds_lose_by_truncation_is_said() -> None:
 
 
 def test_every_claim_is_tested_here() -> None:
-    assert set(BY_KEY) == set(OF_CELLS) | set(OF_RUNS) | set(OF_STAND_INS)
+    assert set(BY_KEY) == set(OF_CELLS) | set(OF_RUNS) | set(OF_STAND_INS) | set(OF_PRUNED)
     assert len(BY_KEY) == len(CLAIMS)
 
 
