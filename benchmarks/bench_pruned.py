@@ -4,10 +4,10 @@
     python benchmarks/bench_pruned.py --shape smollm2 [--keep 0.5] [--round-to 64]
 
 FOLDER is what scripts/export_pruned.py wrote, in either form, and MODEL the pretrained one (a folder, or a name on the
-hub). With --shape there are no files: a Llama of that shape with random weights, of which each layer keeps about the part
---keep of its neurons, those of neighbouring layers differing; in multiples of --round-to. Prefill is the forward pass of
-one prompt, decoding one token after it with the cache. Models take turns; the median of the rounds counts, and the ratio
-is taken within a round.
+hub). With --shape there are no files: a Llama of that shape with random weights, whose layers keep about the part
+--keep of their neurons, neighbouring ones differing, in multiples of --round-to. Prefill is the forward pass of one
+prompt, decoding is one token after it with the cache. Models take turns; the median of the rounds counts, and the
+ratio is taken within a round.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def made(keep: float, step: int) -> dict[str, Any]:
     whole = 1536 // step
     counts = [max(1, min(whole, round(keep * whole) + whole * (layer % 3 - 1) // 8)) for layer in range(30)]
     sizes: dict[str, Any] = {f"model.layers.{layer}.mlp": ngn.Width(whole) for layer in range(30)}
-    left = {name: count for name, count in zip(sizes, counts, strict=True)}
+    left = dict(zip(sizes, counts, strict=True))
     learner = ngn.learn_sizes(dense, sizes, capacity=lambda name, K: ngn.Retained(K))
     for name, axis in zip(learner.names, learner.axes, strict=True):
         axis.capacity.left.fill_(left[name])  # type: ignore[operator]
