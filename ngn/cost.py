@@ -123,13 +123,7 @@ class Cost:
     def measured(self, counts: tuple[int, ...]) -> float:
         """Of the model that is truncated to ``counts``; each is measured once."""
         if counts not in self._known:
-            kept = {
-                axis: Choice(axis.placed(torch.arange(axis.K) < n), None, None)
-                for axis, n in zip(self.axes, counts, strict=True)
-            }
-            stacked = any(axis.capacity.replicas is not None for axis in self.axes)
-            small = truncated(self.model, kept, 0 if stacked else None, share_frozen=True).eval()
-            self._known[counts] = self._measure(small)
+            self._known[counts] = self._measure(cut_to(self.model, self.axes, counts))
         return self._known[counts]
 
     def _measure(self, small: nn.Module) -> float:
@@ -140,6 +134,14 @@ class Cost:
         if self.kind == "macs":
             return float(multiply_adds(forward))
         return milliseconds(forward, next(small.parameters()).device)
+
+
+def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
+    """A copy of ``model`` (of a stack of its first) with so many leading components of each axis, not weighted."""
+    parts = zip(axes, counts, strict=True)
+    kept = {axis: Choice(axis.placed(torch.arange(axis.K) < n), None, None) for axis, n in parts}
+    stacked = any(axis.capacity.replicas is not None for axis in axes)
+    return truncated(model, kept, 0 if stacked else None, share_frozen=True).eval()
 
 
 def _tensors(axis: OrderedAxis) -> set[int]:

@@ -14,6 +14,7 @@ from experiments.config.schema import Config, is_integer
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES, Result
 from experiments.tasks.base import Task
+from ngn.budget import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -85,6 +86,9 @@ def measure(
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result.description = task.describe(deployed)
+            if isinstance(learner, BudgetLearner):
+                cost, limit = learner.cost.measured(tuple(counts[r])), learner.limit.reshape(-1)[r]
+                result.budget = {"kind": learner.budget.kind, "limit": float(limit), "cost": cost}
             result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
                 save(deployed, keep[r], frozen=task.keeps_frozen)

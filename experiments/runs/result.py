@@ -38,6 +38,7 @@ class Result:
         parameters: "candidate": before truncation, "deployed": what is left.
         seconds: wall time of the training that held this run; run_steps_per_second: steps times replicas over seconds.
         cost: of a forward pass (``cost.py``).
+        budget: of a model learned under one: its "kind", the "limit", and the "cost" of what is deployed.
         prefixes: score of the model truncated to at most 1, 2, ... leading components of every gate, below its count.
         samples: "soft", "truncated" → text that the model has written.
         norms: L2 norm of each f_k over the training inputs.
@@ -63,6 +64,7 @@ class Result:
     peak_memory_mib: float | None = None
     cost: dict[str, Any] | None = None
     norms: list[float] | None = None
+    budget: dict[str, Any] | None = None
     prefixes: list[float] | None = None
     samples: dict[str, str] | None = None
     prunes_back: dict[str, Any] | None = None

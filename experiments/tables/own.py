@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.analysis.selection import Selection
 from experiments.tables import language, pruned
+from experiments.tables.extensions import EXTENSIONS
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, PM, Row, Table, column, mean_sd, row
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import NINE, TEN
@@ -169,4 +170,4 @@ STORIES = Table(
 """The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters: not
 the paper's text, so nothing of this stands beside its numbers."""
 
-OWN = (SENSITIVITY, DEPTH, SUSPECTS, STORIES, *language.SMOLLM2, *pruned.SMOLLM2)
+OWN = (SENSITIVITY, DEPTH, SUSPECTS, STORIES, *language.SMOLLM2, *pruned.SMOLLM2, *EXTENSIONS)

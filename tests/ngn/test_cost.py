@@ -53,7 +53,7 @@ def test_two_sizes_of_one_tensor_are_exact_at_all_counts(kind):
     assert cost(torch.tensor([[2.0, 3.0], [6.0, 4.0]]))[0].tolist() == [cost.measured((2, 3)), cost.measured((6, 4))]
 
 
-@pytest.mark.parametrize("structure", STRUCTURES, ids=str)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda structure: structure.name)
 @pytest.mark.parametrize("seeds", [0, [0, 1]])
 def test_what_deployment_leaves_is_what_is_measured(structure, seeds):
     replicas = None if isinstance(seeds, int) else 2

@@ -1,0 +1,83 @@
+"""``method=budget``: NGN's boundaries under a limit on what the deployed model costs, in place of a price."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from experiments.blocks import Count, Size
+from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.fixed import Fixed
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.runs.stack import Stack
+    from experiments.tasks.base import Task
+    from ngn.contract import Learner
+    from ngn.methods.ngn import CountGate
+
+Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
+
+
+class Budget(Method):
+    """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
+
+    grows: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ("schedule.lambda0", "schedule.lambda0_last", "schedule.lambda_shape")
+    scalars: ClassVar[tuple[str, ...]] = ("count", "parameters")
+
+    name: Literal["budget"]
+    count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
+    """What the fixed model of this count has in parameters; a list has one count per group."""
+    parameters: Limit | None = None
+    """Of the deployed model; or a share of the largest, such as ``60%``."""
+    macs: Limit | None = None
+    """Multiply-adds of the forward pass that records count."""
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Budget:
+        given = [value for value in (self.count, self.parameters, self.macs) if value is not None]
+        if not given:
+            raise PydanticCustomError("incomplete", "a budget needs its size: add method.count=N")
+        if len(given) > 1:
+            raise ValueError("a budget is one of method.count, method.parameters and method.macs")
+        return self
+
+    def check(self, config: Config) -> None:
+        if self.count is not None:
+            Fixed(name="fixed", count=self.count).check(config)
+        if config.schedule.commit is None:
+            raise ValueError("method=budget fixes the counts at schedule.commit, such as 0.9")
+        if config.continue_with:
+            raise ValueError("method=budget has no price that continue_with could scale")
+
+    def make(self, group: OrderedGroup) -> CountGate:
+        from ngn.methods.ngn import CountGate
+
+        return CountGate(group.K, **group.count_gate())
+
+    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> Learner:
+        from ngn.budget import Budget as Limited
+        from ngn.budget import BudgetLearner
+        from ngn.checks import axes_of
+        from ngn.cost import cut_to
+
+        model = self.model(stack, task, high)
+        if self.macs is not None:
+            return BudgetLearner(model, Limited(macs=self.macs, example=(task.timed_batch()[0],)))
+        axes = axes_of(model)
+
+        def parameters(counts: list[int]) -> int:
+            return sum(p.numel() for p in cut_to(model, axes, counts).parameters())
+
+        def limit(own: Budget) -> float:
+            if isinstance(own.parameters, str):
+                return float(own.parameters[:-1]) / 100 * parameters([axis.K for axis in axes])
+            if own.count is None:
+                return float(own.parameters or 0)
+            return parameters(own.count if isinstance(own.count, list) else [own.count])
+
+        limits = [limit(run.method) for run in stack.runs if isinstance(run.method, Budget)]
+        return BudgetLearner(model, Limited(parameters=limits[0] if stack.replicas is None else limits))

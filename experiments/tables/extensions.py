@@ -1,0 +1,125 @@
+"""What the paper leaves open, as tables of this project: committed sizes, snapping tied to the price, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from experiments.analysis.selection import Selection
+from experiments.tables.model import MEAN_T, MEDIAN_MSE, Column, Row, Table, column, row
+from experiments.tables.one_d import BASELINE, FOUR
+from experiments.tables.transfer import NINE, TEN
+
+GROWN = {"phases": ("grown",)}
+COMMIT = {"schedule.commit": 0.9}
+
+
+def _columns(phase: str = "grown") -> tuple[Column, ...]:
+    return (
+        column("t", "learned t", "grown.t", MEAN_T),
+        column("integer", "integer", "integer", r"<rate:.0f>\%"),
+        column("soft", "soft", f"{phase}.soft.mse", MEDIAN_MSE),
+        column("truncated", "trunc", f"{phase}.truncated.mse", MEDIAN_MSE),
+    )
+
+
+def _scored(key: str, label: str, runs: Selection, score: str = "mse", form: str = MEDIAN_MSE, seeds: int = 10) -> Row:
+    quantities = {name: f"grown.{name}.{score}" for name in ("soft", "truncated")}
+    return row(
+        key,
+        label,
+        seeds=seeds,
+        runs=runs.with_seeds(range(seeds)),
+        quantities=quantities,
+        formats=dict.fromkeys(quantities, (form,)),
+    )
+
+
+def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
+    """Key, label, runs, score, its format, seeds of the rows of the paper, those of minutes first."""
+    for table in (FOUR, NINE, TEN):
+        for key, runs in table.runs.items():
+            label = table.row(key).title
+            yield f"{table.name}_{key}".replace("body", ""), label, runs, "mse", MEDIAN_MSE, 10
+    yield "ste", "STE", Selection.of({**dict(BASELINE.choices), "method": "ste"}), "mse", MEDIAN_MSE, 10
+    for task, gate in (("cora", "gcn"), ("mnist", "conv"), ("mnist", "mlp"), ("cifar10", "conv")):
+        yield (
+            f"{task}_{gate}",
+            f"{task}, {gate}",
+            Selection.of({"task": task, "gate": gate}),
+            "accuracy",
+            "<median:.2f>",
+            10,
+        )
+    for gate in ("slices", "heads"):
+        runs = Selection.of({"task": "tinystories", "gate": gate})
+        yield f"stories_{gate}", f"TinyStories, {gate}", runs, "bits_per_character", "<median:.4f>", 3
+
+
+COMMITTED = Table(
+    "commit",
+    "Boundaries rounded for good at 90 % of training",
+    _columns(),
+    tuple(
+        _scored(f"{key}{suffix}", f"{label}{more}", runs.with_overrides(change) if change else runs, score, form, seeds)
+        for key, label, runs, score, form, seeds in _rows()
+        for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
+    ),
+)
+"""The rows of the paper as they are, and with a commit: from there on the soft model is the truncated one."""
+
+
+def _tied() -> Iterator[Row]:
+    settings: tuple[tuple[str, str, Mapping[str, Any], Mapping[str, str]], ...] = (
+        ("constant", r"$\lambda$ const", {}, {"schedule": "lambda_const"}),
+        ("steep", r"$\lambda_0=10^{-3}$, $\alpha=10^{-4}$", {"schedule.lambda0": 1e-3}, {}),
+        ("baseline", "baseline", {}, {}),
+    )
+    for key, label, overrides, choices in settings:
+        for kappa in (0.0, 1.0, 3.0, 10.0):
+            change = {**overrides, **({"schedule.kappa": kappa} if kappa else {})}
+            runs = BASELINE.with_overrides(change, choices)
+            yield _scored(f"{key}_{kappa:g}", rf"{label}, $\kappa={kappa:g}$", runs)
+
+
+TIED = Table("tied_alpha", r"Snapping strength of at least $\kappa\lambda$", _columns(), tuple(_tied()))
+
+
+def _pair(key: str, label: str, choices: Mapping[str, str], count: Any, score: str, form: str, seeds: int) -> list[Row]:
+    """Runs under the budget of a fixed model, and that model."""
+    made = []
+    for method, phase, said in (("budget", "grown", "budget of"), ("fixed", "fixed", "fixed")):
+        runs = Selection.of({**choices, "method": method}, {"method.count": count}, range(seeds))
+        title = f"{label}, {said} {count if isinstance(count, int) else ' + '.join(map(str, count))}"
+        quantities = {"count": f"{phase}.count", "parameters": f"{phase}.parameters.deployed"}
+        quantities["truncated"] = f"{phase}.truncated.{score}"
+        formats = {"truncated": (form,)}
+        made.append(row(f"{key}_{method}", title, seeds=seeds, runs=runs, formats=formats, quantities=quantities))
+    return made
+
+
+def _budgets() -> Iterator[Row]:
+    one_d = {"task": "regression1d", "gate": "mlp"}
+    for count in (6, 4, 8, 3, 5, 7, 9, 10, 11, 12):
+        yield from _pair(f"one_d_{count}", "1D", one_d, count, "mse", MEDIAN_MSE, 10)
+    for task, counts in (("mnist", (2, 4, 6)), ("cifar10", (4, 8, 12))):
+        for count in counts:
+            choices = {"task": task, "gate": "conv"}
+            yield from _pair(f"{task}_{count}", task, choices, count, "accuracy", "<median:.2f>", 10)
+    for count in (8, 4):
+        choices, both = {"task": "tinystories", "gate": "slices"}, (count, count)
+        yield from _pair(f"stories_{count}", "TinyStories", choices, both, "bits_per_character", "<median:.4f>", 3)
+
+
+BUDGETS = Table(
+    "budget",
+    "Sizes under a budget, beside fixed models of it",
+    (
+        column("count", "kept", "grown.count", "<mean:.1f>"),
+        column("parameters", "parameters", "grown.parameters.deployed", "<mean:.0f>"),
+        column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
+    ),
+    tuple(_budgets()),
+)
+
+EXTENSIONS = (COMMITTED, TIED, BUDGETS)
