@@ -18,7 +18,7 @@ WORKERS := 2
 # On small tensors threads get into each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test fast-test data paper lint bench latency env faults clean distclean
+.PHONY: help demo test fast-test data paper docs lint bench latency env faults clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,10 @@ paper: $(STAMPS)/paper ## Tables, figures, report, docs/results.md and paper/rep
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
 	$(PY) scripts/build_report.py --summary docs/results.md
+
+docs: $(STAMPS)/tests ## The documentation as a site: build/docs/index.html
+	rm -rf build/docs build/gallery
+	$(ONE_THREAD) $(PY) -m sphinx -q -W --keep-going -c docs/site . build/docs
 
 lint: $(STAMPS)/tests ## ruff and mypy
 	$(PY) -m ruff check .
@@ -92,7 +96,7 @@ $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
 
 # One installation, as each looks at everything anew.
 $(STAMPS)/tests: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[suite,graph,paper,cluster,language,dev]'
+	$(INSTALL) -e '.[suite,graph,paper,cluster,language,docs,dev]'
 	@touch $@
 
 $(STAMPS)/%: $(STAMPS)/base

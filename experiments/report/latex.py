@@ -23,6 +23,7 @@ from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import Data, sentence
+from experiments.report import methods
 from experiments.report.content import Report, Section
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
@@ -115,7 +116,7 @@ def summary(report: Report) -> str:
     """The results page of the documentation, as Markdown."""
     titles = {name: FIGURES[name].title for name in report.figures}
     page = environment(lambda value: str(value).replace("|", r"\|")).get_template("results.md.j2")
-    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT)
+    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT, methods=methods.lines(report))
 
 
 def differing(section: Section) -> Iterator[tuple[str, list[Comparison]]]:

@@ -22,8 +22,9 @@ def test_examples_give_what_they_say(path):
     assert not results.failed
 
 
-def test_the_page_of_the_library_runs():
-    results = doctest.testfile(str(ROOT / "docs" / "library.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["library", "extending", "formats"])
+def test_the_examples_of_a_page_run(page):
+    results = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert results.attempted
     assert not results.failed
 

@@ -1,0 +1,37 @@
+"""
+Blocks of a sum
+===============
+
+The paper's own structure: a sum of small networks, f_0 first. ``OrderedSum`` goes anywhere in a model; here
+it is the model. Its components are one bank of stacked tensors, so seeds can be trained together, and
+components allocated as they are needed.
+"""
+
+import torch
+from picture import draw
+
+import ngn
+
+x = torch.linspace(-3, 3, 256).unsqueeze(-1)
+y = torch.sin(3 * x) + 0.3 * torch.sin(9 * x)
+
+
+def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """One loss per model."""
+    return (output - target).square().mean((-2, -1))
+
+
+# %%
+# ``K=None`` presets no number of blocks: the boundary grows from near 0, and blocks are made as it comes to
+# them.
+
+gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
+bank = ngn.MLPBank([1, 16, 16, 1], K=gate.K, seeds=0)
+learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
+course = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
+
+# %%
+small = learner.deploy(example=x)
+with torch.no_grad():
+    print(f"MSE soft {float(mse(learner(x), y)):.1e}, deployed {float(mse(small(x), y)):.1e}")
+draw(course, learner, small)

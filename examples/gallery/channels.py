@@ -1,0 +1,57 @@
+"""
+Channels of a convolution
+=========================
+
+Small images hold a bar in one of four directions. A convolution of 24 channels, with its batch normalisation,
+learns how many channels that takes.
+"""
+
+import torch
+from picture import draw
+from torch import nn
+
+import ngn
+
+torch.manual_seed(0)
+n = 256
+label = torch.arange(n) % 4
+lines = torch.stack([torch.eye(8), torch.eye(8).flip(0), torch.zeros(8, 8), torch.zeros(8, 8)])
+lines[2, 4], lines[3, :, 4] = 1, 1
+images = torch.stack(
+    [lines[c].roll(int(s), 1 if c != 2 else 0) for c, s in zip(label, torch.randint(8, (n,)), strict=True)]
+)
+images = images.unsqueeze(1) + 0.3 * torch.randn(n, 1, 8, 8)
+
+model = nn.Sequential(
+    nn.Conv2d(1, 24, 3, padding=1),
+    nn.BatchNorm2d(24),
+    nn.ReLU(),
+    nn.Conv2d(24, 8, 3, padding=1),
+    nn.ReLU(),
+    nn.AdaptiveMaxPool2d(1),
+    nn.Flatten(),
+    nn.Linear(8, 4),
+)
+
+# %%
+# The convolution is named. The normalisation behind it, and the convolution that takes its channels, are
+# found.
+
+learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, lambda0=0.1, alpha_max=0.1)
+course = ngn.fit(
+    learner,
+    images,
+    label,
+    nn.functional.cross_entropy,
+    ngn.TrainPlan(steps=200, lr=1e-2, lr_boundary=0.2),
+    progress="never",
+)
+
+# %%
+# All gates were open at the start (t beyond the last channel), so the boundary comes down from above.
+
+small = learner.deploy(example=images)
+print(small[:4])
+with torch.no_grad():
+    print(f"accuracy {(small(images).argmax(-1) == label).float().mean():.3f}")
+draw(course, learner, small)

@@ -1,0 +1,35 @@
+"""What every page of the gallery shows: t over training, what is kept, and the tensors that changed."""
+
+import matplotlib.pyplot as plt
+from torch import nn
+
+import ngn
+from ngn.train.plan import Course
+
+
+def draw(course: Course, learner: ngn.CapacityLearner, small: nn.Module) -> None:
+    """Print which parameters deployment cut, and draw t of every learned size beside its components."""
+    kept = {name: tuple(p.shape) for name, p in small.named_parameters()}
+    for name, p in learner.model.named_parameters():
+        if name in kept and kept[name] != tuple(p.shape):
+            print(f"{name}: {tuple(p.shape)} → {kept[name]}")
+    counts = [sum(p.numel() for p in model.parameters()) for model in (learner.model, small)]
+    print(f"{counts[0]:,} → {counts[1]:,} parameters")
+
+    _, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), width_ratios=(3, 2), layout="constrained")
+    rows = range(len(learner.axes))
+    for g in rows:
+        left.plot(course.curves["step"], course.curves["t"][:, 0, g], color=f"C{g}", lw=2)
+        K, count = learner.axes[g].capacity.K, int(learner.count()[g])
+        right.barh(g, K, 0.5, color=f"C{g}", alpha=0.2)
+        right.barh(g, count, 0.5, color=f"C{g}")
+        right.annotate(
+            f"{K} → {count} ", (K, g), ha="right", va="center", color="white" if count > 0.8 * K else "black"
+        )
+    left.set(xlabel="step", ylabel="boundary t", ylim=(0, None))
+    names = [name.removesuffix(".axis") for name in learner.names]
+    right.set(yticks=[*rows], yticklabels=names, ylim=(len(rows) - 0.4, -0.6), xlabel="components: all, kept")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    left.grid(axis="y", alpha=0.3)
+    plt.show()

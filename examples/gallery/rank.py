@@ -1,0 +1,41 @@
+"""
+The rank of a LoRA term
+=======================
+
+Two maps of a frozen network have moved since it was trained: one by a matrix of rank three, one not at all.
+Low-rank terms beside both learn their ranks; a map that needs none is left as it was.
+"""
+
+import copy
+
+import torch
+from picture import draw
+from torch import nn
+
+import ngn
+
+torch.manual_seed(0)
+x = torch.randn(512, 24)
+frozen = nn.Sequential(nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 24)).requires_grad_(False)
+moved = copy.deepcopy(frozen)
+moved[0].weight += 0.1 * torch.randn(24, 3) @ torch.randn(3, 24)
+y = moved(x)
+
+# %%
+# ``delta=-0.5`` counts from none: a boundary near 0 keeps no term at all.
+
+
+def gate(number: int) -> ngn.CountGate:
+    return ngn.CountGate(16, delta=-0.5, t0=8.0, r=1.0, lambda0=2e-3)
+
+
+ngn.attach_low_rank(frozen, ["0", "2"], gate, seed=0)
+learner = ngn.CapacityLearner(frozen)
+course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
+
+# %%
+small = learner.deploy(example=x)
+print(small)
+with torch.no_grad():
+    print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
+draw(course, learner, small)
