@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-
-ROUNDS = 20
-"""Timed calls of each model, after a quarter as many that are not."""
+from ngn.cost import milliseconds as timed
 
 
 @dataclass(frozen=True)
@@ -118,20 +114,8 @@ def milliseconds(model: nn.Module, example: Any) -> float:
     named = example if isinstance(example, dict) else {}
     training = [module for module in model.modules() if module.training]
     model.eval()
-    times = []
     try:
-        for _ in range(ROUNDS + ROUNDS // 4):
-            _wait()
-            began = time.perf_counter()
-            model(*args, **named)
-            _wait()
-            times.append(time.perf_counter() - began)
+        return timed(lambda: model(*args, **named), next(model.parameters()).device)
     finally:
         for module in training:
             module.training = True
-    return 1e3 * statistics.median(times[ROUNDS // 4 :])
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
