@@ -31,7 +31,7 @@ PAIRS = [(name, gate) for name, gates in GATES_OF_TASK.items() for gate in gates
 SAME = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"}
 CASES = [(name, gate, method) for name, gate in PAIRS if name not in SAME for method in ("ngn", "fixed")]
 # The other learners of capacity are compared on the 1D study; the contract test has them on every component.
-CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "decay")]
+CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "decay", "budget")]
 
 
 def code_of(source):
@@ -56,6 +56,8 @@ def config_of(task, gate, method, folder):
     if method == "fixed":
         groups = compose({"task": task, "gate": gate, "profile": "smoke"}).gate.groups
         overrides["method.count"] = 2 if groups == 1 else [2] * groups
+    if method == "budget":
+        overrides["method.count"] = 2
     if method == "awnn":
         overrides["method.width"] = 3.0
     if method == "decay":
