@@ -34,6 +34,8 @@ WITH_TORCH = ("language", "tasks", "runs")
 EXCEPTIONS = {
     "ngn/components/gcn.py": "torch_geometric",  # graphs alone need it, and import it when one is made
     "ngn/components/state_space.py": "mamba_ssm",  # its kernel, where it is installed
+    "ngn/integrations/lightning.py": "lightning",  # whose trainer it is for; nothing imports it
+    "ngn/integrations/transformers.py": "transformers",  # likewise
     "ngn/train/kernels/build.py": "filelock",  # torch depends on it
     "ngn/train/kernels/autoencoder.py": "experiments",  # knows its task; goes with the kernel
     "ngn/train/progress.py": "rich",  # for the bar on a terminal alone
