@@ -18,7 +18,7 @@ WORKERS := 2
 # On small tensors threads get into each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test fast-test data paper docs lint bench latency env faults clean distclean
+.PHONY: help demo test fast-test data paper docs notebook lint bench latency env faults clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ paper: $(STAMPS)/paper ## Tables, figures, report, docs/results.md and paper/rep
 docs: $(STAMPS)/tests ## The documentation as a site: build/docs/index.html
 	rm -rf build/docs build/gallery
 	$(ONE_THREAD) $(PY) -m sphinx -q -W --keep-going -c docs/site . build/docs
+
+notebook: $(STAMPS)/tests ## Execute examples/smaller_cnn.ipynb where it lies (minutes), and draw its picture
+	cd examples && $(ONE_THREAD) ../$(PY) -m jupyter execute --inplace smaller_cnn.ipynb
 
 lint: $(STAMPS)/tests ## ruff and mypy
 	$(PY) -m ruff check .

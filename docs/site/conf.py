@@ -72,7 +72,7 @@ sphinx_gallery_conf: dict[str, Any] = {
 
 
 NAVIGATION = {
-    "Start": "/README tutorial library faq /build/gallery/index site/api",
+    "Start": "/README tutorial library faq /examples/smaller_cnn /build/gallery/index site/api",
     "Understand": "equations architecture extending results disagreements benchmarks",
     "The suite": "reproduce cli sweeps data language",
     "Look up": "formats records verdicts report reliability versioning /CONTRIBUTING /CHANGELOG log",

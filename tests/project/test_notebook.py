@@ -1,0 +1,42 @@
+"""The notebook runs, in its small form, as it stands; the committed one was run to its end, and shows what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pytest
+
+from experiments.paths import ROOT
+
+PATH = ROOT / "examples" / "smaller_cnn.ipynb"
+CELLS = [cell for cell in json.loads(PATH.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
+def _parameters(text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"accuracy \S+, ([\d,]+) parameters", text)]
+
+
+def test_it_was_executed_in_order_to_its_end() -> None:
+    assert [cell["execution_count"] for cell in CELLS] == [*range(1, len(CELLS) + 1)]
+    printed = "".join("".join(out.get("text", "")) for cell in CELLS for out in cell["outputs"])
+    before, after = _parameters(printed)
+    assert after <= 0.6 * before
+    assert "60,000 images to train on" in printed
+    assert any("image/png" in out.get("data", {}) for out in CELLS[-1]["outputs"])
+
+
+def test_its_cells_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setenv("NGN_SMOKE", "1")
+    monkeypatch.chdir(tmp_path)  # nothing is written beside the notebook
+    names: dict[str, Any] = {}
+    for cell in CELLS:
+        exec(compile("".join(cell["source"]), PATH.name, "exec"), names)
+    plt.close("all")
+    before, after = _parameters(capsys.readouterr().out)
+    assert after <= 0.6 * before
+    assert names["small"][0].out_channels < 24 or names["small"][4].out_channels < 48
+    assert not list(tmp_path.iterdir())
