@@ -13,10 +13,11 @@ from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.paths import ROOT
-from experiments.runs import cost, launch, places
+from experiments.runs import launch, places
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row
+from ngn import cost
 from scripts import build_report
 
 
