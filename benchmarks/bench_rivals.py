@@ -1,0 +1,165 @@
+"""NGN held against other ways to a smaller model: the same work, data, optimiser, batches and number of steps.
+
+    python benchmarks/bench_rivals.py [--scale small] [--work transformer resnet20] [--seeds 0 1 2] [--data-root FOLDER]
+    python benchmarks/bench_rivals.py --table
+    python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
+
+A model is to have at most 50, 25 or 75 % of the parameters of the dense one. Steps before a model is cut and after it
+count together. Every unit (work, method, share, seed) is one file, which is written when it has ended; a unit with a
+file is left out, so that the program can be stopped and started. It is scored on test data at its end; settings are
+chosen with --validation, which scores on data kept from training. Latency is the forward pass of one batch on one
+thread, beside the dense model in turns; the median of the ratios within a round counts. Torch-Pruning is the extra
+`rivals`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch
+from rivals import table
+from rivals.methods import METHODS, missing, parameters, seeded
+from rivals.work import SCALES, WORKS, Settings, Work
+from torch import Tensor, nn
+
+from experiments.data.source import data_root
+from experiments.store import provenance
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+SHARES, SEEDS = (50, 25, 75), (0, 1, 2)
+ROUNDS = 25
+
+
+@torch.no_grad()
+def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, float]:
+    """Median wall time of the dense model's forward pass, ms, and median ratio of the other's to it."""
+
+    def seconds(model: nn.Module) -> float:
+        began = time.perf_counter()
+        model(example)
+        return time.perf_counter() - began
+
+    for model in (dense, small):
+        seconds(model)
+    pairs = [(seconds(dense), seconds(small)) for _ in range(ROUNDS)]
+    ratio = statistics.median(after / before for before, after in pairs)
+    return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
+
+
+def unit(work: Work, method: str, share: int, seed: int, validation: bool) -> dict[str, Any]:
+    """Train one model and measure it.
+
+    Raises:
+        RuntimeError: if it has more parameters than it may.
+    """
+    whole = seeded(work, seed).eval()
+    most, began = parameters(whole), time.process_time()
+    limit = most * share // 100
+    model = METHODS[method](work, seed, limit)
+    if parameters(model) > limit:
+        raise RuntimeError(f"{method} left {parameters(model):,} parameters, more than {limit:,}")
+    spent = time.process_time() - began
+    with torch.no_grad():
+        score = work.score(model, not validation)
+    return {
+        "work": work.name,
+        "method": method,
+        "share": share,
+        "seed": seed,
+        "parameters": parameters(model),
+        "dense": most,
+        "score": score,
+        "unit": work.unit,
+        "better": work.better,
+        "scored": "validation" if validation else "test",
+        "latency": latency(whole, model, work.example),
+        "shapes": {name: list(p.shape) for name, p in model.named_parameters() if p.dim() > 1},
+        "processor_seconds": round(spent, 1),
+        "settings": dataclasses.asdict(work.settings),
+        "data": dataclasses.asdict(work.info),
+        "commit": provenance.code().commit,
+        "packages": provenance.packages(),
+        "machine": provenance.machine(),
+    }
+
+
+def write(path: Path, value: dict[str, Any]) -> None:
+    """The file is there when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    os.replace(part, path)
+
+
+def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> None:
+    """The units that have no file yet: for each work and seed the dense model, then one share after the other."""
+    for name in given.work:
+        work = WORKS[name](given.scale, data_root(given.data_root))
+        work = dataclasses.replace(work, settings=dataclasses.replace(work.settings, **changes))
+        cells = [(100, "dense"), *((share, m) for share in given.shares for m in METHODS if m != "dense")]
+        for seed in given.seeds:
+            for share, method in cells:
+                path = folder / f"{name}-{method.replace(' ', '_')}-{share}-s{seed}.json"
+                if path.exists() or method not in given.methods:
+                    continue
+                if (package := missing(method)) is not None:
+                    print(f"{path.stem}: left out, as {package} is not installed", flush=True)
+                    continue
+                done = unit(work, method, share, seed, given.validation) | {"scale": given.scale}
+                write(path, done)
+                print(f"{path.stem}: {done['score']:.3f} {work.unit}, {done['processor_seconds']:.0f} s", flush=True)
+
+
+def change(text: str) -> tuple[str, Any]:
+    """``name=value`` of a setting."""
+    name, _, value = text.partition("=")
+    kinds: dict[str, Callable[[str], Any]] = {
+        f.name: type(f.default) if f.default is not dataclasses.MISSING else int for f in dataclasses.fields(Settings)
+    }
+    if name not in kinds:
+        raise argparse.ArgumentTypeError(f"no setting {name!r}; there are {', '.join(kinds)}")
+    return name, value == "True" if kinds[name] is bool else kinds[name](value)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=SCALES, default="small", help="how much data and how many steps")
+    parser.add_argument("--work", nargs="+", choices=[*WORKS], default=[*WORKS])
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS], default=[*METHODS])
+    parser.add_argument("--shares", nargs="+", type=int, default=SHARES, help="per cent of the dense parameters")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--folder", type=Path, help="of the files (default: benchmarks/results/rivals/SCALE)")
+    parser.add_argument("--data-root")
+    parser.add_argument("--validation", action="store_true", help="score on validation data, to choose settings")
+    parser.add_argument("--set", nargs="+", type=change, default=[], metavar="NAME=VALUE", help="with --validation")
+    parser.add_argument("--table", action="store_true", help="print the table and write it to docs/benchmarks.md")
+    given = parser.parse_args(arguments)
+    folder = given.folder or HERE / "results" / "rivals" / given.scale
+    if given.table:
+        text = table.table(table.read(folder), sorted(SHARES))
+        print(text)
+        table.put(PAGE, given.scale, text)
+        return
+    if given.set and not given.validation:
+        parser.error("settings are changed only with --validation")
+    if given.folder is None and (given.validation or not provenance.code().clean):
+        parser.error("name a --folder: the results are of committed code and test data")
+    torch.set_num_threads(1)
+    run(given, folder, dict(given.set))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The methods: each gives a plain module of at most so many parameters, after the same number of training steps."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.util
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from rivals.models import HEADS, Attention
+from rivals.work import Work
+from torch import nn
+
+import ngn
+
+STEP = 512
+"""Widths, and parts that are kept, are multiples of 1 / STEP."""
+
+
+def parameters(model: nn.Module) -> int:
+    """How many there are."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def seeded(work: Work, seed: int, width: float = 1.0) -> nn.Module:
+    """A new model; of width 1, the same for every method."""
+    torch.manual_seed(seed)
+    return work.model(width)
+
+
+def train(work: Work, model: nn.Module, seed: int, first: float = 0.0, last: float = 1.0) -> nn.Module:
+    """The part from ``first`` to ``last`` of a training, in place; sizes are learned where ``model`` is a learner."""
+    settings, batches = work.settings, work.batches(seed)
+    start, end = round(first * settings.steps), round(last * settings.steps)
+    learner = model if isinstance(model, ngn.Learner) else None
+    sizes = [] if learner is None else learner.controller_parameters()
+    held = {id(p) for p in sizes}
+    groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in held]}]
+    groups += [{"params": sizes, "lr": settings.lr_boundary}] if sizes else []
+    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
+    model.train()
+    for step in range(start, end):
+        p = (step - start) / (end - start) if settings.restart else step / settings.steps
+        optimizer.param_groups[0]["lr"] = settings.lr * min(20 * p + 0.02, 0.5 + 0.5 * math.cos(math.pi * p))
+        loss = work.loss(model, batches.at(step))
+        if learner is not None:
+            loss = loss + learner.penalty()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)
+        optimizer.step()
+        if learner is not None:
+            learner.step((step + 1) / settings.steps)
+    return model.eval()
+
+
+def dense(work: Work, seed: int, limit: int) -> nn.Module:
+    """All of the model."""
+    return train(work, seeded(work, seed), seed)
+
+
+def uniform(work: Work, seed: int, limit: int) -> nn.Module:
+    """The same model with all its widths smaller by one factor, from the start."""
+    return train(work, seeded(work, seed, largest(lambda part: parameters(work.model(part)), limit)), seed)
+
+
+@functools.lru_cache(maxsize=1)
+def trained(work: Work, seed: int) -> nn.Module:
+    """The dense model as it is when it is cut."""
+    return train(work, seeded(work, seed), seed, last=work.settings.before)
+
+
+def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
+    """Trained; the smallest of each size by L1 norm are cut, of all sizes the same part; trained on.
+
+    After Li et al., "Pruning filters for efficient ConvNets", 2017; the sizes are those that NGN learns.
+    """
+    learner = retained(work, trained(work, seed), None)
+    orders = {}
+    for name, axis in zip(learner.names, learner.axes, strict=True):
+        norms = sum(part.detach().abs().flatten(1).sum(1) for part in axis.component_parameters())
+        orders[name] = norms.argsort(descending=True).tolist()
+    learner = retained(work, trained(work, seed), lambda name, K: orders[name])
+
+    def cut(part: float) -> nn.Module:
+        for axis in learner.axes:
+            axis.capacity.left.fill_(max(1, int(part * axis.K)))
+        return learner.deploy(unsettled="allow")
+
+    return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
+
+
+def retained(work: Work, model: nn.Module, places: Any) -> Any:
+    """A copy of ``model`` whose sizes can be cut to the first of ``places``."""
+    sizes = work.sizes(None, places)
+    return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
+
+
+def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
+    """Trained; cut by Torch-Pruning, widths of the residual stream among the rest, by group norms; trained on."""
+    import torch_pruning as tp
+
+    def cut(kept: float) -> nn.Module:
+        model: Any = copy.deepcopy(trained(work, seed))
+        parts = [m for m in model.modules() if isinstance(m, Attention)]
+        pruner = tp.BasePruner(
+            model,
+            work.example[:1],
+            tp.importance.GroupMagnitudeImportance(),
+            global_pruning=work.settings.everywhere,
+            pruning_ratio=1 - kept,
+            ignored_layers=[model.get_submodule(work.last)],
+            in_channel_groups={},  # their defaults are shared between calls
+            out_channel_groups={},
+            num_heads={m: HEADS for part in parts for m in (part.q_proj, part.k_proj, part.v_proj)},
+            prune_num_heads=True,
+            prune_head_dims=False,
+            head_pruning_ratio=1 - kept,
+        )
+        pruner.step()
+        return model
+
+    return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
+
+
+def learned(work: Work, seed: int, limit: int) -> nn.Module:
+    """Sizes are learned with the weights, within the budget."""
+    sizes = work.sizes(work.settings.K, None)
+    model = ngn.learn_sizes(seeded(work, seed), sizes, commit=work.settings.commit).model
+    learner = ngn.BudgetLearner(model, ngn.Budget(parameters=limit))
+    train(work, learner, seed)
+    return learner.deploy(example=work.example)
+
+
+def largest(count: Callable[[float], int], limit: int) -> float:
+    """The largest part n / STEP whose count, which grows with it, is at most ``limit``."""
+    low, high = 0, STEP
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle / STEP) <= limit else (low, middle)
+    return low / STEP
+
+
+METHODS = {
+    "dense": dense,
+    "NGN": learned,
+    "uniform width": uniform,
+    "magnitude": magnitude,
+    "Torch-Pruning": torch_pruning,
+}
+NEEDS = {"Torch-Pruning": "torch_pruning"}
+
+
+def missing(method: str) -> str | None:
+    """The package that ``method`` needs, and that is not installed."""
+    package = NEEDS.get(method)
+    return package if package and importlib.util.find_spec(package) is None else None

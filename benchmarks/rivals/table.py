@@ -1,0 +1,90 @@
+"""The table of what the files hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rivals.methods import METHODS
+
+Unit = dict[str, Any]
+TITLES = {"resnet20": "ResNet-20 on CIFAR-10", "transformer": "Transformer on TinyStories"}
+OWN = "NGN"
+
+
+def read(folder: Path) -> list[Unit]:
+    """What the files of a folder hold, in the order of their names."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def table(units: list[Unit], shares: Iterable[int]) -> str:
+    """Markdown: a table for each piece of work, its sizes and seeds; "--" where nothing was run."""
+    parts = []
+    for name, title in TITLES.items():
+        if not (these := [unit for unit in units if unit["work"] == name]):
+            continue
+        one = these[0]
+        settings = one["settings"]
+        parts.append(
+            f"{title}, **{one['scale']}** budget: {settings['steps']:,} steps of {settings['batch']} per method, "
+            f"{settings['held']:,} {'images' if name == 'resnet20' else 'characters'} scored\n\n"
+            f"| parameters | method | % of dense | {one['unit']} | {OWN} better by | latency x dense | seeds |\n"
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+        )
+        parts[-1] += "".join(
+            "\n" + row(these, method, share)
+            for share in (100, *shares)
+            for method in METHODS
+            if (method == "dense") == (share == 100)
+        )
+    return "\n\n".join(parts)
+
+
+def row(units: list[Unit], method: str, share: int) -> str:
+    """Of one method at one share of the parameters: means over seeds and their standard deviations."""
+
+    def of(name: str) -> dict[int, Unit]:
+        return {u["seed"]: u for u in units if (u["method"], u["share"]) == (name, share)}
+
+    these, own = of(method), of(OWN)
+    part = [100 * u["parameters"] / u["dense"] for u in these.values()]
+    ratios = [u["latency"]["ratio"] for u in these.values()]
+    better = [
+        u["better"] * (own[seed]["score"] - u["score"]) for seed, u in these.items() if seed in own and method != OWN
+    ]
+    cells = [
+        f"{share} %",
+        method,
+        mean(part, "{:.1f}".format, spread=False),
+        mean([u["score"] for u in these.values()], "{:.2f}".format),
+        mean(better, "{:+.2f}".format),
+        mean(ratios, "{:.2f}".format, spread=False),
+        str(len(these)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def mean(values: list[float], text: Callable[[float], str], spread: bool = True) -> str:
+    """The mean and, of several, the standard deviation."""
+    if not values:
+        return "--"
+    deviation = f" ± {statistics.stdev(values):.2f}" if spread and len(values) > 1 else ""
+    return text(statistics.fmean(values)) + deviation
+
+
+def put(page: Path, scale: str, text: str) -> None:
+    """Write ``text`` between the marks of ``scale`` on a page.
+
+    Raises:
+        ValueError: if the page has no such marks.
+    """
+    begin, end = (f"<!-- rivals {scale}: {word} -->" for word in ("begin", "end"))
+    before = page.read_text()
+    after, found = re.subn(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL)
+    if not found:
+        raise ValueError(f"{page} has no marks {begin}, {end}")
+    page.write_text(after)

@@ -1,0 +1,170 @@
+"""What is learned, on which data, with how many steps: two pieces of work, in three sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rivals.models import ResNet20, Transformer
+from torch import Tensor, nn
+
+import ngn
+from experiments.data import cifar10, synthetic, texts
+from experiments.data.source import DataInfo
+from experiments.data.tinystories import Characters, stories
+from ngn.sizes.base import Places, Size
+from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
+
+CONTEXT = 128
+SCALES = ("tiny", "small", "full")
+"""Seconds on made data; what is affordable on two cores; what the models are usually trained for."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is trained.
+
+    Attributes:
+        steps, batch: of all methods alike, what comes before a cut and after it taken together.
+        held: samples (images, characters) that are scored.
+        lr: of AdamW, risen to over the first twentieth, then down along a cosine to 0.
+        before: part of the steps before a trained model is cut.
+        restart: whether the rate begins anew behind the cut.
+        everywhere: whether Torch-Pruning ranks channels of all layers together.
+        K: components of a size that NGN learns, at most.
+        lr_boundary, commit: rate of NGN's boundaries, and the part of the steps after which they are integers.
+    """
+
+    steps: int
+    batch: int
+    held: int
+    lr: float = 3e-3
+    before: float = 0.5
+    restart: bool = False
+    everywhere: bool = True
+    K: int = 16
+    lr_boundary: float = 0.1
+    commit: float = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One piece of work.
+
+    Attributes:
+        model: of a width (1: the dense one).
+        sizes: what NGN learns and magnitude pruning cuts, of K components and in what order.
+        last: the map that gives the output, which is not to be cut.
+        example: inputs of which a forward pass is timed.
+        batches: of a seed.
+        score: of a model in eval mode, on validation data or at the end on test data.
+        better: 1 where a higher score is better, else -1.
+    """
+
+    name: str
+    unit: str
+    better: int
+    settings: Settings
+    info: DataInfo
+    model: Callable[[float], nn.Module]
+    sizes: Callable[[int | None, Places], dict[str, Size]]
+    last: str
+    example: Tensor
+    batches: Callable[[int], Batches]
+    loss: Callable[[nn.Module, Any], Tensor]
+    score: Callable[[nn.Module, bool], float]
+
+
+def images(scale: str, root: Path) -> Work:
+    """ResNet-20 on CIFAR-10; the last tenth of the training images is for validation."""
+    data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load(root)
+    settings = {
+        "tiny": Settings(steps=2, batch=8, held=8),
+        "small": Settings(steps=600, batch=64, held=5_000),
+        "full": Settings(steps=10_500, batch=128, held=10_000),
+    }[scale]
+    first = len(data.train_images) * 9 // 10
+    x, y = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
+    test = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
+    validation = x[first:], y[first:]
+
+    def standardised(pixels: Tensor) -> Tensor:
+        return (pixels.float() - 121.0) / 63.0
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def score(model: nn.Module, final: bool) -> float:
+        pixels, labels = (part[: settings.held] for part in (test if final else validation))
+        parts = [model(standardised(part)).argmax(1) for part in pixels.split(100)]
+        return 100 * float((torch.cat(parts) == labels).double().mean())
+
+    def sizes(K: int | None, places: Places) -> dict[str, Size]:
+        return {"blocks.*.conv1": ngn.Channels(K, places)}
+
+    def batches(seed: int) -> Batches:
+        return MiniBatches(Split(x[:first], y[:first]), settings.batch, seed, lambda part: mirrored(standardised(part)))
+
+    example = standardised(validation[0][: settings.batch])
+    return Work(
+        "resnet20", "accuracy, %", 1, settings, data.info, ResNet20, sizes, "fc", example, batches, loss, score
+    )  # fmt: skip
+
+
+def mirrored(x: Tensor) -> Tensor:
+    """Every other image of a batch (their order is drawn) is mirrored."""
+    return torch.cat([x[::2], x[1::2].flip(-1)])
+
+
+def text(scale: str, root: Path) -> Work:
+    """A Transformer on the characters of TinyStories; every twentieth story of the training text is for validation."""
+    if scale == "tiny":
+        train, test, info = synthetic.stories(train=400)
+    else:
+        data = texts.TINYSTORIES.load(root)
+        train, test = (list(stories(data.parts[f"{part}.txt"])) for part in ("train", "valid"))
+        info = data.info
+    settings = {
+        "tiny": Settings(steps=2, batch=2, held=200),
+        "small": Settings(steps=600, batch=16, held=200_000),
+        "full": Settings(steps=5_000, batch=32, held=1_000_000),
+    }[scale]
+    characters = Characters(train)
+    kept = [story for at, story in enumerate(train) if at % 20]
+    tokens, validation, final_text = (characters.mapped(part) for part in (kept, train[::20], test))
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
+
+    def windows(held: np.ndarray) -> tuple[Tensor, Tensor]:
+        n = (min(settings.held, len(held)) - 1) // CONTEXT
+        at = torch.from_numpy(held[: n * CONTEXT + 1].astype(np.int64))
+        return at[:-1].view(n, CONTEXT), at[1:].view(n, CONTEXT)
+
+    def score(model: nn.Module, final: bool) -> float:
+        pairs = zip(*(part.split(32) for part in windows(final_text if final else validation)), strict=True)
+        losses = torch.cat([F.cross_entropy(model(x).mT, y, reduction="none").flatten() for x, y in pairs])
+        return float(losses.double().mean()) / math.log(2)
+
+    def sizes(K: int | None, places: Places) -> dict[str, Size]:
+        return {"layers.*.mlp": ngn.Width(K, places), "layers.*.attn": ngn.Heads(places)}
+
+    def model(width: float) -> nn.Module:
+        return Transformer(len(characters), CONTEXT, width)
+
+    def batches(seed: int) -> Batches:
+        return TokenBatches(tokens, CONTEXT, settings.batch, seed)
+
+    example = windows(validation)[0][: settings.batch]
+    return Work(
+        "transformer", "bits per character", -1, settings, info, model, sizes, "head", example, batches, loss, score
+    )  # fmt: skip
+
+
+WORKS = {"transformer": text, "resnet20": images}

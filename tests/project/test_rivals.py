@@ -1,0 +1,106 @@
+"""The program that holds NGN against rivals: every method keeps within its budget, and a unit is run once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import bench_rivals
+from rivals import table
+from rivals.methods import METHODS, largest
+
+OWN = [name for name in METHODS if name != "Torch-Pruning"]
+
+
+def units(folder: Path, *more: str) -> list[table.Unit]:
+    common = ["--scale", "tiny", "--seeds", "0", "--shares", "25", "--folder", str(folder)]
+    bench_rivals.main([*common, *more])
+    return table.read(folder)
+
+
+@pytest.mark.parametrize("work", ["transformer", "resnet20"])
+def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
+    found = units(tmp_path, "--work", work, "--methods", *OWN)
+    assert sorted(unit["method"] for unit in found) == sorted(OWN)
+    for unit in found:
+        assert 0.15 * unit["share"] / 25 < unit["parameters"] / unit["dense"] <= unit["share"] / 100, unit["method"]
+        assert unit["scored"] == "test"
+        assert unit["latency"]["ratio"] > 0
+
+
+def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
+    pytest.importorskip("torch_pruning")
+    for unit in units(tmp_path, "--methods", "Torch-Pruning"):
+        assert 0.15 < unit["parameters"] / unit["dense"] <= 0.25
+
+
+def test_what_has_a_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "transformer-dense-100-s0.json"
+    file.write_text("{}")
+    found = units(tmp_path, "--work", "transformer", "--methods", "dense", "NGN")
+    assert file.read_text() == "{}"
+    assert [unit.get("method") for unit in found] == ["NGN", None]
+    assert "dense" not in capsys.readouterr().out
+
+
+def test_a_method_that_is_not_installed_is_said_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rivals.methods.NEEDS", {"dense": "no_such_package"})
+    assert units(tmp_path, "--work", "transformer", "--methods", "dense") == []
+    assert "no_such_package is not installed" in capsys.readouterr().out
+
+
+def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        units(tmp_path, "--set", "lr=0.1")
+    changed = ["--validation", "--set", "lr=0.1", "restart=True", "--work", "transformer", "--methods", "dense"]
+    (unit,) = units(tmp_path, *changed)
+    assert unit["scored"] == "validation"
+    assert (unit["settings"]["lr"], unit["settings"]["restart"]) == (0.1, True)
+
+
+def test_largest_part() -> None:
+    assert largest(lambda part: int(1000 * part), 250) == 0.25
+    assert largest(lambda part: int(1000 * part), 249) < 0.25
+
+
+def made(method: str, share: int, seed: int, score: float) -> table.Unit:
+    fixed = {"work": "transformer", "unit": "bits", "better": -1, "dense": 200, "scale": "small"}
+    settings = {"steps": 2, "batch": 2, "held": 9}
+    own = {"method": method, "share": share, "seed": seed, "score": score, "parameters": 2 * share - 1}
+    return fixed | own | {"settings": settings, "latency": {"ratio": 0.5}}
+
+
+def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None:
+    scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0)}
+    found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
+    text = table.table([*found, made("dense", 100, 0, 1.5)], [50])
+    assert "| 50 % | NGN | 49.5 | 2.25 ± 0.35 | -- | 0.50 | 2 |" in text
+    assert "| 50 % | magnitude | 49.5 | 4.50 ± 3.90 | +0.00 ± 0.14 | 0.50 | 3 |" in text
+    assert "| 50 % | Torch-Pruning | -- | -- | -- | -- | 0 |" in text
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
+    table.put(page, "small", text)
+    assert page.read_text() == f"a\n<!-- rivals small: begin -->\n\n{text}\n\n<!-- rivals small: end -->\nb\n"
+    with pytest.raises(ValueError, match="no marks"):
+        table.put(page, "full", text)
+
+
+def test_committed_units_are_of_test_data_and_committed_code() -> None:
+    with pytest.raises(SystemExit):
+        bench_rivals.main(["--validation"])
+    for folder in sorted((ROOT / "benchmarks" / "results" / "rivals").glob("*")):
+        for path in folder.glob("*.json"):
+            unit = json.loads(path.read_text())
+            assert unit["scale"] == folder.name
+            assert unit["scored"] == "test"
+            assert unit["commit"]
+            assert unit["parameters"] <= unit["dense"] * unit["share"] / 100
