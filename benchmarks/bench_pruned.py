@@ -3,7 +3,7 @@
     python benchmarks/bench_pruned.py FOLDER ... [--dense MODEL] [--threads N] [--rounds N] [--dtype float32]
     python benchmarks/bench_pruned.py --shape smollm2 [--keep 0.5] [--round-to 64]
 
-FOLDER is what scripts/export_pruned.py wrote, in either form, and MODEL the pretrained one (a folder, or a name on the
+FOLDER is what scripts/export_model.py wrote, in either form, and MODEL the pretrained one (a folder, or a name on the
 hub). With --shape there are no files: a Llama of that shape with random weights, whose layers keep about the part
 --keep of their neurons, neighbouring ones differing, in multiples of --round-to. Prefill is the forward pass of one
 prompt, decoding is one token after it with the cache. Models take turns; the median of the rounds counts, and the

@@ -25,7 +25,7 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["run.py"])
     assert app.main([*line, *RUNS[name], *folders]) == 0
     (record,) = (tmp_path / "results").rglob("*.json")
-    script = runpy.run_path(str(ROOT / "scripts" / "export_peft.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "export_model.py"))
     capsys.readouterr()
     merged = [] if name == "adapter" else ["--merged", str(tmp_path / "merged")]
     assert script["main"]([str(record), str(tmp_path / "out"), *merged]) == 0
@@ -38,7 +38,7 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
 
 
 def test_what_cannot_be_exported_is_said(tmp_path, capsys):
-    script = runpy.run_path(str(ROOT / "scripts" / "export_peft.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "export_model.py"))
     assert script["main"]([str(tmp_path / "none.json"), str(tmp_path / "out")]) == 2
     assert "none.json" in capsys.readouterr().err
 
@@ -50,7 +50,7 @@ def test_a_pruned_run_is_exported(compact, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["run.py"])
     assert app.main([*line, "gate=prune", "gate.target=both", *folders]) == 0
     (record,) = (tmp_path / "results").rglob("*.json")
-    script = runpy.run_path(str(ROOT / "scripts" / "export_pruned.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "export_model.py"))
     capsys.readouterr()
     assert script["main"]([str(record), str(tmp_path / "out"), *compact]) == 0
     assert "parameters of 23,744; read back" in capsys.readouterr().out
