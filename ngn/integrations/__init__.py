@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ngn.contract import Learner
 
@@ -46,3 +49,23 @@ class BoundarySteps:
             penalty.sum().backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint of the model lacks, as numbers: Adam's moments, and the tensors of the learner's own."""
+        adam = [self.optimizer.state.get(p, {}) for p in self.optimizer.param_groups[0]["params"]]
+        own = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
+        return {"adam": [_numbers(moments) for moments in adam], "learner": _numbers(own)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` gave."""
+        adam = {n: _tensors(moments) for n, moments in enumerate(state["adam"]) if moments}
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": adam})
+        self.learner.load_state_dict(_tensors(state["learner"]), strict=False)
+
+
+def _numbers(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    return {name: value.tolist() for name, value in tensors.items()}
+
+
+def _tensors(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}

@@ -26,7 +26,8 @@ class SizesCallback(Callback):
         small = learner.deploy()
 
     The penalty is added to the gradients, not to the loss that is shown, and the boundaries have an optimiser of their
-    own, whose moments are not in checkpoints; the boundaries are.
+    own. A training that is resumed from the end of an epoch goes on as it would have; within one Lightning begins its
+    data anew.
 
     Args:
         learner: made of the model that is trained, or a part of it.
@@ -38,6 +39,12 @@ class SizesCallback(Callback):
 
     def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
         self.steps, self.done = BoundarySteps(learner, lr), 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.steps.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.steps.restore(state_dict)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.steps.of(pl_module)

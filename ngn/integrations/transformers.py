@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from ngn.contract import Learner
 from ngn.integrations import BoundarySteps
 
 
-class SizesCallback(TrainerCallback):
+class SizesCallback(TrainerCallback, ExportableState):
     """Learns the sizes of ``learner.model`` while a ``Trainer`` trains its weights. ::
 
         learner = ngn.learn_sizes(model, {"model.layers.*.mlp": ngn.Width(16)}, lambda0=1e-2)
@@ -19,8 +20,9 @@ class SizesCallback(TrainerCallback):
         small = learner.deploy()
 
     The penalty is added to the gradients, not to the loss that is shown. What the trainer sets for its own optimiser
-    (learning rate, schedule, weight decay) is not that of the boundaries. Adam's moments of the boundaries are not in
-    the trainer's checkpoints; the boundaries are.
+    (learning rate, schedule, weight decay) is not that of the boundaries. A training that is resumed from a checkpoint
+    goes on as it would have; ``restore_callback_states_from_checkpoint`` is not needed for that, and cannot make this
+    callback, whose learner is not in the file.
 
     Args:
         learner: made of the model that is trained.
@@ -33,8 +35,13 @@ class SizesCallback(TrainerCallback):
     def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
         self.steps = BoundarySteps(learner, lr)
 
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": self.steps.state()}
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.steps.of(others["model"])
+        if state.global_step and type(self).__name__ in state.stateful_callbacks:
+            self.steps.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
         self.steps.learner.set_progress(state.global_step / state.max_steps)
         self.steps.learner.before_step(state.global_step)
 

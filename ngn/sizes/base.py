@@ -7,6 +7,7 @@ and no weight is: frozen weights need no gradient. Truncation removes both.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
 
-class Size:
+class Size(ABC):
     """One kind of learned size.
 
     Args:
@@ -46,13 +47,13 @@ class Size:
         full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
         return CountGate(K, **({"t0": full} | settings))
 
+    @abstractmethod
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         """Put a learned size on the module ``name`` of ``model``.
 
         Raises:
             ValueError: if the module has no such size, or K does not divide it.
         """
-        raise NotImplementedError
 
     def axis(self, name: str, K: int, make: Maker, cuts: list[Cut], counts: Counts = (), dim: int = -1) -> OrderedAxis:
         places = self.places(name, K) if callable(self.places) else self.places

@@ -47,31 +47,47 @@ def learned(learner):
     return small.mlp[0].out_features
 
 
+def made(budget):
+    """A fresh learner, whose state is that of its model alone or, under a budget, more."""
+    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    return ngn.BudgetLearner(learner.model, ngn.Budget(parameters="40%")) if budget else learner
+
+
+def alike(one, other):
+    """Whether two learners have the same bits."""
+    return all(torch.equal(a, b) for a, b in zip(one.state().values(), other.state().values(), strict=True))
+
+
+def arguments(transformers, folder, steps, **others):
+    return transformers.TrainingArguments(
+        folder,
+        max_steps=steps,
+        per_device_train_batch_size=16,
+        train_sampling_strategy="sequential",
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        **others,
+    )
+
+
+DATA = [{"x": x, "y": x.sin()} for x in X]
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_transformers_trainer(tmp_path, accumulate):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
     learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
-    settings = transformers.TrainingArguments(
-        tmp_path,
-        max_steps=40,
-        per_device_train_batch_size=16,
-        gradient_accumulation_steps=accumulate,
-        train_sampling_strategy="sequential",
-        learning_rate=1e-3,
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    )
-    data = [{"x": x, "y": x.sin()} for x in X]
+    settings = arguments(transformers, tmp_path, 40, gradient_accumulation_steps=accumulate, save_strategy="no")
 
     def trainer(model):
-        return transformers.Trainer(model, settings, train_dataset=data, callbacks=[SizesCallback(learner, lr=0.2)])
+        return transformers.Trainer(model, settings, train_dataset=DATA, callbacks=[SizesCallback(learner, lr=0.2)])
 
     with pytest.raises(ValueError, match=r"not learner\.model"):
         trainer(Model()).train()
@@ -80,16 +96,26 @@ def test_transformers_trainer(tmp_path, accumulate):
     assert same_as_fit(learner, 40, 1e-3, accumulate)
 
 
-@pytest.mark.filterwarnings("ignore")  # Lightning's own
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_lightning_trainer(accumulate):
-    lightning = pytest.importorskip("lightning.pytorch")
-    from ngn.integrations.lightning import SizesCallback
+@pytest.mark.parametrize("budget", [False, True])
+def test_transformers_resumes_exactly(tmp_path, budget):
+    transformers = pytest.importorskip("transformers")
+    from ngn.integrations.transformers import SizesCallback
 
+    def train(learner, **resumed):
+        settings = arguments(transformers, tmp_path, 8, save_steps=5)
+        callbacks = [SizesCallback(learner, lr=0.2)]
+        transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
+        return learner
+
+    straight = train(made(budget))
+    assert alike(train(made(budget), resume_from_checkpoint=str(tmp_path / "checkpoint-5")), straight)
+
+
+def lightning_module(lightning):
     class Module(lightning.LightningModule):
-        def __init__(self):
+        def __init__(self, model=None):
             super().__init__()
-            self.model = Model()
+            self.model = Model() if model is None else model
 
         def training_step(self, batch):
             return self.model(*batch)["loss"]
@@ -97,17 +123,44 @@ def test_lightning_trainer(accumulate):
         def configure_optimizers(self):
             return torch.optim.Adam(self.parameters(), lr=1e-3)
 
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
-    settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
-    settings |= {"enable_model_summary": False, "accumulate_grad_batches": accumulate}
+    return Module
 
+
+LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
+QUIET = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu", "enable_model_summary": False}
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lightning_trainer(accumulate):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    settings = QUIET | {"enable_checkpointing": False, "accumulate_grad_batches": accumulate}
+    Module = lightning_module(lightning)
     module = Module()
     learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
     callback = SizesCallback(learner, lr=0.2)
     with pytest.raises(ValueError, match=r"not learner\.model"):
-        lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), loader)
+        lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), LOADER)
     with pytest.raises(ValueError, match="schedules need an end"):
-        lightning.Trainer(max_epochs=-1, callbacks=[callback], **settings).fit(module, loader)
-    lightning.Trainer(max_steps=40, callbacks=[callback], **settings).fit(module, loader)
+        lightning.Trainer(max_epochs=-1, callbacks=[callback], **settings).fit(module, LOADER)
+    lightning.Trainer(max_steps=40, callbacks=[callback], **settings).fit(module, LOADER)
     assert 1 <= learned(learner) < 12
     assert same_as_fit(learner, 40, 1e-3, accumulate)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("budget", [False, True])
+def test_lightning_resumes_exactly(tmp_path, budget):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    def train(learner, **resumed):
+        keep = lightning.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4, save_top_k=-1)  # an epoch
+        trainer = lightning.Trainer(max_steps=8, callbacks=[SizesCallback(learner, lr=0.2), keep], **QUIET)
+        trainer.fit(lightning_module(lightning)(learner.model), LOADER, **resumed)
+        return learner
+
+    straight = train(made(budget))
+    assert alike(train(made(budget), ckpt_path=tmp_path / "step=4.ckpt"), straight)
