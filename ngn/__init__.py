@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.methods.ngn import CountGate as CountGate
     from ngn.methods.sora import SoRA as SoRA
     from ngn.methods.ste import StraightThrough as StraightThrough
+    from ngn.orders import Order as Order
     from ngn.programs import export as export
     from ngn.schedules import Shape as Shape
     from ngn.shapes import load as load
@@ -91,6 +92,7 @@ _NAMES = {
     "ngn.sizes.channels": "Channels",
     "ngn.sizes.rank": "Rank",
     "ngn.sizes.depth": "Depth",
+    "ngn.orders": "Order",
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.programs": "export",

@@ -54,6 +54,9 @@ ADDED_LATER: dict[str, Any] = {
     "schedule.kappa": 0.0,
     "schedule.commit": None,
     "task.replay": 0,
+    "gate.order": "geometric",
+    "gate.order_exponent": 1.0,
+    "gate.order_ranks": None,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

@@ -147,6 +147,8 @@ class Config(Closed):
             raise ValueError("continue_with must not name a factor twice")
         self._boundary_fits()
         self._prices_fit()
+        if self.gate.order != "geometric" and not self.method.ordered:
+            raise ValueError(f"gate.order={self.gate.order} is not for method={self.method.name}")
         for block in (self.method, self.gate, self.task):
             block.check(self)
         return self

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from experiments.tasks.settings import Component
     from ngn.contract import Learner
     from ngn.methods.base import Capacity, Scalar
+    from ngn.orders import Order
 
 
 class Method(Closed):
@@ -27,6 +28,7 @@ class Method(Closed):
         unused: keys and blocks of the configuration that it does not use; they are no part of a run's identity.
         scalars: its own settings that may differ between the replicas of a stack; the others are the same in all.
         in_kernels: whether the compiled kernels know it.
+        ordered: whether its components can have another order than r^k (``gate.order``).
         grows: whether components may be allocated as the boundary advances (``gate.K=null``).
         scored: the forms of a learned model that it is scored in; one that is the same as another is left out.
         components: the components that it knows, by their names; empty for all.
@@ -37,6 +39,7 @@ class Method(Closed):
     unused: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
     in_kernels: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft", "gates_kept")
     components: ClassVar[tuple[str, ...]] = ()
@@ -132,6 +135,15 @@ class OrderedGroup:
         return first if last is None else first + (last - first) * self._between()
 
     @property
+    def order(self) -> Order:
+        """What its weights are besides their ratio."""
+        from ngn.orders import Order
+
+        gate = self.stack.first.gate
+        ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
+        return Order(gate.order, gate.order_exponent, ranks, self.stack.seeds)
+
+    @property
     def lambda0(self) -> Scalar:
         """Price: geometric between the first group and the last."""
         if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
@@ -159,6 +171,7 @@ class OrderedGroup:
             "kappa": scalar("schedule.kappa"),
             "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
             "r": self.r,
+            "order": self.order,
             "delta": first.gate.delta if delta is None else delta,
             "t0": self.t0,
             "lambda_shape": first.schedule.lambda_shape,

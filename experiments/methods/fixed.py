@@ -35,6 +35,7 @@ PLAIN = (
 class Fixed(Method):
     """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count per group."""
 
+    ordered: ClassVar[bool] = True
     in_kernels: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = PLAIN
 
@@ -74,7 +75,7 @@ class Fixed(Method):
     def make(self, group: OrderedGroup) -> FixedCount:
         from ngn.methods.fixed import FixedCount
 
-        return FixedCount(self.counts[group.number], r=group.r, replicas=group.stack.replicas)
+        return FixedCount(self.counts[group.number], r=group.r, order=group.order, replicas=group.stack.replicas)
 
 
 MOST_NAMED = 16

@@ -14,6 +14,7 @@ class NGN(Method):
     """The count is learned by the boundary of a sigmoid gate."""
 
     in_kernels: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     name: Literal["ngn"]

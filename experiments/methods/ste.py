@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class STE(Method):
     """NGN's boundary and objective with the hard prefix in the forward pass (straight-through estimator)."""
 
+    ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     name: Literal["ste"]

@@ -52,6 +52,12 @@ class Component(Closed):
     delta: Delta = 0.5
     r: Ratio = 0.5
     """Ordering weights w_k = r^k."""
+    order: Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"] = "geometric"
+    """What makes earlier components count for more (``ngn/orders.py``)."""
+    order_exponent: Positive = 1.0
+    """a of the weights (k + 1)^-a, with ``order: power``."""
+    order_ranks: Annotated[list[Count], Field(min_length=1)] | None = None
+    """Target ranks of matryoshka (null: 1, 2, 4, ..., K) and of nested dropout (null: a cut of the law r^k)."""
     t0: Positive = 1e-4
     """Initial boundary."""
     kinds: Annotated[dict[str, GroupSettings], Field(min_length=1)] | None = None
@@ -113,6 +119,16 @@ class Component(Closed):
         Raises:
             ValueError: saying what was wrong and what was meant.
         """
+
+    @model_validator(mode="after")
+    def _of_the_order(self) -> Component:
+        if self.order_exponent != 1 and self.order != "power":
+            raise ValueError(f"gate.order_exponent is for gate.order=power; gate.order={self.order} has none")
+        if self.order_ranks is not None and self.order not in ("matryoshka", "nested_dropout"):
+            raise ValueError("gate.order_ranks are for gate.order=matryoshka or nested_dropout")
+        if self.order == "matryoshka" and self.order_ranks is None and self.K is None:
+            raise ValueError("gate.order=matryoshka with gate.K=null needs its gate.order_ranks")
+        return self
 
     @model_validator(mode="after")
     def _kinds_exist(self) -> Component:

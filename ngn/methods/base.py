@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.gate import prefix
+from ngn.orders import Order
 
 Mode = Literal["soft", "hard", "kept"]
 """soft: the whole candidate model with its learned gates. hard: the retained prefix with gates of one. kept: the
@@ -158,6 +159,56 @@ class Capacity(nn.Module, ABC):
     def learned_decay(self) -> Tensor | None:
         """The ratio r of the ordering weights where it is learned: float64 [*R]; None where it is a setting."""
         return None
+
+
+class Weighted(Capacity):
+    """A capacity whose components have the weights of an :class:`~ngn.orders.Order`."""
+
+    order: Order
+    committed = False
+    """Whether the size is rounded for good."""
+    r: Tensor
+    w: Tensor
+    """What truncation keeps, [*R, K]."""
+    law: Tensor | None
+    """The weights that truncation drops, [*R, K]; None where there are none."""
+    u: Tensor | None = None
+    """By which a prefix is drawn in this step, [*R]."""
+
+    def put_in_order(self, order: Order | None, r: Scalar) -> None:
+        """Give the K components the weights of an order (None for geometric) of ratio ``r``."""
+        self.order = Order() if order is None else order
+        self.register_buffer("r", setting(r, self.replicas), persistent=False)
+        self.register_buffer("w", None, persistent=False)
+        self.register_buffer("law", None, persistent=False)
+        self.weigh(0.0)
+
+    def weigh(self, progress: float) -> None:
+        """The weights at ``progress``; a size that is rounded for good trains with those that it is deployed with."""
+        w, order = self.order.weights(self.r, self.K, progress), self.order
+        self.w = w if order.kept else torch.ones_like(w)
+        self.law = None if order.kept or (self.committed and not order.drawn) else w
+
+    def set_progress(self, progress: float) -> None:
+        if not self.order.constant:
+            self.weigh(progress)
+
+    def before_step(self, step: int | None) -> None:
+        """Draw the prefix of this step, where the order has one; None leaves all components."""
+        if self.order.drawn:
+            u = None if step is None else setting(self.order.uniform(step), self.replicas)
+            self.u = None if u is None else u.to(self.r.device).unsqueeze(-1)
+
+    def weights(self) -> Tensor:
+        return self.w
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        """w_k g_k; of the soft model times what truncation drops, the mean of a mask or the mask that was drawn."""
+        c = super().coefficients(mode)
+        if mode != "soft" or self.law is None or (self.order.drawn and self.u is None):
+            return c
+        law = self.law[..., : c.shape[-1]]
+        return c * (law if self.u is None else self.u < law)
 
 
 class CapacityFactory(Protocol):

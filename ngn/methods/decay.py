@@ -63,6 +63,8 @@ class DecayGate(CountGate):
             self.commit_at(None)
         self.rho: nn.Parameter | None = None
         if learn_r:
+            if self.order.kind != "geometric":
+                raise ValueError("a decay is learned of the order r^k alone")
             if not bool(((self.r > 0) & (self.r < 1)).all()):
                 raise ValueError("a learned decay must start between 0 and 1")
             self.rho = nn.Parameter(torch.logit(self.r))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ngn.gate import ordering_weights, prefix
-from ngn.methods.base import Capacity, Mode, Scalar, setting
+from ngn.gate import prefix
+from ngn.methods.base import Mode, Scalar, Weighted
+from ngn.orders import Order
 
 
-class FixedCount(Capacity):
+class FixedCount(Weighted):
     """All ``count`` components are in use, with the ordering weights w_k = r^k and nothing to learn.
 
     Args:
         count: number of components; 0 is the empty model.
         r: ordering weights, one number or one per replica.
+        order: another order than r^k.
         replicas: None for one model, else the length of the replica axis.
 
     >>> import ngn
@@ -22,19 +24,15 @@ class FixedCount(Capacity):
     [1.0, 0.5, 0.25]
     """
 
-    def __init__(self, count: int, *, r: Scalar = 0.5, replicas: int | None = None) -> None:
+    def __init__(self, count: int, *, r: Scalar = 0.5, order: Order | None = None, replicas: int | None = None) -> None:
         super().__init__()
         if count < 0:
             raise ValueError(f"a count is 0 or more, not {count}")
         self.K, self.replicas = count, replicas
-        self.register_buffer("w", ordering_weights(setting(r, replicas), count), persistent=False)
-        self.w: Tensor
+        self.put_in_order(order, r)
 
     def gates(self, mode: Mode) -> Tensor:
         return torch.ones_like(self.w)
-
-    def weights(self) -> Tensor:
-        return self.w
 
     def penalty(self) -> Tensor:
         return self.w.new_zeros(self.w.shape[:-1])

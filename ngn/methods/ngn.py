@@ -13,20 +13,20 @@ from ngn.gate import (
     COMMITTED,
     active_components,
     gates,
-    ordering_weights,
     prefix,
     retained_count,
     snapping,
     softplus_inverse,
 )
-from ngn.methods.base import Capacity, CapacityExceeded, Mode, Scalar, on_host, setting
+from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, on_host, setting
+from ngn.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4
 """Where a boundary stands that is to be 0, which softplus does not reach."""
 
 
-class CountGate(Capacity):
+class CountGate(Weighted):
     """The differentiable count of one group of K ordered components.
 
     Args:
@@ -35,6 +35,7 @@ class CountGate(Capacity):
         lambda0, alpha_max: largest capacity price and snapping strength.
         beta: sharpness at the start and at the end of training.
         r: ordering weights w_k = r^k; or give ``weights``, any positive [*R, K].
+        order: another order than r^k.
         delta: 1/2 (count >= 1) or -1/2 (count >= 0).
         t0: initial boundary.
         kappa: alpha(p) = s(p) max(alpha_max, kappa lambda(p)), s its shape. The penalty has minima near integers only
@@ -55,8 +56,6 @@ class CountGate(Capacity):
     """
 
     has_boundary = True
-    committed = False
-    """Whether the boundary is rounded for good."""
     settled: Tensor | None
     """What it is rounded to, [*R]; NaN before it is; None where it never is."""
 
@@ -70,6 +69,7 @@ class CountGate(Capacity):
         beta: tuple[Scalar, Scalar] = (4.0, 15.0),
         r: Scalar = 0.5,
         weights: Tensor | None = None,
+        order: Order | None = None,
         delta: float = 0.5,
         t0: Scalar = 1e-4,
         lambda_shape: Shape = POWER_DECAY,
@@ -102,21 +102,23 @@ class CountGate(Capacity):
             self.register_buffer(name, setting(value, replicas), persistent=False)
             if not bool((getattr(self, name) >= 0).all()):
                 raise ValueError(f"{name} must not be negative, but is {value}")
-        if weights is not None and K is None:
-            raise ValueError("weights need a preset K; give r, from which the weights of later components follow")
-        self.register_buffer("r", setting(r, replicas), persistent=False)
-        self.r: Tensor
+        if weights is not None and (K is None or order is not None):
+            raise ValueError("weights need a preset K and no order; give r or order, from which those of any K follow")
+        if K is None and order is not None and order.kind == "matryoshka" and order.ranks is None:
+            raise ValueError(
+                "without a preset K an order by ranks has to name them: Order('matryoshka', ranks=(1, 2, 4))"
+            )
         self.K = 1 if K is None else K
-        w = ordering_weights(self.r, self.K) if weights is None else weights.to(torch.float64)
-        if w.shape != (*self.tau.shape, self.K):
-            raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(w.shape)}")
-        self.register_buffer("w", w, persistent=False)
+        self.put_in_order(order, r)
+        if weights is not None:
+            self.w = weights.to(torch.float64)
+        if self.w.shape != (*self.tau.shape, self.K):
+            raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(self.w.shape)}")
         self.lambda0: Tensor
         self.alpha_max: Tensor
         self.kappa: Tensor
         self.beta_start: Tensor
         self.beta_end: Tensor
-        self.w: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
         self.progress: Tensor
         self.commit_at(commit)
@@ -142,7 +144,7 @@ class CountGate(Capacity):
 
     def grow(self, K: int) -> None:
         self.K = K
-        self.w = ordering_weights(self.r, K)
+        self.weigh(float(self.progress))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
@@ -160,6 +162,7 @@ class CountGate(Capacity):
         self.snap = shape_at(alpha_shape, progress)
         self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
         self._commit(progress)
+        super().set_progress(progress)
         self.pay(self.price)
 
     def pay(self, price: Tensor) -> None:
@@ -219,9 +222,6 @@ class CountGate(Capacity):
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
-
-    def weights(self) -> Tensor:
-        return self.w
 
     def penalty(self) -> Tensor:
         """lambda t + alpha sin^2(pi t)."""

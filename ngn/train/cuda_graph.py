@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
-from ngn.methods.base import Capacity
+from ngn.methods.base import Capacity, Weighted
 from ngn.train.batches import Batches
 from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer
@@ -54,6 +54,8 @@ def unsupported_by_cuda_graphs(learner: CapacityLearner, plan: TrainPlan) -> str
         return "components are allocated as the boundary advances"
     if any(group.capacity.commit is not None for group in learner.axes):
         return "boundaries are rounded within the training"
+    if any(isinstance(c := group.capacity, Weighted) and not c.order.constant for group in learner.axes):
+        return "the ordering weights change in training"
     if plan.accumulate != 1:
         return "a step has several micro-batches"
     for rate in (plan.lr, plan.lr_boundary):

@@ -10,6 +10,7 @@ from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
+from ngn.methods.base import Weighted
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches
@@ -96,6 +97,8 @@ def _capacities(learner: CapacityLearner) -> str | None:
             return f"the kernel does not know {type(capacity).__name__}"
         if capacity.rms_eps is not None:
             return "the components are normalised"
+        if isinstance(capacity, Weighted) and not capacity.order.constant:
+            return "the ordering weights change in training"
         learned = list(capacity.parameters())
         if len(learned) != isinstance(capacity, CountGate):
             return "more than a boundary is learned beside the components"

@@ -1,0 +1,59 @@
+"""``gate.order``: what runs, what is refused, and that the paper's order is no key of its own."""
+
+import pytest
+
+from experiments.blocks import ConfigError
+from experiments.config.compose import compose
+from experiments.config.identity import identity_keys, run_id
+from experiments.runs import launch, places
+from experiments.runs.stack import why_no_kernel
+from experiments.store.records import Store
+
+ORDERS = {
+    "power": {"gate.order_exponent": 0.5},
+    "annealed": {},
+    "matryoshka": {"gate.order_ranks": (1, 3)},
+    "nested_dropout": {},
+}
+
+
+def config(folder, order, method="ngn", **own):
+    keys = {"results": str(folder), "progress": "never", "train.steps": 12, "gate.order": order, **own}
+    return compose({"task": "regression1d", "method": method, "profile": "smoke"}, keys)
+
+
+def test_every_order_runs_in_a_stack_as_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    for order, own in ORDERS.items():
+        own = {**own, "gate.t0": 2.6, "phases": ["grown", "fixed"]}
+        runs = [config(tmp_path, order, **own, **{"seed.value": seed}) for seed in (3, 4)]
+        stacked = [Store(tmp_path).get(outcome.run_id) for outcome in launch.launch(runs)]
+        alone = config(tmp_path / "alone", order, **own, **{"seed.value": 4})
+        again = Store(tmp_path / "alone").get(launch.launch([alone])[0].run_id)
+        assert set(again["phases"]) == {"grown", "fixed"}
+        for name, phase in again["phases"].items():
+            assert phase["truncated"] == pytest.approx(stacked[1]["phases"][name]["truncated"], rel=1e-3)
+        assert (why_no_kernel(alone) is None) == (order == "power")
+
+
+def test_the_paper_s_order_is_no_key_of_a_run(tmp_path):
+    plain = config(tmp_path, "geometric")
+    assert not any(key.startswith("gate.order") for key in identity_keys(plain))
+    ids = {run_id(config(tmp_path, order, **own)) for order, own in ORDERS.items()}
+    assert len(ids | {run_id(plain)}) == len(ORDERS) + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "method", "own", "message"),
+    [
+        ("random", "ngn", {}, "gate.order: must be"),
+        ("power", "l0", {}, "gate.order=power is not for method=l0"),
+        ("power", "decay", {}, "gate.order=power is not for method=decay"),
+        ("annealed", "ngn", {"gate.order_exponent": 2.0}, "gate.order_exponent is for"),
+        ("annealed", "ngn", {"gate.order_ranks": (1, 2)}, "gate.order_ranks are for"),
+        ("matryoshka", "ngn", {"gate.K": None, "phases": ["grown"]}, "needs its gate.order_ranks"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, order, method, own, message):
+    with pytest.raises(ConfigError, match=message):
+        config(tmp_path, order, method, **own)

@@ -1,0 +1,162 @@
+"""Orders: weights, what is trained and what is deployed, against their formulas and by enumeration."""
+
+import math
+
+import pytest
+import torch
+from kernel_cases import BANK, plan
+from structures import STRUCTURES, awake
+
+import ngn
+from ngn.train.cuda_graph import unsupported_by_cuda_graphs
+from ngn.train.kernels.supported import unsupported
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import Trainer
+
+K, R = 6, 0.7
+RANKS = (1, 2, 4, 6)
+FORMULAS = {
+    "geometric": lambda k, p: R**k,
+    "power": lambda k, p: (k + 1) ** -1.5,
+    "annealed": lambda k, p: R ** (k * (1 - p)),
+    "matryoshka": lambda k, p: sum(m > k for m in RANKS) / len(RANKS),
+    "nested_dropout": lambda k, p: R**k,
+}
+
+
+def order(kind, **own):
+    return ngn.Order(kind, exponent=1.5, **own)
+
+
+def learner_of(of, **gate):
+    """Six awake components in double precision, at t = 4.3 unless the gate says otherwise."""
+    bank = awake(STRUCTURES[0].bank(K, 0).double())
+    return ngn.CapacityLearner(ngn.OrderedSum(bank, ngn.CountGate(K, r=R, order=of, **({"t0": 4.3} | gate))))
+
+
+def prefix_losses(learner, x):
+    """Mean square of the output of the first 1, 2, ..., K components, unweighted, in float64."""
+    f = learner.model.bank.components(x).detach()
+    return [float(f[:m].sum(0).square().mean()) for m in range(1, K + 1)]
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+@pytest.mark.parametrize("progress", [0.0, 0.25, 1.0])
+def test_weights_are_the_formulas_in_float64(kind, progress):
+    r = torch.full((2,), R, dtype=torch.float64)
+    expected = [FORMULAS[kind](k, progress) for k in range(K)]
+    for row in order(kind).weights(r, K, progress).tolist():
+        assert row == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_what_is_trained_and_what_is_deployed(kind):
+    """Soft coefficients have the law, or a prefix; hard ones the weights that are kept."""
+    learner = learner_of(order(kind))
+    gate = learner.axes[0].capacity
+    for p in (0.0, 0.5, 1.0):
+        learner.set_progress(p)
+        learner.before_step(None)
+        law = torch.tensor([FORMULAS[kind](k, p) for k in range(K)], dtype=torch.float64)
+        kept = law if order(kind).kept else torch.ones_like(law)
+        soft = law if kind == "matryoshka" else kept
+        torch.testing.assert_close(gate.coefficients("soft"), soft * gate.gates("soft"), rtol=1e-14, atol=0)
+        for mode in ("hard", "kept"):
+            torch.testing.assert_close(gate.coefficients(mode), kept * gate.gates(mode), rtol=1e-14, atol=0)
+        x = STRUCTURES[0].x(torch.float64)
+        with torch.no_grad():
+            deployed = learner.deploy(unsettled="allow")(x)
+            torch.testing.assert_close(deployed, learner.hard_forward(x), rtol=1e-12, atol=1e-12)
+            assert (deployed - learner(x)).abs().max() > 1e-3, "the gates are open by parts"
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_from_the_commit_on_soft_is_deployed(kind):
+    learner = learner_of(order(kind), commit=0.5)
+    x = STRUCTURES[0].x(torch.float64)
+    learner.set_progress(0.5)
+    learner.before_step(None)
+    with torch.no_grad():
+        assert torch.equal(learner(x), learner.hard_forward(x))
+        torch.testing.assert_close(learner.deploy()(x), learner(x), rtol=1e-12, atol=1e-12)
+
+
+def test_matryoshka_is_the_mean_of_nested_prefixes():
+    learner = learner_of(ngn.Order("matryoshka"), t0=40.0)
+    x = STRUCTURES[0].x(torch.float64)
+    f = learner.model.bank.components(x)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            learner(x), torch.stack([f[:m].sum(0) for m in RANKS]).mean(0), rtol=1e-12, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("ranks", [None, (2, 3, 6)])
+def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
+    """Each draw's loss is that of a prefix; their mean, that of the enumeration over the law of the cut."""
+    of = ngn.Order("nested_dropout", ranks=ranks, seeds=5)
+    learner = learner_of(of, t0=40.0)
+    x = STRUCTURES[0].x(torch.float64)
+    losses = prefix_losses(learner, x)
+    survive = [*of.weights(torch.tensor(R, dtype=torch.float64), K).tolist(), 0.0]
+    chance = [survive[m - 1] - survive[m] for m in range(1, K + 1)]  # P(C > m - 1) - P(C > m)
+    if ranks is not None:
+        assert chance == pytest.approx([float(m in ranks) / len(ranks) for m in range(1, K + 1)])
+    expected = sum(p * loss for p, loss in zip(chance, losses, strict=True))
+    spread = math.sqrt(sum(p * (loss - expected) ** 2 for p, loss in zip(chance, losses, strict=True)))
+    drawn, draws = [], 3000
+    for step in range(draws):
+        learner.before_step(step)
+        with torch.no_grad():
+            drawn.append(float(learner(x).square().mean()))
+    assert all(min(abs(loss / of_prefix - 1) for of_prefix in losses) < 1e-12 for loss in drawn)
+    assert sum(drawn) / draws == pytest.approx(expected, abs=4 * spread / math.sqrt(draws))
+    learner.before_step(None)
+    with torch.no_grad():
+        assert float(learner(x).square().mean()) == pytest.approx(losses[-1], rel=1e-12)
+
+
+def test_a_replica_is_cut_alone_as_in_a_stack():
+    def trained(seeds):
+        of = ngn.Order("nested_dropout", seeds=seeds)
+        learner = BANK.learner(seeds, order=of)
+        BANK.train(Trainer, learner, plan(12))
+        return learner
+
+    stack, alone = trained([3, 8]), trained(8)
+    one, other = (dict(one.named_parameters()) for one in (stack, alone))
+    for name, p in one.items():
+        torch.testing.assert_close(p[1], other[name], rtol=1e-4, atol=1e-6)
+    both = ngn.Order("nested_dropout", seeds=[3, 8]).uniform(7)
+    assert both[0] != both[1] == ngn.Order("nested_dropout", seeds=8).uniform(7)
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_engines_that_keep_weights_refuse_those_that_change(kind):
+    learner = BANK.learner(0, order=order(kind))
+    why = unsupported(learner, BANK.batches(), Supervised(mean_squared_error), plan(3))
+    graphs = unsupported_by_cuda_graphs(learner, plan(3))
+    changing = "the ordering weights change in training"
+    assert (why == changing, graphs == changing) == ((kind not in ("geometric", "power"),) * 2)
+
+
+def test_growing_components_get_their_weights_and_cuts():
+    gate = ngn.CountGate(None, t0=2.0, order=ngn.Order("nested_dropout"), r=R)
+    gate.before_step(0)
+    gate.grow(gate.K + 3)
+    assert gate.coefficients("soft").shape == gate.gates("soft").shape
+    power = ngn.CountGate(None, t0=2.0, order=ngn.Order("power"))
+    power.grow(30)
+    assert float(power.weights()[29]) == pytest.approx(1 / 30)
+
+
+def test_what_is_no_order_is_refused():
+    for wrong in ({"kind": "random"}, {"kind": "power", "exponent": 0.0}, {"kind": "matryoshka", "ranks": (0, 2)}):
+        with pytest.raises(ValueError, match=r"order|ranks"):
+            ngn.Order(**wrong)
+    with pytest.raises(ValueError, match="no order"):
+        ngn.CountGate(2, weights=torch.ones(2), order=ngn.Order("power"))
+    with pytest.raises(ValueError, match="ranks"):
+        ngn.CountGate(None, order=ngn.Order("matryoshka"))
+    with pytest.raises(ValueError, match=r"r\^k alone"):
+        ngn.DecayGate(3, order=ngn.Order("power"))
