@@ -73,30 +73,41 @@ def trained(work: Work, seed: int) -> nn.Module:
     return train(work, seeded(work, seed), seed, last=work.settings.before)
 
 
+def even(work: Work, seed: int, limit: int) -> nn.Module:
+    """The sizes that NGN learns, all smaller by one factor, from the start."""
+    return train(work, cut_evenly(work, seeded(work, seed), limit), seed)
+
+
 def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
     """Trained; the smallest of each size by L1 norm are cut, of all sizes the same part; trained on.
 
     After Li et al., "Pruning filters for efficient ConvNets", 2017; the sizes are those that NGN learns.
     """
-    learner = retained(work, trained(work, seed), None)
+    learner = retained(work, trained(work, seed))
     orders = {}
     for name, axis in zip(learner.names, learner.axes, strict=True):
         norms = sum(part.detach().abs().flatten(1).sum(1) for part in axis.component_parameters())
         orders[name] = norms.argsort(descending=True).tolist()
-    learner = retained(work, trained(work, seed), lambda name, K: orders[name])
+    small = cut_evenly(work, trained(work, seed), limit, lambda name, K: orders[name])
+    return train(work, small, seed, first=work.settings.before)
+
+
+def retained(work: Work, model: nn.Module, places: Any = None) -> Any:
+    """A copy of ``model`` whose sizes can be cut to the first of ``places``."""
+    sizes = work.sizes(None, places)
+    return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
+
+
+def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
+    """``model`` with the same part of each size: the first of ``places``, as many as there may be."""
+    learner = retained(work, model, places)
 
     def cut(part: float) -> nn.Module:
         for axis in learner.axes:
             axis.capacity.left.fill_(max(1, int(part * axis.K)))
         return learner.deploy(unsettled="allow")
 
-    return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
-
-
-def retained(work: Work, model: nn.Module, places: Any) -> Any:
-    """A copy of ``model`` whose sizes can be cut to the first of ``places``."""
-    sizes = work.sizes(None, places)
-    return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
+    return cut(largest(lambda part: parameters(cut(part)), limit))
 
 
 def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
@@ -148,6 +159,7 @@ METHODS = {
     "dense": dense,
     "NGN": learned,
     "uniform width": uniform,
+    "even sizes": even,
     "magnitude": magnitude,
     "Torch-Pruning": torch_pruning,
 }

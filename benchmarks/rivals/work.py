@@ -49,8 +49,8 @@ class Settings:
     restart: bool = False
     everywhere: bool = True
     K: int = 16
-    lr_boundary: float = 0.1
-    commit: float = 0.7
+    lr_boundary: float = 0.2
+    commit: float = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def images(scale: str, root: Path) -> Work:
     data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load(root)
     settings = {
         "tiny": Settings(steps=2, batch=8, held=8),
-        "small": Settings(steps=600, batch=64, held=5_000),
+        "small": Settings(steps=400, batch=64, held=5_000),
         "full": Settings(steps=10_500, batch=128, held=10_000),
     }[scale]
     first = len(data.train_images) * 9 // 10
@@ -118,8 +118,9 @@ def images(scale: str, root: Path) -> Work:
 
 
 def mirrored(x: Tensor) -> Tensor:
-    """Every other image of a batch (their order is drawn) is mirrored."""
-    return torch.cat([x[::2], x[1::2].flip(-1)])
+    """Every other image of a batch, whose order is drawn, is mirrored; in place."""
+    x[1::2] = x[1::2].flip(-1)
+    return x
 
 
 def text(scale: str, root: Path) -> Work:
@@ -132,8 +133,8 @@ def text(scale: str, root: Path) -> Work:
         info = data.info
     settings = {
         "tiny": Settings(steps=2, batch=2, held=200),
-        "small": Settings(steps=600, batch=16, held=200_000),
-        "full": Settings(steps=5_000, batch=32, held=1_000_000),
+        "small": Settings(steps=400, batch=16, held=200_000, lr=3e-2),
+        "full": Settings(steps=5_000, batch=32, held=1_000_000, lr=5e-3),
     }[scale]
     characters = Characters(train)
     kept = [story for at, story in enumerate(train) if at % 20]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.paths import ROOT
 
@@ -15,6 +16,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import bench_rivals
 from rivals import table
 from rivals.methods import METHODS, largest
+from rivals.work import mirrored
 
 OWN = [name for name in METHODS if name != "Torch-Pruning"]
 
@@ -70,6 +72,14 @@ def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
 def test_largest_part() -> None:
     assert largest(lambda part: int(1000 * part), 250) == 0.25
     assert largest(lambda part: int(1000 * part), 249) < 0.25
+
+
+def test_images_keep_their_places() -> None:
+    x = torch.arange(12.0).view(3, 1, 2, 2)
+    before = x.clone()
+    after = mirrored(x)
+    assert torch.equal(after[::2], before[::2])
+    assert torch.equal(after[1, 0], before[1, 0].flip(1))
 
 
 def made(method: str, share: int, seed: int, score: float) -> table.Unit:
