@@ -19,9 +19,12 @@ import dataclasses
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import table
-from rivals.methods import METHODS, missing, parameters, seeded
+from rivals.methods import METHODS, NEEDS, missing, parameters, seeded
 from rivals.work import SCALES, WORKS, Settings, Work
 from torch import Tensor, nn
 
@@ -91,9 +94,15 @@ def unit(work: Work, method: str, share: int, seed: int, validation: bool) -> di
         "settings": dataclasses.asdict(work.settings),
         "data": dataclasses.asdict(work.info),
         "commit": provenance.code().commit,
-        "packages": provenance.packages(),
+        "packages": provenance.packages() | {p: version(p) for p in NEEDS.values() if find_spec(p)},
         "machine": provenance.machine(),
     }
+
+
+def committed() -> bool:
+    """Whether the library and this program are those of a commit."""
+    changed = subprocess.run(["git", "-C", HERE, "status", "--porcelain", "--", "*.py"], capture_output=True, text=True)
+    return provenance.code().clean and changed.returncode == 0 and not changed.stdout
 
 
 def write(path: Path, value: dict[str, Any]) -> None:
@@ -155,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.set and not given.validation:
         parser.error("settings are changed only with --validation")
-    if given.folder is None and (given.validation or not provenance.code().clean):
+    if given.folder is None and (given.validation or not committed()):
         parser.error("name a --folder: the results are of committed code and test data")
     torch.set_num_threads(1)
     run(given, folder, dict(given.set))
