@@ -46,7 +46,7 @@ extensions = [
 ]
 html_theme = "furo"
 html_extra_path = ["redirect"]
-html_show_sphinx = html_copy_source = False
+html_show_sphinx = html_show_copyright = html_copy_source = False
 html_math_renderer = "mathml"
 pygments_style, pygments_dark_style = "friendly", "monokai"
 

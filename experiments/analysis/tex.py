@@ -26,6 +26,7 @@ _MATHS = {
     "β": r"\beta",
     "γ": r"\gamma",
     "δ": r"\delta",
+    "κ": r"\kappa",
     "λ": r"\lambda",
     "ρ": r"\rho",
     "σ": r"\sigma",

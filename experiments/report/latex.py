@@ -115,7 +115,7 @@ def render(report: Report, pictures: Container[str], commit: str | None) -> str:
 def summary(report: Report) -> str:
     """The results page of the documentation, as Markdown."""
     titles = {name: FIGURES[name].title for name in report.figures}
-    page = environment(lambda value: str(value).replace("|", r"\|")).get_template("results.md.j2")
+    page = environment(lambda value: str(value).replace("|", r"\|").replace("<", "&lt;")).get_template("results.md.j2")
     return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT, methods=methods.lines(report))
 
 

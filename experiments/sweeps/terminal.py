@@ -21,14 +21,14 @@ from experiments.store.records import Store
 from experiments.tables.one_d import FOUR
 
 _STYLES = {AGREES: "green", DISAGREES: "red"}
-_SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "times": "×"}
+_SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "kappa": "κ", "times": "×"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\,\$\\pm\$\\,", " ± "),
     (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
     (r"\\texttt\{(.*?)\}", r"\1"),
-    (r"\\(lambda|alpha|beta|times)", lambda found: _SIGNS[found[1]]),
+    (rf"\\({'|'.join(_SIGNS)})", lambda found: _SIGNS[found[1]]),
     (r"\b([A-Za-z])_(\d)", lambda found: found[1] + found[2].translate(_LOWERED)),
     (r"\\%", "%"),
     (r"\$", ""),

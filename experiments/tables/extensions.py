@@ -82,7 +82,7 @@ def _tied() -> Iterator[Row]:
             yield _scored(f"{key}_{kappa:g}", rf"{label}, $\kappa={kappa:g}$", runs)
 
 
-TIED = Table("tied_alpha", r"Snapping strength of at least $\kappa\lambda$", _columns(), tuple(_tied()))
+TIED = Table("tied_alpha", "Snapping strength of at least κλ", _columns(), tuple(_tied()))
 
 
 def _pair(key: str, label: str, choices: Mapping[str, str], count: Any, score: str, form: str, seeds: int) -> list[Row]:

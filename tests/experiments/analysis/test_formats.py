@@ -76,4 +76,5 @@ def test_text_is_escaped_for_tex() -> None:
 
 def test_labels_are_plain_in_the_terminal() -> None:
     assert plain(r"$\alpha=10^{-4}$ const") == "α=10⁻⁴ const"
+    assert plain(r"$\kappa=1$, $\beta\times 2$") == "κ=1, β× 2"
     assert plain(r"yes (\texttt{[8.20\,$\pm$\,0.40]}; Y/P/N=10/0/0)") == "yes ([8.20 ± 0.40]; Y/P/N=10/0/0)"
