@@ -123,11 +123,13 @@ def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
     return [[float(f"{value:.6g}") for value in row] if all(np.isfinite(row)) else None for row in norms.tolist()]
 
 
-def prefixes_of(learner: Learner, task: Task) -> list[float]:
-    """``task.prefix_score`` of the model truncated to at most 1, 2, ... leading components, below its largest count."""
+def prefixes_of(r: int, learner: Learner, task: Task) -> list[float]:
+    """``task.prefix_score`` of replica ``r`` truncated to at most 1, 2, ... leading components, below its most."""
     assert task.prefix_score is not None
-    smaller = range(1, int(learner.count().max()))
-    return [float(task.evaluate(deploy(learner.model, most=most))[task.prefix_score]) for most in smaller]
+    alone = None if learner.replicas is None else r
+    counts = learner.count() if alone is None else learner.count()[r]
+    smaller = (deploy(learner.model, alone, most=most) for most in range(1, int(counts.max())))
+    return [float(task.evaluate(model)[task.prefix_score]) for model in smaller]
 
 
 def curves_of(course: Course, r: int, fixed: bool) -> dict[str, np.ndarray]:

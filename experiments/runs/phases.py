@@ -163,9 +163,11 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
     if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, batches), strict=True):
             result.norms = norms
-    if task.prefix_score is not None and setup.name == "grown":
-        for result in (result for result in results if result.complete):
-            result.prefixes = trainer.evaluate(lambda _: prefixes_of(learner, task))
+    if task.prefix_score is not None and setup.name == "grown" and learner.has_boundary:
+        complete = [r for r, result in enumerate(results) if result.complete]
+        scored = trainer.evaluate(lambda _: [prefixes_of(r, learner, task) for r in complete])
+        for r, scores in zip(complete, scored, strict=True):
+            results[r].prefixes = scores
     curves = [curves_of(course, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, course.resumed, trainer.engine)
 

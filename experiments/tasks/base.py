@@ -38,7 +38,7 @@ class Task(ABC):
         base_info: name, digest and provenance of the pretrained model, for the record.
         evaluations: points of the curve of :meth:`curve` in each training.
         keeps_frozen: models that are kept hold frozen parameters, too, since truncation may have cut them.
-        prefix_score: a grown phase's record holds this score of every smaller prefix; None for none.
+        prefix_score: a grown phase's record holds this score of every smaller prefix of a boundary; None for none.
     """
 
     info: DataInfo
@@ -151,6 +151,7 @@ class Classification(SupervisedTask):
     """Cross-entropy and accuracy."""
 
     timed_samples = 128
+    prefix_score = "accuracy"
     loss = Supervised(cross_entropy)
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:

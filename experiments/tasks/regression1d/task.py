@@ -44,6 +44,7 @@ class RegressionTask(SupervisedTask):
 
     loss = Supervised(mean_squared_error)
     component_norms = True
+    prefix_score = "mse"
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Regression1D)
