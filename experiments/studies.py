@@ -19,7 +19,7 @@ from experiments.config.schema import Config, Seed
 from experiments.paths import RESULTS
 from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
-from experiments.tables.extensions import BUDGETS, COMMITTED, TIED
+from experiments.tables.extensions import BUDGETS, COMMITTED, ORDERED, TIED
 from experiments.tables.model import Table
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY, STORIES, SUSPECTS
@@ -238,6 +238,9 @@ STUDIES: dict[str, Study] = {
         Study("commit", "rows of the paper with boundaries rounded at 90 % of training", lambda: _of(COMMITTED)),
         Study("tied_alpha", "the 1D study with a snapping strength that follows the price", lambda: _of(TIED)),
         Study("budget", "sizes under budgets of 3 to 12 components, and fixed models", lambda: _of(BUDGETS)),
+        Study(
+            "orders", "orders of components under one budget: 1D regression and MNIST, ten seeds", lambda: _of(ORDERED)
+        ),
         Study("suspects", "what may explain a disagreement: one setting changed", lambda: _of(SUSPECTS)),
         Study(
             "tables",

@@ -70,6 +70,12 @@ def _fixed_mse(run: Run) -> float:
     return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
 
 
+def _half(run: Run) -> float:
+    """Score of the first half of the retained components, rounded down; of a single one itself."""
+    most = max(_path(run, "grown.count")) // 2
+    return float(_path(run, "grown.prefixes")[most - 1]) if most else _score("truncated")(run)
+
+
 def _phase_of(run: Run) -> str:
     """The phase that a run is about: the one that is meant, the learned one, or the only one of a plain model."""
     return run.phase or ("grown" if "grown" in run.record["phases"] else "fixed")
@@ -155,6 +161,7 @@ NAMED: dict[str, Callable[[Run], float]] = {
     "prunes_back": _prunes_back,
     "exact": _exact,
     "fixed_mse": _fixed_mse,
+    "half": _half,
     # of models that adapt a pretrained one
     "size": _size("total"),
     "early": _size("early"),

@@ -15,6 +15,7 @@ from experiments.figures import (
     frontier,
     language,
     manifold,
+    orders,
 )
 from experiments.figures.model import Spec
 
@@ -33,6 +34,7 @@ FIGURES: dict[str, Spec] = {
         manifold.SPEC,
         depth.SPEC,
         *language.SPECS,
+        orders.SPEC,
     )
 }
 """File name → figure, in the paper's numbering; the numbers left out are tables there. Then those beyond the paper."""

@@ -1,4 +1,4 @@
-"""What the paper leaves open, as tables of this project: committed sizes, snapping tied to the price, budgets."""
+"""What the paper leaves open, as tables of this project: commits, snapping tied to the price, budgets, orders."""
 
 from __future__ import annotations
 
@@ -85,17 +85,34 @@ def _tied() -> Iterator[Row]:
 TIED = Table("tied_alpha", "Snapping strength of at least κλ", _columns(), tuple(_tied()))
 
 
+def _at(
+    key: str,
+    title: str,
+    method: str,
+    choices: Mapping[str, str],
+    count: Any,
+    score: str,
+    form: str,
+    seeds: int,
+    overrides: Mapping[str, Any] | None = None,
+) -> Row:
+    """Runs under the budget of a fixed model of ``count`` components, or that model."""
+    phase = "fixed" if method == "fixed" else "grown"
+    runs = Selection.of({**choices, "method": method}, {"method.count": count, **(overrides or {})}, range(seeds))
+    quantities = {"count": f"{phase}.count", "parameters": f"{phase}.parameters.deployed"}
+    quantities["truncated"] = f"{phase}.truncated.{score}"
+    formats = {"truncated": (form,), "half": (form,)}
+    dashes = ["half"] if method == "fixed" else []
+    return row(key, title, seeds=seeds, runs=runs, formats=formats, quantities=quantities, dashes=dashes)
+
+
 def _pair(key: str, label: str, choices: Mapping[str, str], count: Any, score: str, form: str, seeds: int) -> list[Row]:
     """Runs under the budget of a fixed model, and that model."""
-    made = []
-    for method, phase, said in (("budget", "grown", "budget of"), ("fixed", "fixed", "fixed")):
-        runs = Selection.of({**choices, "method": method}, {"method.count": count}, range(seeds))
-        title = f"{label}, {said} {count if isinstance(count, int) else ' + '.join(map(str, count))}"
-        quantities = {"count": f"{phase}.count", "parameters": f"{phase}.parameters.deployed"}
-        quantities["truncated"] = f"{phase}.truncated.{score}"
-        formats = {"truncated": (form,)}
-        made.append(row(f"{key}_{method}", title, seeds=seeds, runs=runs, formats=formats, quantities=quantities))
-    return made
+    size = count if isinstance(count, int) else " + ".join(map(str, count))
+    return [
+        _at(f"{key}_{method}", f"{label}, {said} {size}", method, choices, count, score, form, seeds)
+        for method, said in (("budget", "budget of"), ("fixed", "fixed"))
+    ]
 
 
 def _budgets() -> Iterator[Row]:
@@ -122,4 +139,49 @@ BUDGETS = Table(
     tuple(_budgets()),
 )
 
-EXTENSIONS = (COMMITTED, TIED, BUDGETS)
+ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "half": ("$r=1/2$", "r = ½", {}),
+    "none": ("$r=1$", "r = 1, no order", {"gate.r": 1.0}),
+    "power": ("$1/(k+1)$", "1/(k + 1)", {"gate.order": "power"}),
+    "annealed": ("annealed from $r=1/2$", "annealed from r = ½", {"gate.order": "annealed"}),
+    "matryoshka": ("Matryoshka weights", "Matryoshka weights", {"gate.order": "matryoshka"}),
+    "ranks": (
+        "nested dropout, ranks 1, 2, 4, 8",
+        "nested dropout",
+        {"gate.order": "nested_dropout", "gate.order_ranks": (1, 2, 4, 8)},
+    ),
+    "law": (
+        "nested dropout, $r=0.9$",
+        "nested dropout, r = 0.9",
+        {"gate.order": "nested_dropout", "gate.r": 0.9},
+    ),
+}
+"""Order → what it is called in TeX and in a figure, and its settings."""
+ORDERED_AT: Mapping[str, tuple[str, Mapping[str, str], int, str, str]] = {
+    "one_d_4": ("1D", {"task": "regression1d", "gate": "mlp"}, 4, "mse", MEDIAN_MSE),
+    "one_d_8": ("1D", {"task": "regression1d", "gate": "mlp"}, 8, "mse", MEDIAN_MSE),
+    "mnist_6": ("MNIST", {"task": "mnist", "gate": "mlp"}, 6, "accuracy", "<median:.2f>"),
+}
+"""Budgets at which orders are compared: label, choices, count of the fixed model, score, its format."""
+
+
+def _orders() -> Iterator[Row]:
+    for at, (label, choices, count, score, form) in ORDERED_AT.items():
+        for order, (title, _, overrides) in ORDERS.items():
+            said = f"{label}, budget of {count}, {title}"
+            yield _at(f"{at}_{order}", said, "budget", choices, count, score, form, 10, overrides)
+        yield _at(f"{at}_fixed", f"{label}, fixed {count}, $r=1/2$", "fixed", choices, count, score, form, 10)
+
+
+ORDERED = Table(
+    "orders",
+    "Orders of components under one budget",
+    (
+        column("count", "kept", "grown.count", "<mean:.1f>"),
+        column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
+        column("half", "first half", "half", MEDIAN_MSE),
+    ),
+    tuple(_orders()),
+)
+
+EXTENSIONS = (COMMITTED, TIED, BUDGETS, ORDERED)

@@ -2,7 +2,8 @@
 
 A claim is a sentence and a predicate over records. Thresholds are ours and stand in the sentence; those on the
 baseline, the schedules, the frontier, depth and table 8 were set after their first results were known. Where runs are
-paired, as the soft and the truncated model of a run are, and two schedules from one seed, pairs are compared.
+paired, as the soft and the truncated model of a run are, and two schedules from one seed, pairs are compared. Those in
+``extensions`` are not the paper's: they say what is expected of commits, budgets and orders.
 ``evidence`` is how a predicate reads records; the other modules hold the claims.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.report.claims import language, one_d, schedules, transfer
+from experiments.report.claims import extensions, language, one_d, schedules, transfer
 from experiments.report.claims.evidence import (
     NOT_SUPPORTED,
     SUPPORTED,
@@ -24,7 +25,7 @@ from experiments.report.claims.evidence import (
     Untested,
 )
 
-CLAIMS: tuple[Claim, ...] = (*schedules.CLAIMS, *one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*schedules.CLAIMS, *one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS, *extensions.CLAIMS)
 
 
 def judge(claim: Claim, reader: Reader, items: Mapping[str, Comparison]) -> Judged:

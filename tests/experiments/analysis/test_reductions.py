@@ -20,6 +20,7 @@ from experiments.config.identity import run_id
 from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store
 from experiments.tables import own
+from experiments.tables.extensions import ORDERED
 from experiments.tables.one_d import BASELINE, DECAY
 from experiments.tables.transfer import EIGHT
 
@@ -81,6 +82,18 @@ def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
     assert (cells["sensitivity.baseline.t"].n, cells["sensitivity.baseline.t"].run_ids) == (0, ())
     spread = {"mean": 25 / 3, "sd": np.sqrt(2) / 3, "min": 8.0, "max": 9.0}
     assert cells["depth.const-inc.depth"].value == pytest.approx(spread)
+
+
+def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
+    for seed, (t, scores) in enumerate(((4.0, [0.4, 0.3, 0.2, 0.1]), (0.0, []), (1.0, [0.5]))):
+        samples.put(
+            store, ORDERED.runs["one_d_8_half"], seed, {"grown": samples.grown([t], 0.05, 0.06) | {"prefixes": scores}}
+        )
+    samples.put(store, ORDERED.runs["one_d_8_half"], 3, {"grown": samples.grown([4.0], 0.05, 0.06)})
+    cells = reduce_all(Reader(store), [ORDERED])
+    assert cells["orders.one_d_8_half.half"].value == pytest.approx({"median": 0.3}), "of 0.3, 0.06 and 0.5"
+    assert cells["orders.one_d_8_half.half"].n == 3, "a record without prefixes does not count"
+    assert cells["orders.one_d_4_half.half"].text == "--"
 
 
 def test_what_trained_models_cost(store: Store) -> None:

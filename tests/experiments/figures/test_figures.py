@@ -21,6 +21,7 @@ from experiments.figures.model import EACH, Data
 from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import study
+from experiments.tables.extensions import ORDERED
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
 from experiments.tables.transfer import NINE
 from experiments.tables.vae import FIFTEEN
@@ -372,6 +373,22 @@ def test_what_layers_keep_leaves_out_the_identity_which_the_last_layer_does_not_
     titles = [axes.get_title() for axes in style.draw(FIGURES["depth_layers"], found).axes]
     assert titles[0].endswith("not run")
     assert titles[3] == "λ falling, r rising\ndepth 6 to 7\nn = 2 runs"
+
+
+def test_orders_are_drawn_by_the_medians_of_their_prefixes(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed, (t, scores) in enumerate([(3.0, [0.4, 0.3, 0.2]), (2.0, [0.6, 0.1]), (3.0, [0.5, 0.3, 0.1])]):
+        phase = {**samples.grown([t], 0.05, 0.01 * (seed + 1)), "prefixes": scores}
+        samples.put(store, ORDERED.runs["one_d_4_power"], seed, {"grown": phase})
+    found = data("orders", store)
+    drawn = found.of("one_d_4", "1/(k + 1)")
+    assert [(p.x, p.y, len(p.runs)) for p in drawn] == [
+        (1, 0.5, 3), (2, 0.3, 3), (3, pytest.approx(0.1), 3), (4, pytest.approx(0.02), 2),
+    ]  # fmt: skip
+    assert len(drawn) == len(found.points)
+    assert found.notes[0] == "partial: 3 of 180 runs (177 not run)"
+    titles = [axes.get_title() for axes in style.draw(FIGURES["orders"], found).axes]
+    assert titles == ["1D, budget of 4\nn = 3 runs", "1D, budget of 8\nnot run", "MNIST, budget of 6\nnot run"]
 
 
 def test_figures_need_no_torch(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import record_samples as samples
 from claim_cells import OF_CELLS, cell
+from claim_extensions import OF_EXTENSIONS
 from claim_runs import OF_RUNS, WIDE, Memory, accuracies, two_learners
 
 from experiments.analysis import published
@@ -46,9 +47,9 @@ def test_claims_on_cells(key: str) -> None:
     assert name in lacking.because
 
 
-@pytest.mark.parametrize("key", OF_RUNS)
+@pytest.mark.parametrize("key", OF_RUNS | OF_EXTENSIONS)
 def test_claims_on_runs(key: str) -> None:
-    holds, fails = OF_RUNS[key]
+    holds, fails = (OF_RUNS | OF_EXTENSIONS)[key]
     for fill, word in ((holds, SUPPORTED), (fails, NOT_SUPPORTED)):
         store = Memory()
         fill(store)
@@ -136,7 +137,7 @@ def test_how_many_seeds_lose_by_truncation_is_said() -> None:
 
 
 def test_every_claim_is_tested_here() -> None:
-    assert set(BY_KEY) == set(OF_CELLS) | set(OF_RUNS) | set(OF_STAND_INS)
+    assert set(BY_KEY) == set(OF_CELLS) | set(OF_RUNS) | set(OF_EXTENSIONS) | set(OF_STAND_INS)
     assert len(BY_KEY) == len(CLAIMS)
 
 
