@@ -15,6 +15,13 @@ from torch.utils._pytree import tree_leaves
 from ngn.axis import OrderedAxis
 
 
+def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An example as a model is called with it: a tuple has several arguments, a dictionary named ones."""
+    if isinstance(example, dict):
+        return (), example
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
 def axes_of(model: nn.Module) -> list[OrderedAxis]:
     """The axes of ``model`` whose size is learned, in the order of the model.
 
@@ -100,8 +107,7 @@ def refuse_closures(model: nn.Module, axes: list[OrderedAxis]) -> None:
 @torch.no_grad()
 def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: int | None = None) -> None:
     """Raise a ValueError if the outputs for ``example`` differ by more than their precision explains."""
-    args = example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
-    named = example if isinstance(example, dict) else {}
+    args, named = arguments(example)
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

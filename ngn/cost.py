@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.axis import OrderedAxis
+from ngn.checks import arguments
 from ngn.truncation import Choice, owned, truncated
 
 SECONDS = 0.2
@@ -129,11 +130,10 @@ class Cost:
     def _measure(self, small: nn.Module) -> float:
         if self.kind == "parameters":
             return float(sum(p.numel() for p in small.parameters()))
-        args = self.example if isinstance(self.example, tuple) else (self.example,)
-        forward = (lambda: small(**self.example)) if isinstance(self.example, dict) else (lambda: small(*args))
+        args, named = arguments(self.example)
         if self.kind == "macs":
-            return float(multiply_adds(forward))
-        return milliseconds(forward, next(small.parameters()).device)
+            return float(multiply_adds(lambda: small(*args, **named)))
+        return milliseconds(lambda: small(*args, **named), next(small.parameters()).device)
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ngn.checks import axes_of, check_equal
+from ngn.checks import arguments, axes_of, check_equal
 from ngn.contract import Learner
 
 
@@ -45,8 +45,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
         raise ValueError("the model has sizes that are still learned: deploy it first")
     if path.suffix not in (".pt2", ".onnx"):
         raise ValueError(f"{path.name} says not which program: .pt2 (torch) or .onnx")
-    args = example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
-    named = example if isinstance(example, dict) else {}
+    args, named = arguments(example)
     dim = torch.export.Dim("batch")
 
     def first(value: Any) -> Any:

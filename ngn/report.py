@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.checks import arguments
 from ngn.cost import milliseconds as timed
 
 
@@ -110,8 +111,7 @@ def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
 @torch.no_grad()
 def milliseconds(model: nn.Module, example: Any) -> float:
     """Median wall time of a call of ``model`` in eval mode; ``example``: a tuple or a dictionary for many arguments."""
-    args = example if isinstance(example, tuple) else () if isinstance(example, dict) else (example,)
-    named = example if isinstance(example, dict) else {}
+    args, named = arguments(example)
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -132,8 +132,8 @@ def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
     """A merged configuration in which ``gate.kinds`` says how many blocks the heads and the neurons of the model make.
 
     Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them
-    into multiples of ``gate.round_to``.
-    Boundaries start at the last block. Kinds that are there already, and a model of unknown sizes, stay as they are.
+    into multiples of ``gate.round_to``. Boundaries start at the last block. Kinds that are there already, and a model
+    of unknown sizes, stay as they are.
     """
     gate, model = nested["gate"], nested.get("model")
     if not isinstance(gate, Mapping) or gate.get("component") != "prune" or gate.get("kinds"):
