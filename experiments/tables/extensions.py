@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.selection import Selection
 from experiments.tables.model import MEAN_T, MEDIAN_MSE, Column, Row, Table, column, row
-from experiments.tables.one_d import BASELINE, FOUR
+from experiments.tables.one_d import BASELINE, DECAY, FOUR
+from experiments.tables.peft import SMALL, TASKS, learned
 from experiments.tables.transfer import NINE, TEN
+from experiments.tables.vae import FIFTEEN
 
 GROWN = {"phases": ("grown",)}
 COMMIT = {"schedule.commit": 0.9}
@@ -36,24 +39,28 @@ def _scored(key: str, label: str, runs: Selection, score: str = "mse", form: str
 
 
 def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
-    """Key, label, runs, score, its format, seeds of the rows of the paper, those of minutes first."""
+    """Key, label, runs, score, its format, seeds of the paper's rows that have a boundary, those of minutes first."""
     for table in (FOUR, NINE, TEN):
         for key, runs in table.runs.items():
             label = table.row(key).title
             yield f"{table.name}_{key}".replace("body", ""), label, runs, "mse", MEDIAN_MSE, 10
     yield "ste", "STE", Selection.of({**dict(BASELINE.choices), "method": "ste"}), "mse", MEDIAN_MSE, 10
+    for key in ("learn_r_and_t", "normalized"):
+        yield f"decay_{key}", DECAY.row(key).title, replace(DECAY.runs[key], companions=()), "mse", MEDIAN_MSE, 10
     for task, gate in (("cora", "gcn"), ("mnist", "conv"), ("mnist", "mlp"), ("cifar10", "conv")):
-        yield (
-            f"{task}_{gate}",
-            f"{task}, {gate}",
-            Selection.of({"task": task, "gate": gate}),
-            "accuracy",
-            "<median:.2f>",
-            10,
-        )
-    for gate in ("slices", "heads"):
+        runs = Selection.of({"task": task, "gate": gate})
+        yield f"{task}_{gate}", f"{task}, {gate}", runs, "accuracy", "<median:.2f>", 10
+    for key, runs in FIFTEEN.runs.items():
+        yield f"manifold_{key}", f"VAE, {FIFTEEN.row(key).title}", runs, "nmse", MEDIAN_MSE, 10
+    for gate, label, seeds in (
+        ("slices", "slices", 3), ("heads", "heads", 3), ("heads_slices", "heads + slices", 1), ("states", "Mamba", 1)
+    ):  # fmt: skip
         runs = Selection.of({"task": "tinystories", "gate": gate})
-        yield f"stories_{gate}", f"TinyStories, {gate}", runs, "bits_per_character", "<median:.4f>", 3
+        yield f"stories_{gate}", f"TinyStories, {label}", runs, "bits_per_character", "<median:.4f>", seeds
+    for gate, label in (("lora", "LoRA"), ("adapter", "adapter")):
+        for title, task in TASKS.items():
+            runs = replace(learned(task, gate, choices=SMALL), companions=())
+            yield f"{gate}_{task}", f"SmolLM2, {label}, {title}, nats", runs, "nats", "<median:.3f>", 1
 
 
 COMMITTED = Table(

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from ngn.budget import Budget, BudgetLearner
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
@@ -18,6 +19,7 @@ def learn_sizes(
     model: nn.Module,
     sizes: Mapping[str, Size],
     *,
+    budget: Budget | None = None,
     frozen: bool = False,
     capacity: Maker | None = None,
     **gate: Any,
@@ -31,6 +33,7 @@ def learn_sizes(
         sizes: what is learned in which modules: a pattern over the names of ``named_modules()`` → one of ``ngn.Width``,
             ``ngn.Heads``, ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``. ``*`` stands for anything within one part of a
             name, ``**`` for any number of parts, "" for the model. Every matched module has a size of its own.
+        budget: what the deployed model may cost, in place of a price: :class:`~ngn.budget.BudgetLearner`.
         frozen: whether the present parameters are frozen, so that sizes (and terms of ranks) alone are learned.
         capacity: makes the capacity of (name, K), in place of a :class:`~ngn.methods.ngn.CountGate`.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first.
@@ -39,7 +42,7 @@ def learn_sizes(
         The learner; its ``names`` are those of the modules.
 
     Raises:
-        ValueError: if a pattern matches no module, or a module has no such size.
+        ValueError: if a pattern matches no module, a module has no such size, or no model is within the budget.
         TypeError: if a size is none.
 
     >>> import torch, ngn
@@ -71,7 +74,7 @@ def learn_sizes(
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False  # its way past the layers' forward passes would miss the axes
-    learner = CapacityLearner(model)
+    learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     if len({*learner.names}) < len(learner.names):
         twice = sorted({name for name in learner.names if learner.names.count(name) > 1})
         raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")

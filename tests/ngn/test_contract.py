@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from learners import LEARNERS, K
+from learners import BUDGETS, LEARNERS, K
 from structures import STRUCTURES, awake, model_of
 
 from ngn.components.base import OrderedSum
@@ -15,7 +15,7 @@ from ngn.methods.ngn import CountGate
 
 
 @pytest.fixture(
-    params=[(s, m, r) for s in STRUCTURES for m in LEARNERS for r in (None, 2)],
+    params=[(s, m, r) for s in STRUCTURES for m in (*LEARNERS, *BUDGETS) for r in (None, 2)],
     ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}",
 )
 def case(request):
@@ -23,8 +23,9 @@ def case(request):
     structure, method, replicas = request.param
     seeds = 3 if replicas is None else [3, 8]
     bank = awake(structure.bank(K, seeds))
-    learner = CapacityLearner(model_of(bank, LEARNERS[method](replicas), head=replicas is not None, seeds=seeds))
-    return structure, replicas, learner
+    capacity = LEARNERS["ngn" if method in BUDGETS else method](replicas)
+    model = model_of(bank, capacity, head=replicas is not None, seeds=seeds)
+    return structure, replicas, BUDGETS.get(method, CapacityLearner)(model)
 
 
 def test_shapes_and_gradients(case):

@@ -2,6 +2,7 @@
 
 import torch
 
+from ngn.budget import Budget, BudgetLearner
 from ngn.learner import CapacityLearner
 from ngn.methods.awnn import AdaptiveWidth
 from ngn.methods.decay import DecayGate
@@ -10,6 +11,7 @@ from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate
 from ngn.methods.sora import SoRA
 from ngn.methods.ste import StraightThrough
+from ngn.orders import Order
 
 K = 4
 
@@ -30,6 +32,7 @@ LEARNERS = {
         K, t0=1.2 if replicas is None else [1.2, 0.2], delta=-0.5, replicas=replicas
     ),
     "ngn-beyond": lambda replicas: CountGate(K, t0=K + 0.3, replicas=replicas),
+    "ngn-matryoshka": lambda replicas: CountGate(K, t0=1.7, order=Order("matryoshka"), replicas=replicas),
     "fixed": lambda replicas: FixedCount(K, replicas=replicas),
     "ste": lambda replicas: StraightThrough(K, t0=1.7 if replicas is None else [1.7, 0.2], replicas=replicas),
     "l0": scattered,
@@ -38,6 +41,21 @@ LEARNERS = {
     "decay-normalised": lambda replicas: DecayGate(K, learn_r=False, normalise=True, t0=1.7, replicas=replicas),
     "decay-free": lambda replicas: DecayGate(K, boundary=False, normalise=True, r=0.4, replicas=replicas),
 }
+
+
+def under_budget(share, progress):
+    """Makes the learner of a model under a share of its parameters, at ``progress``."""
+
+    def made(model):
+        learner = BudgetLearner(model, Budget(parameters=share))
+        learner.set_progress(progress)
+        return learner
+
+    return made
+
+
+BUDGETS = {"budget-open": under_budget("100%", 0.4), "budget-committed": under_budget("70%", 0.95)}
+"""What learns the sizes of the method "ngn" under a budget."""
 
 
 def shrunk():

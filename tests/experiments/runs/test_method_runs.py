@@ -123,3 +123,20 @@ def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
     found = fixed_of_learned_count(selection, 5, {"phases": {"grown": {"count": [count]}}})
     plain = compose({"method": "fixed"}, {"method.count": count, "seed.value": 5, "gate.delta": 0.5 if count else -0.5})
     assert run_id(found.config(5)) == run_id(fixed_configuration(selection.config(5), count)) == run_id(plain)
+
+
+@pytest.mark.parametrize(
+    ("task", "gate", "method", "score"),
+    [
+        ("manifold", "latent", "ngn", "nmse"),
+        ("regression1d", "mlp", "decay", "mse"),
+        ("tinystories", "states", "ngn", "bits_per_character"),
+    ],
+)
+def test_a_committed_run_scores_alike_truncated(tmp_path, task, gate, method, score):
+    keys = {"results": str(tmp_path), "progress": "never", "schedule.commit": 0.5, "gate.t0": 1.3, "phases": ("grown",)}
+    choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
+    (outcome,) = launch.launch([compose(choices, keys)])
+    phase = Store(tmp_path).get(outcome.run_id)["phases"]["grown"]
+    assert all(phase["integer"])
+    assert phase["truncated"][score] == pytest.approx(phase["soft"][score], rel=1e-5)

@@ -17,8 +17,8 @@ def network():
     return nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
 
 
-def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False):
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12)}, lambda0=1.0, frozen=frozen)
+def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False, **settings):
+    learner = ngn.learn_sizes(model, {"": ngn.Width(12)}, frozen=frozen, **({"lambda0": 1.0} | settings))
     groups = [] if frozen else [{"params": learner.body_parameters(), "lr": 1e-2}]
     if boundary:
         groups.append({"params": learner.controller_parameters(), "lr": 0.3})
@@ -58,6 +58,21 @@ def test_what_is_missing_is_said(missing, message, frozen):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.deploy(unsettled="allow")
+
+
+@pytest.mark.parametrize("share", ["20%", "55%", "99%"])
+@pytest.mark.parametrize("t0", [0.5, 20.0])
+def test_under_a_budget_no_deployed_model_is_above_it(share, t0):
+    learner = trained(network(), budget=ngn.Budget(parameters=share), t0=t0)
+    limit = float(share[:-1]) / 100 * sum(p.numel() for p in network().parameters())
+    assert sum(p.numel() for p in learner.deploy(example=X).parameters()) <= limit
+    with torch.no_grad():
+        assert torch.equal(learner(X), learner.hard_forward(X))
+
+
+def test_a_budget_out_of_reach_is_said_before_the_training():
+    with pytest.raises(ValueError, match=r"no model has as few as 3 parameters: the smallest has 4"):
+        ngn.learn_sizes(network(), {"": ngn.Width(12)}, budget=ngn.Budget(parameters=3))
 
 
 def test_fit_says_nothing():
