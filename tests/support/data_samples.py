@@ -11,6 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.data import ImageData, cifar10, manifest
+from experiments.data import mnist as mnist_reader
+from experiments.data.source import Folder
+
 MNIST_COUNTS = (12, 8)
 CIFAR_BATCH = 5
 CORA_SIZES, CORA_SPLIT = (700, 30, 3), (20, 500, 100)
@@ -122,3 +126,22 @@ def gzipped(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def official(files: dict[str, bytes]) -> dict[str, str]:
     return {name: f"sha256:{sha256(content)}" for name, content in files.items()}
+
+
+def read_mnist(root: Path, official: dict[str, str]) -> ImageData:
+    return mnist_reader.read(Folder(root, "mnist", official), *MNIST_COUNTS)
+
+
+def read_cifar(root: Path, official: dict[str, str]) -> ImageData:
+    return cifar10.read(Folder(root, "cifar10", official), CIFAR_BATCH)
+
+
+def flip(path: Path, place: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def write_manifest(folder: Path, provenance: str = "made for a test") -> None:
+    files = {p.relative_to(folder).as_posix(): sha256(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+    manifest.write(folder / "manifest.json", manifest.Manifest(provenance, files))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +15,10 @@ import pytest
 from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli import app, session
-from experiments.config.compose import compose, options
+from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.data import sets
-from experiments.paths import ROOT
 from experiments.runs import launch
 from experiments.store.records import RecordError
 from ngn.train.checkpoint import StorageError
@@ -193,112 +190,3 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
     assert "stopped by SIGINT; what was computed is saved. To go on:" in told
     assert "  python " in told
     assert told.rstrip().endswith("seed=0..3")
-
-
-# The real program, as it is typed. Each start costs a second, so these are few.
-
-
-def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
-    return subprocess.run(
-        [sys.executable, str(script), *arguments],
-        cwd=cwd,
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-SCRIPT = ROOT / "run.py"
-
-
-def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
-    done = _run(["--help"], tmp_path, SCRIPT)
-    assert (done.returncode, done.stderr) == (0, "")
-    for part in (
-        "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, tinystories, twist",
-        "seed=0..9",
-        "gate=conv",
-        "Exit status",
-    ):
-        assert part in done.stdout
-
-
-def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
-    done = _run(["task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed"], tmp_path, SCRIPT)
-    assert done.returncode == 0
-    assert "value: 5" in done.stdout
-    assert "seed.value=5" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_info_and_hydra_help_are_hydras_own(tmp_path: Path) -> None:
-    done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
-    assert done.returncode == 0
-    assert "setting/cora-gcn" in done.stdout
-    assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
-
-
-def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
-    def offered(line: str) -> list[str]:
-        return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
-
-    assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
-    # a seed and a task without its gate stand before the word, which Hydra alone cannot compose
-    assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the program, in a path with blanks."""
-    copy = tmp_path / "a project"
-    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SCRIPT, copy)
-    return copy
-
-
-def test_a_refusal_leaves_nothing_behind(project: Path, tmp_path: Path) -> None:
-    (elsewhere := tmp_path / "elsewhere").mkdir()
-    before = sorted(path.name for path in project.iterdir())
-    done = _run(["task=mnist", "gate=gcn", "seed=0..9"], elsewhere, project / "run.py")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "refused: gate=gcn does not fit task=mnist; the gates that fit are: mlp, conv\n"
-    assert list(elsewhere.iterdir()) == []
-    assert sorted(path.name for path in project.iterdir()) == before
-
-
-@pytest.mark.slow
-def test_real_runs_in_one_folder_from_another_in_a_path_with_blanks(project: Path, tmp_path: Path) -> None:
-    """With $NGN_OUTPUT everything is written there, Hydra's folder and plans included."""
-    (elsewhere := tmp_path / "some where").mkdir()
-    line = ["profile=smoke", "seed=0,1", "device=cpu"]
-    before = sorted(project.iterdir())
-    done = _run(line, elsewhere, project / "run.py", NGN_OUTPUT=str(elsewhere / "my output"))
-    assert done.returncode == 0, done.stderr
-    assert [text.split("]")[0] for text in done.stdout.splitlines()][:3] == ["[1/2", "[2/2", "medians:"]
-    assert "-> my output/results/regression1d/" in done.stdout
-    found = sorted(path.name for path in (elsewhere / "my output" / "results" / "regression1d").glob("*.json"))
-    assert found == [f"{job.run_id}.json" for job in app.expand(app.rewrite.rewrite(line))]
-    assert [path.name for path in elsewhere.iterdir()] == ["my output"]
-    assert {path.name for path in (elsewhere / "my output").iterdir()} == {"checkpoints", "results", "sweeps"}
-    assert sorted(project.iterdir()) == before
-
-
-@pytest.mark.slow
-def test_a_closed_pipe_does_not_stop_the_runs(project: Path, tmp_path: Path) -> None:
-    """What is written beside the records is below the project."""
-    (elsewhere := tmp_path / "some where").mkdir()
-    line = ["profile=smoke", "train.steps=3", "gate.K=2", "seed=0..4", "results=my records"]
-    run = subprocess.Popen(
-        [sys.executable, str(project / "run.py"), *line], cwd=elsewhere, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert run.stdout is not None
-    run.stdout.close()
-    _, err = run.communicate(timeout=900)
-    assert (run.returncode, err) == (0, b"")
-    assert len(list((elsewhere / "my records" / "regression1d").glob("*.json"))) == 5
-    assert [path.name for path in elsewhere.iterdir()] == ["my records"]
-    assert (project / "scratch" / "sweeps").is_dir()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import record_samples as samples
+from figure_samples import baseline, data, put_grown
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.reductions import init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
-from experiments.figures.model import EACH, Data
-from experiments.paths import ROOT
+from experiments.figures.model import EACH
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.extensions import ORDERED
@@ -30,23 +26,12 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[pa
 
 from matplotlib.figure import Figure
 
-from experiments.figures import manifest, style
-from scripts import build_figures
-
-
-def main(arguments: list[str]) -> int:
-    """The script in this process alone: it is not one to fork. ``test_figures_need_no_torch`` draws in several."""
-    return build_figures.main(["--jobs=1", *arguments])
+from experiments.figures import style
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three seeds of the baseline, one without curves."""
-    made = Store(tmp_path / "results")
-    for seed in range(3):
-        phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0, 0.5, 0.25]}
-        samples.put(made, BASELINE, seed, {"grown": phase}, curves=samples.curves() if seed < 2 else None)
-    return made
+    return baseline(tmp_path / "results")
 
 
 @pytest.fixture
@@ -55,18 +40,6 @@ def few_prices(monkeypatch: pytest.MonkeyPatch) -> tuple[Selection, ...]:
     monkeypatch.setattr(figure2, "PRICES", plateaus.PRICES[:24])
     monkeypatch.setattr(figure2, "SWEEP", plateaus.SWEEP[:24])
     return plateaus.SWEEP[:24]
-
-
-def put_grown(store: Store, selection: Selection, seed: int, t: float, truncated: float, **changes: Any) -> str:
-    return samples.put(store, selection, seed, {"grown": samples.grown([t], truncated / 2, truncated)}, **changes)
-
-
-def data(name: str, store: Store, overrides: Mapping[str, Any] | None = None) -> Data:
-    found = FIGURES[name].data(Reader(store), overrides)
-    stored = {path.name.removesuffix(".json") for path in store.root.rglob("*.json")}
-    assert {run for point in found.points for run in point.runs} | {c.run for c in found.curves} <= stored
-    assert stored & set(found.runs) or found.empty
-    return found
 
 
 def legend(figure: Figure) -> list[str]:
@@ -234,24 +207,6 @@ def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
     assert [line.get_label() for line in figure.axes[4].lines] == ["t of each seed", "median over the seeds"]
 
 
-def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shorter = {"train.steps": 2000}
-    phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
-    samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
-    found = data("figure1", store, shorter)
-    assert found.notes == ("partial: 1 of 10 seeds (9 not run)", "stand-in: train.steps=2000")
-    figure = style.draw(FIGURES["figure1"], found)
-    assert "stand-in: train.steps=2000" in figure.get_supxlabel()
-    options = ["--results", str(store.root), "--output", str(tmp_path / "out"), "--stand-in"]
-    assert main([*options, "train.steps=2000", "--only", "figure1"]) == 0
-    assert main([*options, "train.steps=2000", "--only", "frontier_mnist_mlp"]) == 2
-    assert "frontier_mnist_mlp: not drawn" in capsys.readouterr().err
-    assert main([*options, "train.step=2000"]) == 2
-    assert "Did you mean 'train.steps'" in capsys.readouterr().err
-    assert main([*options, "train.steps"]) == 2
-    assert "KEY=VALUE" in capsys.readouterr().err
-
-
 def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
     store = Store(tmp_path)
     mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
@@ -267,72 +222,6 @@ def test_without_records_it_says_so(tmp_path: Path) -> None:
         (axes,) = style.draw(spec, found).axes
         assert axes.get_title() == spec.title
         assert [text.get_text() for text in axes.texts] == ["not run"]
-
-
-def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        options = ["--results", str(store.root), "--output", str(tmp_path / folder), "--only", "figure1"]
-        assert main(options) == 0
-    pdf = (tmp_path / "a" / "figure1.pdf").read_bytes()
-    assert b"/FontFile2" in pdf
-    assert b"/Type3" not in pdf
-    assert pdf == (tmp_path / "b" / "figure1.pdf").read_bytes()
-    assert (tmp_path / "a" / "figure1.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.slow
-def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(name: str, folder: Path, _: str) -> list[Path]:
-        folder.mkdir(exist_ok=True)
-        paths = [folder / f"{name}.{kind}" for kind in ("pdf", "png")]
-        for path in paths:
-            path.write_text(name)
-        return paths
-
-    monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # what it draws is not what is tested here
-    monkeypatch.setattr(style, "save", write)
-    names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
-    options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
-
-    def drawn(*more: str) -> list[str]:
-        assert main([*options, *more, "--only", *names]) == 0
-        return [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": drawn" in line]
-
-    assert drawn() == names
-    assert drawn() == []
-    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves())  # only the courses have this run
-    assert drawn() == ["schedule_courses"]
-    put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # a run of two figures changes
-    assert drawn() == ["figure1", "schedule_courses"]
-    curves = store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id)
-    curves.unlink()
-    assert drawn() == ["figure1", "schedule_courses"]
-    curves.mkdir()  # odd, and no reason to stop
-    assert drawn() == []
-    (tmp_path / "out" / "figure2.pdf").write_bytes(b"")
-    (tmp_path / "out" / "figure1.png").unlink()
-    assert drawn() == ["figure1", "figure2"]
-    (tmp_path / "out" / manifest.NAME).write_text("{")
-    assert drawn() == names
-    assert drawn("--dirty") == names
-    monkeypatch.setattr(manifest, "drawing_code", lambda: "other code")
-    assert drawn("--dirty") == names
-    assert drawn("--dirty") == []
-    assert drawn("--dirty", "--force") == names
-
-
-def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--only", "figure99"]) == 2
-    assert "figure1" in capsys.readouterr().err
-
-
-def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
 
 
 def test_boundaries_of_each_dimension_with_the_line_where_it_is_met(tmp_path: Path) -> None:
@@ -389,12 +278,3 @@ def test_orders_are_drawn_by_the_medians_of_their_prefixes(tmp_path: Path) -> No
     assert found.notes[0] == "partial: 3 of 180 runs (177 not run)"
     titles = [axes.get_title() for axes in style.draw(FIGURES["orders"], found).axes]
     assert titles == ["1D, budget of 4\nn = 3 runs", "1D, budget of 8\nnot run", "MNIST, budget of 6\nnot run"]
-
-
-def test_figures_need_no_torch(tmp_path: Path) -> None:
-    code = (
-        "import sys; from scripts.build_figures import main; "
-        f"assert main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'figures')!r}, "
-        "'--only', 'figure1', 'figure2']) == 0; assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

@@ -1,0 +1,155 @@
+"""Image files that are not what they should be are refused and named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import tarfile
+from pathlib import Path
+
+import data_samples as samples
+import numpy as np
+import pytest
+from data_samples import flip, read_cifar, read_mnist, write_manifest
+
+from experiments.data import DataError, cifar10, manifest, mnist
+
+
+def test_a_flipped_byte_is_noticed_in_every_file_and_named(tmp_path):
+    files, _ = samples.mnist()
+    for name in files:
+        root = tmp_path / name
+        samples.put(root / "mnist", files)
+        flip(root / "mnist" / name, 10)
+        with pytest.raises(DataError) as caught:
+            read_mnist(root, samples.official(files))
+        message = str(caught.value)
+        assert message.startswith(f"{root / 'mnist' / name}: not the expected file")
+        assert samples.sha256(files[name]) in message
+        assert samples.sha256((root / "mnist" / name).read_bytes()) in message
+
+
+def test_a_flipped_byte_in_a_gzip_file_or_an_archive_is_named(tmp_path):
+    files, _ = samples.mnist()
+    samples.put(tmp_path / "mnist", samples.gzipped(files))
+    flip(tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz", 200)
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz: (damaged|not the expected)"):
+        read_mnist(tmp_path, samples.official(files))
+    binary, *_ = samples.cifar()
+    archive = {cifar10.BINARY_ARCHIVE: samples.tar_gz("cifar-10-batches-bin", binary)}
+    samples.put(tmp_path / "cifar10", archive)
+    flip(tmp_path / "cifar10" / cifar10.BINARY_ARCHIVE, 500)
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz: not the expected file"):
+        read_cifar(tmp_path, samples.official(archive))
+
+
+def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
+    binary, *_ = samples.cifar()
+    samples.put(tmp_path / "cifar10", binary)
+    with pytest.raises(DataError, match=r"data_batch_1\.bin.*no official digest.*--adopt cifar10"):
+        read_cifar(tmp_path, cifar10.OFFICIAL)
+    write_manifest(tmp_path / "cifar10", "a substitute,\n  re-encoded")
+    assert read_cifar(tmp_path, cifar10.OFFICIAL).info.provenance == "a substitute, re-encoded"
+    flip(tmp_path / "cifar10" / "test_batch.bin")
+    with pytest.raises(DataError, match=r"test_batch\.bin: not the expected file \(manifest\.json sha256:"):
+        read_cifar(tmp_path, cifar10.OFFICIAL)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", "unreadable"),
+        ("[]", "must be an object"),
+        ('{"provenance": "x"}', "must be an object"),
+        ('{"provenance": "x", "files": {"a": "12"}}', "no sha256"),
+        ('{"provenance": " ", "files": {}}', "provenance"),
+        (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path, content, fault):
+    files, _ = samples.mnist()
+    samples.put(tmp_path / "mnist", files | {"manifest.json": content.encode()})
+    with pytest.raises(DataError, match=rf"manifest\.json: .*{fault}"):
+        read_mnist(tmp_path, samples.official(files))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("train-images-idx3-ubyte", b"", "not an idx file"),
+        ("train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
+        ("train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
+        ("train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
+        ("t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
+    ],
+)
+def test_mnist_structure_is_checked_even_where_a_manifest_vouches(tmp_path, name, content, fault):
+    files, _ = samples.mnist()
+    samples.put(tmp_path / "mnist", files | {name: content})
+    write_manifest(tmp_path / "mnist")
+    with pytest.raises(DataError, match=f"{name}: .*{fault}"):
+        read_mnist(tmp_path, {})
+
+
+def test_cifar10_structure_is_checked(tmp_path):
+    binary, python, *_ = samples.cifar()
+    for name, content, fault in (
+        ("data_batch_2.bin", binary["data_batch_2.bin"][:-1], "records of 3073 bytes"),
+        ("data_batch_3.bin", b"\x0a" + binary["data_batch_3.bin"][1:], "outside 0 to 9"),
+    ):
+        root = tmp_path / name
+        samples.put(root / "cifar10", binary | {name: content})
+        write_manifest(root / "cifar10")
+        with pytest.raises(DataError, match=f"{name}: .*{fault}"):
+            read_cifar(root, {})
+    for batch, fault in (
+        ([1], "no uint8 data"),
+        ({"data": np.zeros((5, 3072), dtype=np.uint8)}, "no list of 5 labels"),
+    ):
+        root = tmp_path / fault
+        samples.put(root / "cifar10" / "cifar-10-batches-py", python | {"data_batch_5": pickle.dumps(batch, 2)})
+        write_manifest(root / "cifar10")
+        with pytest.raises(DataError, match=f"data_batch_5: holds {fault}"):
+            read_cifar(root, {})
+    samples.put(tmp_path / "cifar10", {cifar10.BINARY_ARCHIVE: samples.tar_gz("elsewhere", binary)})
+    write_manifest(tmp_path / "cifar10")
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz: damaged archive"):
+        read_cifar(tmp_path, {})
+
+
+def test_an_unreadable_file_is_named(tmp_path, monkeypatch):
+    files, _ = samples.mnist()
+    samples.put(tmp_path / "mnist", files)
+    real = np.fromfile
+
+    def failing(path, *args, **kwargs):
+        if Path(path).name.startswith("t10k-images"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(np, "fromfile", failing)
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte: unreadable \(Permission denied\)"):
+        read_mnist(tmp_path, samples.official(files))
+
+
+def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):
+    """A sparse terabyte, a tar header that asks for gigabytes, and a manifest nested deeper than Python goes."""
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for name in mnist.FILES:
+        (folder / name).write_bytes(b"")
+    os.truncate(folder / next(iter(mnist.FILES)), 2**40)
+    with pytest.raises(DataError, match="larger than any file of a data set"):
+        read_mnist(tmp_path, {})
+
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 6 * 2**30
+    archive = np.frombuffer(gzip.compress(header.tobuf() + bytes(2**20)), dtype=np.uint8)
+    with pytest.raises(DataError, match=r"a\.tar\.gz: damaged archive"):
+        next(cifar10.members(archive, Path("a.tar.gz"), ["x"], 10))
+
+    (folder / manifest.FILE).write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"manifest\.json: unreadable"):
+        manifest.read(folder / manifest.FILE)

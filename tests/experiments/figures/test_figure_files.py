@@ -1,0 +1,125 @@
+"""The files of figures: the script, when they are drawn again, stand-ins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import record_samples as samples
+from figure_samples import baseline, data, put_grown
+
+from experiments.analysis.collect import Reader
+from experiments.figures import FIGURES
+from experiments.paths import ROOT
+from experiments.store.records import Store
+from experiments.tables.one_d import BASELINE, FOUR
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+
+from experiments.figures import manifest, style
+from scripts import build_figures
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return baseline(tmp_path / "results")
+
+
+def main(arguments: list[str]) -> int:
+    """The script in this process alone: it is not one to fork. ``test_figures_need_no_torch`` draws in several."""
+    return build_figures.main(["--jobs=1", *arguments])
+
+
+def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shorter = {"train.steps": 2000}
+    phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
+    samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
+    found = data("figure1", store, shorter)
+    assert found.notes == ("partial: 1 of 10 seeds (9 not run)", "stand-in: train.steps=2000")
+    figure = style.draw(FIGURES["figure1"], found)
+    assert "stand-in: train.steps=2000" in figure.get_supxlabel()
+    options = ["--results", str(store.root), "--output", str(tmp_path / "out"), "--stand-in"]
+    assert main([*options, "train.steps=2000", "--only", "figure1"]) == 0
+    assert main([*options, "train.steps=2000", "--only", "frontier_mnist_mlp"]) == 2
+    assert "frontier_mnist_mlp: not drawn" in capsys.readouterr().err
+    assert main([*options, "train.step=2000"]) == 2
+    assert "Did you mean 'train.steps'" in capsys.readouterr().err
+    assert main([*options, "train.steps"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        options = ["--results", str(store.root), "--output", str(tmp_path / folder), "--only", "figure1"]
+        assert main(options) == 0
+    pdf = (tmp_path / "a" / "figure1.pdf").read_bytes()
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    assert pdf == (tmp_path / "b" / "figure1.pdf").read_bytes()
+    assert (tmp_path / "a" / "figure1.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(name: str, folder: Path, _: str) -> list[Path]:
+        folder.mkdir(exist_ok=True)
+        paths = [folder / f"{name}.{kind}" for kind in ("pdf", "png")]
+        for path in paths:
+            path.write_text(name)
+        return paths
+
+    monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # what it draws is not what is tested here
+    monkeypatch.setattr(style, "save", write)
+    names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
+    options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
+
+    def drawn(*more: str) -> list[str]:
+        assert main([*options, *more, "--only", *names]) == 0
+        return [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": drawn" in line]
+
+    assert drawn() == names
+    assert drawn() == []
+    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves())  # only the courses have this run
+    assert drawn() == ["schedule_courses"]
+    put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # a run of two figures changes
+    assert drawn() == ["figure1", "schedule_courses"]
+    curves = store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id)
+    curves.unlink()
+    assert drawn() == ["figure1", "schedule_courses"]
+    curves.mkdir()  # odd, and no reason to stop
+    assert drawn() == []
+    (tmp_path / "out" / "figure2.pdf").write_bytes(b"")
+    (tmp_path / "out" / "figure1.png").unlink()
+    assert drawn() == ["figure1", "figure2"]
+    (tmp_path / "out" / manifest.NAME).write_text("{")
+    assert drawn() == names
+    assert drawn("--dirty") == names
+    monkeypatch.setattr(manifest, "drawing_code", lambda: "other code")
+    assert drawn("--dirty") == names
+    assert drawn("--dirty") == []
+    assert drawn("--dirty", "--force") == names
+
+
+def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "figure99"]) == 2
+    assert "figure1" in capsys.readouterr().err
+
+
+def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
+
+
+def test_figures_need_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from scripts.build_figures import main; "
+        f"assert main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'figures')!r}, "
+        "'--only', 'figure1', 'figure2']) == 0; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

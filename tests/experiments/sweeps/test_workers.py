@@ -1,0 +1,210 @@
+"""Workers and their supervisor: killed, hanging, interrupted, two at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from sweep_samples import frozen
+from waiting import until
+
+from experiments.paths import CONF, ROOT
+from experiments.store.leases import Leases
+from experiments.store.records import Store
+from experiments.studies import STUDIES
+from experiments.sweeps import settings, slurm, status
+from experiments.sweeps.local import Supervisor
+from ngn.train import interrupt
+
+SCRIPT = CONF.parent / "scripts" / "sweep.py"
+WORKER = """
+import json, os, signal, sys
+from pathlib import Path
+plan = Path(sys.argv[1])
+for line in sys.stdin:
+    if int(line) == {bad}:
+        {does}
+    print(json.dumps({{"task": int(line), "runs": {{"run": "complete"}}}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()", "stopped after"),
+        ("signal.pause()", "stopped after"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("sys.exit(7)", "status 7"),
+    ],
+)
+def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
+    plan = frozen(tmp_path, 4)
+    told = {}
+    limit = 0.2 if "pause" in does else None  # long enough for an interpreter to start on a machine that stalls
+    cluster = settings.Cluster(kind="local", workers=2, task_minutes=limit, grace_seconds=0.5)
+    command = [sys.executable, "-c", WORKER.format(bad=1, does=does)]
+    Supervisor(plan, range(4), cluster, lambda task, runs: told.update({task: runs}), command).run()
+    assert sorted(told) == [0, 1, 2, 3]
+    (name,) = plan.tasks[1]
+    assert reason in told[1][name]
+    assert reason in status.failures(plan.path.parent)[name]
+    assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
+
+
+def test_what_others_train_is_put_off(tmp_path):
+    """The real worker: a run that somebody else holds is not waited for while there is other work."""
+    plan, told = frozen(tmp_path, 3), {}
+    (name,) = plan.tasks[0]
+    leases = Leases(plan.results)
+    assert leases.take([name]) == [name]
+
+    def report(task, runs):
+        told[task] = set(runs.values())
+        if len(told) == 2:
+            leases.release([name])
+
+    Supervisor(plan, range(3), settings.Cluster(kind="local", workers=1), report).run()
+    assert list(told) == [1, 2, 0]
+    assert list(told.values()) == [{"complete"}] * 3
+
+
+def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
+    """A worker a GPU, each seeing its own; here the workers only say which."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    plan, told = frozen(tmp_path, 6), {}
+    says = """
+import json, os, sys
+for line in sys.stdin:
+    seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    # nobody answers a first task before both GPUs have one
+    open(f"{sys.argv[1]}.{seen}", "w").close()
+    while not all(os.path.exists(f"{sys.argv[1]}.{n}") for n in "25"):
+        os.sched_yield()
+    print(json.dumps({"task": int(line), "runs": {"run": seen}}), flush=True)
+"""
+    command = [sys.executable, "-c", says]
+    Supervisor(plan, range(6), settings.Cluster(kind="local"), lambda t, r: told.update({t: r["run"]}), command).run()
+    assert sorted(told) == list(range(6))
+    assert set(told.values()) == {"2", "5"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
+    plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    leases = plan.results / ".leases"
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    until(lambda: list(leases.glob("*.lease")), "a lease")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=900)
+    assert process.returncode == 130
+    assert "To go on:" in err
+    assert f"run smoke --plan={plan.path}" in err
+    assert not list(leases.glob("*.lease"))
+
+
+@pytest.mark.slow
+def test_two_hundred_runs_killed_five_times(tmp_path):
+    """The whole sweep, supervisor and workers, is killed five times at growing numbers of records, then completes."""
+    results = tmp_path / "results"
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
+    folder = results / "regression1d"
+    kills = 0
+    for wanted in (1, 30, 60, 90, 120):
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
+        workers = [int(p) for p in _children(process.pid)]
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert kills == 5
+    names = {name for name, _ in STUDIES["smoke"].runs()}
+    assert status.present(results) == names
+    assert len(names) == 200
+    view = status.View(results)
+    assert {view.state(name, config).state for name, config in STUDIES["smoke"].runs()} == {"done"}
+    assert not list(results.rglob("*.lease"))
+
+
+def _children(pid):
+    """Process numbers of a process's children, which have sessions of their own here."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return listed.stdout.split()
+
+
+@pytest.mark.slow
+def test_two_sweeps_share_the_work(tmp_path):
+    """Both end well, and every run was trained by one of them."""
+    results = tmp_path / "results"
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "runs_per_task=20"]
+    both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ends = [process.communicate(timeout=900) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(status.present(results)) == 200
+    assert not list(results.rglob("*.lease"))
+
+
+@pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
+def test_a_warning_that_comes_while_python_starts_is_kept_until_it_is_handled(tmp_path):
+    code = (
+        "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "from ngn.train import interrupt\n"
+        "try:\n with interrupt.handled(): pass\n"
+        "except KeyboardInterrupt as stopped: print(stopped.signum)"
+    )
+    line = [*slurm.PATIENT, sys.executable, "-c", code]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGUSR1))]
+
+
+@pytest.mark.slow
+def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
+    plan = frozen(tmp_path, 2)
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    left = subprocess.run([*line, "--detach"], capture_output=True, text=True, check=True)
+    assert "sweep.py status" in left.stdout
+    names = [name for task in plan.tasks for name in task]
+    until(lambda: all(Store(plan.results).path(name).exists() for name in names), "all records")
+    process = int(left.stdout.split("process ")[1].split(",")[0])
+    until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the detached process")
+
+
+def test_a_signal_between_trainings_raises_at_once():
+    with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    assert stopped.value.status == 128 + signal.SIGUSR1
+    assert not interrupt.asked()
+
+
+@pytest.mark.parametrize(
+    ("signum", "answer", "told"),
+    [
+        ("SIGUSR1", 0, "job 12_3 is in Slurm's queue again"),
+        ("SIGUSR2", 1, "Slurm did not requeue job 12_3: no such job"),
+        ("SIGTERM", 0, None),
+    ],
+)
+def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
+    tmp_path, monkeypatch, capsys, signum, answer, told
+):
+    """A stand-in for scontrol writes down what it was asked; tests/slurm has the real one."""
+    asked = tmp_path / "asked"
+    script = tmp_path / "scontrol"
+    script.write_text(f"#!/bin/sh\necho $@ >> {asked}\necho no such job >&2\nexit {answer}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    number = signal.Signals[signum]
+    assert interrupt.leave(interrupt.Interrupted(number), "the command") == 128 + number
+    shown = capsys.readouterr().err
+    assert "To go on:\n  the command" in shown
+    assert asked.exists() == (told is not None)
+    if told is not None:
+        assert told in shown
+        assert asked.read_text() == "requeue 12_3\n"
