@@ -21,7 +21,7 @@ from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
 from experiments.tables.extensions import BUDGETS, COMMITTED, ORDERED, TIED
 from experiments.tables.model import Table
-from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
+from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FORMER, FOUR, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY, STORIES, SUSPECTS
 from experiments.tables.peft import PEFT, TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, alone
@@ -126,22 +126,13 @@ def _vision_frontier() -> list[Selection]:
     ]
 
 
-RECALIBRATED = {"train.lr_boundary": 0.03, "task.draw": 1}
-"""The outcome of the calibration (docs/log.md); the setting of the 1D study once the studies under it are complete."""
-
-
-def _recalibrated() -> list[Selection]:
+def _former() -> list[Selection]:
+    names = ("baseline", "schedules", "lambda_sweep", "continue_learning", "fixed_frontier", "decay", "sensitivity")
+    runs = [*(selection for name in names for selection in study(name).make()), *init_sweep.sweep(range(10))]
     # the other learners have boundary rates of their own, each with its source
-    draw = {"task.draw": RECALIBRATED["task.draw"]}
-    others = [runs.with_overrides(draw) for key, runs in SEVEN.runs.items() if key != "ngn"]
-
-    def under(selections: list[Selection]) -> list[Selection]:
-        return [selection.with_overrides(RECALIBRATED) for selection in selections]
-
-    names = ("baseline", "schedules", "lambda_sweep", "continue_learning", "fixed_frontier", "decay")
-    studies = [selection for name in names for selection in study(name).make()]
-    few, more = init_sweep.sweep(range(10)), init_sweep.sweep(range(10, 50))
-    return [*under(studies), *under(few), *others, *under(more)]
+    draw = {"task.draw": FORMER["task.draw"]}
+    others = [selection.with_overrides(draw) for key, selection in SEVEN.runs.items() if key != "ngn"]
+    return [*(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs), *others]
 
 
 def _stories() -> list[Selection]:
@@ -225,7 +216,7 @@ STUDIES: dict[str, Study] = {
             "table 4's schedules at four boundary rates and four draws of the inputs",
             calibration.selections,
         ),
-        Study("recalibrated", "figures 1 to 7, tables 4 and 7, under the calibrated setting", _recalibrated),
+        Study("former", "figures 1 to 7, tables 4 and 7, under the setting in use before the calibration", _former),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),

@@ -12,6 +12,8 @@ from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, StandIn, Table, column, mean_sd, number, row
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))
+FORMER = {"train.lr_boundary": 0.05, "task.draw": 0}
+"""What the calibration (docs/log.md) has changed; the runs under it stay for comparison."""
 CHOSEN_BY = frozenset(("value", "t", "integer", "soft", "truncated", "fixed"))
 """Columns of the rows that settings were chosen by (table 4), and of those that show the same configuration again."""
 STANDARD = row("number", "standard run", seeds=1, runs=BASELINE.with_seeds([0]), calibrated=CHOSEN_BY)
