@@ -28,7 +28,6 @@ SENSITIVITY = Table(
     ),
     (
         _changed("baseline", "baseline: width 16, boundary rate 3e-2, joint clip 0.003, cosine body rate, draw 1"),
-        _changed("former", "boundary rate 5e-2, draw 0", FORMER),
         _changed("width8", "hidden width 8", {"gate.width": 8}),
         _changed("width32", "hidden width 32", {"gate.width": 32}),
         _changed("rate1e-2", "boundary rate 1e-2", {"train.lr_boundary": 1e-2}),

@@ -29,7 +29,7 @@ import sweep
         ("continue_learning", 10),
         ("learners", 200),
         ("decay", 51),
-        ("sensitivity", 150),
+        ("sensitivity", 170),
         ("vision", 40),
         ("vision_frontier", 144),
         ("manifold", 50),

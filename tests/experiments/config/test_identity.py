@@ -58,7 +58,7 @@ def test_how_a_run_is_carried_out_is_no_part_of_it(override):
         {"gate.K": 31},
         {"schedule.lambda0": 2e-4},
         {"train.steps": 24999},
-        {"task.draw": 1},
+        {"task.draw": 0},
         {"train.optimizer": "adamw"},
         {"train.warmup": 0.1},
     ],
@@ -76,7 +76,7 @@ def test_equal_numbers_are_equal_runs():
 def test_a_key_added_later_counts_only_off_its_default(monkeypatch):
     """With task.draw as if it had been added after the first records were written."""
     before = {k: v for k, v in identity.identity_keys(compose()).items() if k != "task.draw"}
-    monkeypatch.setattr(identity, "ADDED_LATER", {**identity.ADDED_LATER, "task.draw": 0})
+    monkeypatch.setattr(identity, "ADDED_LATER", {**identity.ADDED_LATER, "task.draw": 1})
     assert identity.identity_keys(compose()) == before
     assert identity.identity_keys(compose({}, {"task.draw": 2})) == {**before, "task.draw": 2}
 
