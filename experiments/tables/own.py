@@ -117,6 +117,11 @@ def _mnist_from_high(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
     return _held_out(key, title, "mnist", "conv", phases | dict(overrides), range(100, 102), "from_high")
 
 
+def _cifar(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
+    alone = {"phases": ("grown",)} | dict(overrides)
+    return _held_out(key, f"CIFAR-10 convolution, held out, {label}", "cifar10", "conv", alone, range(100, 103), "grown")
+
+
 SUSPECTS = Table(
     "suspects",
     "What may explain a disagreement",
@@ -143,6 +148,9 @@ SUSPECTS = Table(
         _cora("cora_short", "rate 1e-2, 200 steps", {"train.lr": 1e-2, "train.steps": 200}),
         _mnist_from_high("mnist", "as it is", {}),
         _mnist_from_high("mnist_rate", "boundary rate 1e-1", {"train.lr_boundary": 1e-1}),
+        _cifar("cifar10", "as it is", {}),
+        _cifar("cifar10_rate", "boundary rate 1e-1", {"train.lr_boundary": 1e-1}),
+        _cifar("cifar10_long", "20 epochs", {"train.epochs": 20}),
     ),
 )
 """Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
