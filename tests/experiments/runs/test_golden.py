@@ -55,7 +55,7 @@ def config_of(task, gate, method, folder):
     overrides["gate.t0"] = 1e-4  # as in full runs
     if task == "regression1d":  # the setting under which these losses were recorded
         overrides["task.draw"] = 0
-        if method in ("ngn", "decay"):
+        if method in ("ngn", "decay", "budget"):
             overrides["train.lr_boundary"] = 0.05
     if method == "fixed":
         groups = compose({"task": task, "gate": gate, "profile": "smoke"}).gate.groups
