@@ -119,7 +119,8 @@ def _mnist_from_high(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
 
 def _cifar(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
     alone = {"phases": ("grown",)} | dict(overrides)
-    return _held_out(key, f"CIFAR-10 convolution, held out, {label}", "cifar10", "conv", alone, range(100, 103), "grown")
+    title = f"CIFAR-10 convolution, held out, {label}"
+    return _held_out(key, title, "cifar10", "conv", alone, range(100, 103), "grown")
 
 
 SUSPECTS = Table(
