@@ -116,8 +116,7 @@ def write(path: Path, value: dict[str, Any]) -> None:
 def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> None:
     """The units that have no file yet: for each work and seed the dense model, then one share after the other."""
     for name in given.work:
-        work = WORKS[name](given.scale, data_root(given.data_root))
-        work = dataclasses.replace(work, settings=dataclasses.replace(work.settings, **changes))
+        work = WORKS[name](given.scale, data_root(given.data_root), **changes)
         cells = [(100, "dense"), *((share, m) for share in given.shares for m in METHODS if m != "dense")]
         for seed in given.seeds:
             for share, method in cells:

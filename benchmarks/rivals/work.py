@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Work:
     score: Callable[[nn.Module, bool], float]
 
 
-def images(scale: str, root: Path) -> Work:
+def images(scale: str, root: Path, **changes: Any) -> Work:
     """ResNet-20 on CIFAR-10; the last tenth of the training images is for validation."""
     data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load(root)
     settings = {
@@ -89,6 +89,7 @@ def images(scale: str, root: Path) -> Work:
         "small": Settings(steps=400, batch=64, held=5_000),
         "full": Settings(steps=10_500, batch=128, held=10_000),
     }[scale]
+    settings = replace(settings, **changes)
     first = len(data.train_images) * 9 // 10
     x, y = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
     test = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
@@ -123,7 +124,7 @@ def mirrored(x: Tensor) -> Tensor:
     return x
 
 
-def text(scale: str, root: Path) -> Work:
+def text(scale: str, root: Path, **changes: Any) -> Work:
     """A Transformer on the characters of TinyStories; every twentieth story of the training text is for validation."""
     if scale == "tiny":
         train, test, info = synthetic.stories(train=400)
@@ -133,9 +134,10 @@ def text(scale: str, root: Path) -> Work:
         info = data.info
     settings = {
         "tiny": Settings(steps=2, batch=2, held=200),
-        "small": Settings(steps=400, batch=16, held=200_000, lr=3e-2),
-        "full": Settings(steps=5_000, batch=32, held=1_000_000, lr=5e-3),
+        "small": Settings(steps=400, batch=16, held=200_000, lr=3e-2, K=32, lr_boundary=0.4),
+        "full": Settings(steps=5_000, batch=32, held=1_000_000, lr=5e-3, K=32),
     }[scale]
+    settings = replace(settings, **changes)
     characters = Characters(train)
     kept = [story for at, story in enumerate(train) if at % 20]
     tokens, validation, final_text = (characters.mapped(part) for part in (kept, train[::20], test))

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import bench_rivals
 from rivals import table
 from rivals.methods import METHODS, largest
-from rivals.work import mirrored
+from rivals.work import WORKS, mirrored
 
 OWN = [name for name in METHODS if name != "Torch-Pruning"]
 
@@ -67,6 +67,8 @@ def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
     (unit,) = units(tmp_path, *changed)
     assert unit["scored"] == "validation"
     assert (unit["settings"]["lr"], unit["settings"]["restart"]) == (0.1, True)
+    for make in WORKS.values():
+        assert len(make("tiny", tmp_path, batch=3).batches(0).at(0)[0]) == 3
 
 
 def test_largest_part() -> None:
