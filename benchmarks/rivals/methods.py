@@ -104,7 +104,7 @@ def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> 
 
     def cut(part: float) -> nn.Module:
         for axis in learner.axes:
-            axis.capacity.left.fill_(max(1, int(part * axis.K)))
+            axis.capacity.left.fill_(max(1, round(part * axis.K)))
         return learner.deploy(unsettled="allow")
 
     return cut(largest(lambda part: parameters(cut(part)), limit))
