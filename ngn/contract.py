@@ -125,6 +125,13 @@ class Learner(nn.Module, ABC):
         if self.make_room():
             raise ValueError("components that are allocated in training need ngn.fit: give the gate a K")
 
+    def resume(self, step: int, progress: float) -> None:
+        """In a loop of one's own that goes on from a checkpoint: to be called before step number ``step``, when the
+        part ``progress`` of the training is done."""
+        self._steps = step
+        self.set_progress(progress)
+        self.before_step(step)
+
     def idle(self) -> list[str]:
         """What of a training has not happened, and what to do about it; nothing where that is not watched."""
         return []

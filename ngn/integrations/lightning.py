@@ -52,8 +52,7 @@ class SizesCallback(Callback):
         if not math.isfinite(self.total):
             raise ValueError("schedules need an end: set max_epochs or max_steps")
         self.done = trainer.global_step
-        self.steps.learner.set_progress(self.done / self.total)
-        self.steps.learner.before_step(self.done)
+        self.steps.learner.resume(self.done, self.done / self.total)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         self.steps.take()

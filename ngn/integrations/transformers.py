@@ -42,8 +42,7 @@ class SizesCallback(TrainerCallback, ExportableState):
         self.steps.of(others["model"])
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.steps.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        self.steps.learner.set_progress(state.global_step / state.max_steps)
-        self.steps.learner.before_step(state.global_step)
+        self.steps.learner.resume(state.global_step, state.global_step / state.max_steps)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.steps.take()

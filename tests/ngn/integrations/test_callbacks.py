@@ -47,10 +47,16 @@ def learned(learner):
     return small.mlp[0].out_features
 
 
-def made(budget):
-    """A fresh learner, whose state is that of its model alone or, under a budget, more."""
-    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
-    return ngn.BudgetLearner(learner.model, ngn.Budget(parameters="40%")) if budget else learner
+WAYS = {
+    "price": {},
+    "draws": {"order": ngn.Order("nested_dropout", ranks=(4, 8, 12))},
+    "budget": {"budget": ngn.Budget(parameters="40%")},
+}
+"""How a size is learned: by what is in the model, by numbers of steps as well, by tensors of the learner as well."""
+
+
+def made(way):
+    return ngn.learn_sizes(Model(), SIZES, lambda0=1.0, **WAYS[way])
 
 
 def alike(one, other):
@@ -96,8 +102,8 @@ def test_transformers_trainer(tmp_path, accumulate):
     assert same_as_fit(learner, 40, 1e-3, accumulate)
 
 
-@pytest.mark.parametrize("budget", [False, True])
-def test_transformers_resumes_exactly(tmp_path, budget):
+@pytest.mark.parametrize("way", WAYS)
+def test_transformers_resumes_exactly(tmp_path, way):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
@@ -107,8 +113,8 @@ def test_transformers_resumes_exactly(tmp_path, budget):
         transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
         return learner
 
-    straight = train(made(budget))
-    assert alike(train(made(budget), resume_from_checkpoint=str(tmp_path / "checkpoint-5")), straight)
+    straight = train(made(way))
+    assert alike(train(made(way), resume_from_checkpoint=str(tmp_path / "checkpoint-5")), straight)
 
 
 def lightning_module(lightning):
@@ -151,8 +157,8 @@ def test_lightning_trainer(accumulate):
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
-@pytest.mark.parametrize("budget", [False, True])
-def test_lightning_resumes_exactly(tmp_path, budget):
+@pytest.mark.parametrize("way", WAYS)
+def test_lightning_resumes_exactly(tmp_path, way):
     lightning = pytest.importorskip("lightning.pytorch")
     from ngn.integrations.lightning import SizesCallback
 
@@ -162,5 +168,5 @@ def test_lightning_resumes_exactly(tmp_path, budget):
         trainer.fit(lightning_module(lightning)(learner.model), LOADER, **resumed)
         return learner
 
-    straight = train(made(budget))
-    assert alike(train(made(budget), ckpt_path=tmp_path / "step=4.ckpt"), straight)
+    straight = train(made(way))
+    assert alike(train(made(way), ckpt_path=tmp_path / "step=4.ckpt"), straight)
