@@ -12,6 +12,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from experiments.figures.model import Data, Panel, Point, Spec
 
@@ -121,8 +122,10 @@ def draw(spec: Spec, data: Data) -> Figure:
 def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, Look]) -> None:
     """Curves, lines and points of one panel."""
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, title=data.title(key, panel))
-    axes.set_xscale("log" if panel.xlog else "linear")
-    axes.set_yscale("log" if panel.ylog else "linear")
+    if panel.xlog:  # setting the default again would undo the ticks of panels that share the axis
+        axes.set_xscale("log")
+    if panel.ylog:
+        axes.set_yscale("log")
     for curve in data.curves_of(key):
         weight = STRONG if curve.strong else FAINT
         axes.plot(curve.x, curve.y, label=curve.series, **looks[curve.series].line, **weight)
@@ -140,6 +143,8 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         points.setdefault(point.series, []).append(point)
     for name in dict.fromkeys([*panel.series, *points]):
         _points(axes, name, points.get(name, []), looks[name], panel.lanes)
+    if points and not panel.ylog and all(float(point.y).is_integer() for point in data.of(key)):
+        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # no half ranks
     if panel.lanes:
         lanes(axes, [round(point.x) for point in data.of(key)])
     if not (points or data.curves_of(key)):
