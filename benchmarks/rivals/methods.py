@@ -139,9 +139,8 @@ def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
 
 def learned(work: Work, seed: int, limit: int) -> nn.Module:
     """Sizes are learned with the weights, within the budget."""
-    sizes = work.sizes(work.settings.K, None)
-    model = ngn.learn_sizes(seeded(work, seed), sizes, commit=work.settings.commit).model
-    learner = ngn.BudgetLearner(model, ngn.Budget(parameters=limit))
+    sizes, budget = work.sizes(work.settings.K, None), ngn.Budget(parameters=limit)
+    learner = ngn.learn_sizes(seeded(work, seed), sizes, budget=budget, commit=work.settings.commit)
     train(work, learner, seed)
     return learner.deploy(example=work.example)
 
