@@ -99,15 +99,20 @@ def retained(work: Work, model: nn.Module, places: Any = None) -> Any:
 
 
 def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
-    """``model`` with the same part of each size: the first of ``places``, as many as there may be."""
+    """``model`` with the same part of each size: the first of ``places``, as many as there may be.
+
+    What one more head in every layer would be too much for is left to the feed-forward units.
+    """
     learner = retained(work, model, places)
 
-    def cut(part: float) -> nn.Module:
+    def cut(part: float, heads: float | None = None) -> nn.Module:
         for axis in learner.axes:
-            axis.capacity.left.fill_(max(1, round(part * axis.K)))
+            kept = part if heads is None or axis.K > HEADS else heads
+            axis.capacity.left.fill_(max(1, round(kept * axis.K)))
         return learner.deploy(unsettled="allow")
 
-    return cut(largest(lambda part: parameters(cut(part)), limit))
+    even = largest(lambda part: parameters(cut(part)), limit)
+    return cut(largest(lambda part: parameters(cut(part, even)), limit), even)
 
 
 def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
