@@ -83,6 +83,14 @@ def _l0(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
     return _one_d(key, f"$L_0$, {label}", "l0", overrides, quantities=quantities)
 
 
+def _learner(method: str, name: str, *, constant: bool) -> Row:
+    """Ten seeds of a learner under the setting in use, with the body's rate in its course or constant."""
+    overrides = {"train.lr_shape.kind": "constant"} if constant else {}
+    runs = Selection.of({**dict(BASELINE.choices), "method": method}, overrides)
+    key, label = (f"{method}_constant", f"{name}, constant body rate") if constant else (method, f"{name}, as it is")
+    return row(key, label, seeds=10, runs=runs, quantities={"soft": "grown.truncated.mse", "size": "grown.count"})
+
+
 def _fixed(count: int, r: float) -> Row:
     """A fixed model of so many components, which has no soft form; r = 1 leaves the ordering weights out."""
     errors = dict.fromkeys(("soft", "truncated", "median"), "fixed.truncated.mse")
@@ -141,6 +149,11 @@ SUSPECTS = Table(
             {"method.limit": L0_LIMIT, "train.lr_shape.kind": "constant"},
         ),
         _l0("l0_width", "limit 50, hidden width 32", {"method.limit": L0_LIMIT, "gate.width": 32}),
+        *(
+            _learner(method, name, constant=constant)
+            for method, name in (("awnn", "AWNN"), ("ste", "straight-through"))
+            for constant in (False, True)
+        ),
         _one_d("decay", "learn $r$ and $t$", "decay", {}),
         _one_d("decay_no_alpha", r"learn $r$ and $t$, $\alpha=0$", "decay", {}, "no_alpha"),
         *(_fixed(count, r) for count in (7, 8) for r in (0.5, 1.0)),
