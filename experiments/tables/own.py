@@ -83,12 +83,12 @@ def _l0(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
     return _one_d(key, f"$L_0$, {label}", "l0", overrides, quantities=quantities)
 
 
-def _learner(method: str, name: str, *, constant: bool) -> Row:
+def _learner(method: str, name: str, size: str, *, constant: bool) -> Row:
     """Ten seeds of a learner under the setting in use, with the body's rate in its course or constant."""
     overrides = {"train.lr_shape.kind": "constant"} if constant else {}
     runs = Selection.of({**dict(BASELINE.choices), "method": method}, overrides)
     key, label = (f"{method}_constant", f"{name}, constant body rate") if constant else (method, f"{name}, as it is")
-    return row(key, label, seeds=10, runs=runs, quantities={"soft": "grown.truncated.mse", "size": "grown.count"})
+    return row(key, label, seeds=10, runs=runs, quantities={"soft": "grown.truncated.mse", "size": size})
 
 
 def _fixed(count: int, r: float) -> Row:
@@ -150,8 +150,8 @@ SUSPECTS = Table(
         ),
         _l0("l0_width", "limit 50, hidden width 32", {"method.limit": L0_LIMIT, "gate.width": 32}),
         *(
-            _learner(method, name, constant=constant)
-            for method, name in (("awnn", "AWNN"), ("ste", "straight-through"))
+            _learner(method, name, size, constant=constant)
+            for method, name, size in (("awnn", "AWNN", "grown.count"), ("ste", "straight-through", "grown.t"))
             for constant in (False, True)
         ),
         _one_d("decay", "learn $r$ and $t$", "decay", {}),
