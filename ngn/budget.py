@@ -4,8 +4,12 @@
 
     e      = C(t) / B(p) - 1                     B(p): linear from today's cost to B over the first fifth
     lambda <- clip(lambda exp(K_I e dp + K_P (e - e_before)))
-    loss  += sum_g lambda stop(dC/dt_g) / B t_g
-    at the commit: the largest counts with C <= B between which the boundaries stand
+    loss  += sum_g lambda stop(dC/dt_g) / B t_g while e > 0: the slope of lambda max(0, C/B - 1)
+    at the commit: the largest counts with C <= B near the boundaries
+
+Only what is above the limit pays: a multiplier that has grown until it closes gates would go on closing them below the
+limit, and closed gates have no slope to return by. Such a penalty is exact: any lambda above the multiplier of the
+solution has that solution.
 
 The update of log lambda is the PI controller nuPI with nu = 0 (Sohrabi et al., "On PI controllers for updating Lagrange
 multipliers in constrained optimization", ICML 2024), its integral taken over training progress p, so that it does not
@@ -15,7 +19,7 @@ depend on the number of steps. C: ``ngn/cost.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -25,6 +29,7 @@ from ngn.cost import Cost, largest
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
+from ngn.report import Report
 
 Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of what the largest model costs, such as "60%"."""
@@ -123,7 +128,8 @@ class BudgetLearner(CapacityLearner):
     """Learns the sizes of a model so that the deployed one is never above a budget, every time.
 
     Prices of the gates themselves (``lambda0``) are not paid; the snapping strength is theirs. Boundaries are committed
-    at the progress that they say, else at 0.9.
+    at the progress that they say, else at 0.9. No further component fits then, unless the sizes have been below the
+    budget from the first: the task asked for less, and the report says so.
 
     Args:
         model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
@@ -149,11 +155,17 @@ class BudgetLearner(CapacityLearner):
     >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=50), progress="never")
     >>> sum(p.numel() for p in learner.deploy().parameters())
     37
+    >>> print(learner.report())
+    model: 8 -> 3 components, -65 parameters (t = 2.00)
+    parameters: 105 -> 37 (-65%)
+    budget: 37 of 40 parameters
     """
 
     price: Tensor
     before: Tensor
     start: Tensor
+    reached: Tensor
+    """Whether the soft model was ever above the budget, so that it has held sizes back: bool [*R]."""
     progress: Tensor
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
@@ -180,6 +192,7 @@ class BudgetLearner(CapacityLearner):
         nan = torch.full_like(self.limit, torch.nan)
         for name, value in (("price", torch.full_like(nan, budget.price)), ("before", nan), ("start", nan.clone())):
             self.register_buffer(name, value)
+        self.register_buffer("reached", torch.zeros_like(nan, dtype=torch.bool))
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
 
     def _counts(self) -> Tensor:
@@ -194,14 +207,16 @@ class BudgetLearner(CapacityLearner):
 
     def set_progress(self, progress: float) -> None:
         """Move the schedules, then lambda by what has happened since the step before."""
+        cost, slopes = self.costs()
+        self.reached |= cost > self.limit.to(cost.device)
         committing = [gate.commit is not None and progress >= gate.commit for gate in self.gates]
         if any(committing) and not self.gates[committing.index(True)].committed:
             self._settle()
         super().set_progress(progress)
-        cost, slopes = self.costs()
         self._ascend(progress, cost)
+        price = torch.where(self.before > 0, self.price, 0.0)
         for g, gate in enumerate(self.gates):
-            gate.pay(self.price * slopes[..., g] / self.limit.to(slopes.device))
+            gate.pay(price * slopes[..., g] / self.limit.to(slopes.device))
 
     def _ascend(self, progress: float, cost: Tensor) -> None:
         passed = progress - float(self.progress)
@@ -220,8 +235,9 @@ class BudgetLearner(CapacityLearner):
         """Fix, of every replica, the largest counts that are within the budget."""
         sizes, limits = self._counts().reshape(-1, len(self.gates)), self.limit.reshape(-1)
         allowed = [self._allowed(g) for g in range(len(self.gates))]
-        both = zip(sizes.tolist(), limits.tolist(), strict=True)
-        counts = [largest(size, allowed, self.cost.estimate, self.cost.measured, limit) for size, limit in both]
+        each = zip(sizes.tolist(), limits.tolist(), self.reached.reshape(-1).tolist(), strict=True)
+        measures = (self.cost.estimate, self.cost.measured)
+        counts = [largest(size, allowed, *measures, limit, fill=fill) for size, limit, fill in each]
         settled = torch.tensor(counts).reshape(self.count().shape)
         for g, gate in enumerate(self.gates):
             gate.settle(settled[..., g])
@@ -244,6 +260,18 @@ class BudgetLearner(CapacityLearner):
                 f"on: train to p = {self.gates[0].commit:g} (set_progress)"
             )
         return super().deploy(replica, **settings)
+
+    def report(self, latency: Any = None, deployed: nn.Module | None = None) -> Report:
+        """As of :class:`~ngn.contract.Learner`, with what is used of the budget."""
+        digits, parts = 3 if self.budget.kind == "milliseconds" else 0, []
+        allowed = [self._allowed(g) for g in range(len(self.gates))]
+        each = (self.count().reshape(-1, len(allowed)), self.limit.reshape(-1), self.reached.reshape(-1))
+        for counts, limit, reached in zip(*(values.tolist() for values in each), strict=True):
+            most = largest(counts, allowed, self.cost.estimate, self.cost.estimate, limit, fill=not reached)
+            less = self.gates[0].committed and sum(most) > sum(counts)
+            used = f"{self.cost.measured(tuple(counts)):,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
+            parts.append(used + (" (the task asked for less)" if less else ""))
+        return replace(super().report(latency, deployed), budget=", ".join(parts))
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())

@@ -156,19 +156,24 @@ def largest(
     estimate: Callable[[tuple[int, ...]], float],
     measured: Callable[[tuple[int, ...]], float],
     limit: float,
+    fill: bool = False,
 ) -> tuple[int, ...]:
     """Counts of a cost of at most ``limit``, near ``sizes``: the nearest; while that is too much, one group gives way,
-    where most is saved for what the counts move away; at last those below their sizes are raised where that fits.
+    where most is saved for what the counts move away; at last those below their sizes are raised where that fits, one
+    by one, the nearest first.
 
     Args:
         allowed: ascending counts of each group.
         estimate, measured: cost of counts, the second as it is and expensive to know.
+        fill: raise those above their sizes, too, until no more fits.
 
     >>> total = lambda counts: sum(counts)
     >>> largest([2.6, 1.4], [range(1, 9)] * 2, total, total, 3)
     (2, 1)
     >>> largest([2.4, 1.4], [range(1, 9)] * 2, total, total, 4)
     (3, 1)
+    >>> largest([2.4, 1.4], [range(1, 9)] * 2, total, total, 5, fill=True)
+    (3, 2)
     """
     at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
 
@@ -185,10 +190,13 @@ def largest(
 
     while any(at) and not fits():
         at[max((g for g, i in enumerate(at) if i > 0), key=saved)] -= 1
-    for g in sorted(range(len(at)), key=lambda g: counts()[g] - sizes[g]):
-        while counts()[g] < sizes[g] and at[g] + 1 < len(allowed[g]):
-            at[g] += 1
+    rising = set(range(len(at)))
+    while rising:
+        left = {g: allowed[g][at[g] + 1] - sizes[g] for g in rising if at[g] + 1 < len(allowed[g])}
+        rising = {g for g in left if fill or counts()[g] < sizes[g]}
+        if rising:
+            at[g := min(sorted(rising), key=left.__getitem__)] += 1
             if not fits():
                 at[g] -= 1
-                break
+                rising.remove(g)
     return counts()

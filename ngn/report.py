@@ -50,6 +50,7 @@ class Report:
         parameters, deployed: how many one model has now, and how many deployment leaves.
         groups: the sizes of one model by name.
         milliseconds: of one call of the model with all components, and of the deployed one, here; None if not asked.
+        budget: what is used of it, and whether the task asked for less; None without one.
 
     ``print(report)`` has a line for each size.
     """
@@ -61,6 +62,7 @@ class Report:
     deployed: int | list[int]
     groups: list[Group] = field(default_factory=list, repr=False)
     milliseconds: tuple[float, float] | None = None
+    budget: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         lines = [str(group) for group in self.groups] or [f"count {self.count}, t {self.size}"]
@@ -72,6 +74,8 @@ class Report:
             lines.append(
                 f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians on this machine"
             )
+        if self.budget is not None:
+            lines.append(f"budget: {self.budget}")
         return "\n".join(lines)
 
 

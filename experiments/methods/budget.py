@@ -24,6 +24,7 @@ Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 class Budget(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
+    numerics: ClassVar[int] = 2
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("schedule.lambda0", "schedule.lambda0_last", "schedule.lambda_shape")

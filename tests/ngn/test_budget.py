@@ -66,6 +66,11 @@ def test_one_step_is_the_equations_in_float64():
     assert float(gate.price) == pytest.approx(price * EACH / of(5), rel=1e-12)
     expected = price * EACH / of(5) * 7.8 + float(gate.alpha) * math.sin(math.pi * 7.8) ** 2
     assert float(learner.penalty().detach()) == pytest.approx(expected, rel=1e-9)
+    with torch.no_grad():
+        gate.tau.copy_(softplus_inverse(3.2))
+    learner.set_progress(0.15)
+    assert float(gate.price) == 0.0, "below the limit nothing is paid"
+    assert float(learner.price) > 0.0
 
 
 @pytest.mark.parametrize("t0", [1e-4, 4.3, 11.0])
@@ -97,6 +102,44 @@ def test_a_slack_budget_costs_nothing():
     BANK.train(Trainer, learner, plan(60))
     assert float(learner.price) < 1e-6
     assert learner.count().tolist() == [6]
+
+
+def test_what_the_task_does_not_ask_for_is_not_used():
+    learner = bank(ngn.Budget(parameters=[of(9), of(4)]), seeds=[0, 1], t0=[3.2, 8.2])
+    BANK.train(Trainer, learner, plan(60))
+    (less,), (all_of_it,) = learner.count().tolist()
+    assert less < 9
+    assert all_of_it == 4
+    assert learner.report().budget == (
+        f"{of(less):,} of 2,881 parameters (the task asked for less), 1,281 of 1,281 parameters"
+    )
+
+
+def row(*widths):
+    return nn.Sequential(
+        *(nn.Sequential(nn.Linear(4, width), nn.GELU(), nn.Linear(width, 4)) for width in widths), nn.Linear(4, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("widths", "groups", "share"),
+    [((32,), [16], "60%"), ((32, 8), [16, 8], "45%"), ((48, 16, 24), [16, 16, 8], "70%")],
+)
+def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, groups, share):
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    sizes = {f"{i}": ngn.Width(K) for i, K in enumerate(groups)}
+    learner = ngn.learn_sizes(row(*widths), sizes, budget=ngn.Budget(parameters=share))
+    how = ngn.TrainPlan(steps=300)
+    ngn.fit(learner, x, (2 * x).sin().prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
+    counts, limit, measured = learner.count().tolist(), float(learner.limit), learner.cost.measured
+    assert measured(tuple(counts)) <= limit
+    more = [measured((*counts[:g], counts[g] + 1, *counts[g + 1 :])) for g, K in enumerate(groups) if counts[g] < K]
+    assert min(more) > limit
+    learned = torch.stack([nn.functional.softplus(gate.tau.detach()) for gate in learner.gates])
+    soft = float(learner.cost((learned + 1.0).minimum(torch.tensor(groups)))[0])
+    assert soft > limit - sum(each - measured(tuple(counts)) for each in more), "as it was trained, not only when cut"
+    assert str(learner.report()).endswith(f"{measured(tuple(counts)):,.0f} of {limit:,.0f} parameters")
 
 
 def test_a_budget_out_of_reach_is_refused_before_training():
@@ -170,7 +213,8 @@ def unequal():
 
 def test_groups_are_priced_by_what_they_cost():
     learner = BudgetLearner(unequal(), ngn.Budget(parameters=400))
-    learner.set_progress(0.0)
+    for p in (0.0, 0.05):
+        learner.set_progress(p)
     prices = [float(gate.price) for gate in learner.gates]
     assert prices[0] / prices[1] == pytest.approx(101 / 2)
     for p in (0.1, 0.5, 0.9):
@@ -205,6 +249,8 @@ def test_one_group_gives_way_where_most_is_saved():
     assert chosen([3.7, 2.2], 33) == (3, 3), "what is left is used where a component is half open"
     assert chosen([0.2, 0.2], 5) == (0, 1)
     assert chosen([4.0, 4.0], 0) == (0, 0)
+    assert chosen([2.2, 1.9], 24) == (2, 2)
+    assert largest([2.2, 1.9], [range(5)] * 2, total, total, 24, fill=True) == (2, 4)
 
 
 def test_progress_shows_the_cost():
