@@ -124,7 +124,7 @@ def _pair(key: str, label: str, choices: Mapping[str, str], count: Any, score: s
 
 def _budgets() -> Iterator[Row]:
     one_d = {"task": "regression1d", "gate": "mlp"}
-    for count in (6, 4, 8, 3, 5, 7, 9, 10, 11, 12):
+    for count in range(3, 13):
         yield from _pair(f"one_d_{count}", "1D", one_d, count, "mse", MEDIAN_MSE, 10)
     for task, counts in (("mnist", (2, 4, 6)), ("cifar10", (4, 8, 12))):
         for count in counts:
