@@ -16,6 +16,7 @@ from experiments.figures import (
     language,
     manifold,
     orders,
+    stories,
 )
 from experiments.figures.model import Spec
 
@@ -35,6 +36,7 @@ FIGURES: dict[str, Spec] = {
         depth.SPEC,
         *language.SPECS,
         orders.SPEC,
+        *stories.SPECS,
     )
 }
 """File name → figure, in the paper's numbering; the numbers left out are tables there. Then those beyond the paper."""

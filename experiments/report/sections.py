@@ -173,7 +173,14 @@ PLANS = (
         "transfer",
         "Other structures and tasks",
         ("dataeightbody", "dataeightfullbody"),
-        ("frontier_mnist_mlp", "frontier_mnist_conv", "frontier_cifar10_conv", "frontier_cora_gcn"),
+        (
+            "frontier_mnist_mlp",
+            "frontier_mnist_conv",
+            "frontier_cifar10_conv",
+            "frontier_cora_gcn",
+            "stories_frontier",
+            "stories_prefixes",
+        ),
         (
             "The paper omits optimisers, rates, batch sizes and lengths. Ours were chosen on held-out training data, "
             "never on test data, mostly by accuracy; the learned size was on the screen beside it, and it moves "
