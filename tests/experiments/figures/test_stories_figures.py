@@ -17,7 +17,8 @@ BITS = "bits_per_character"
 def _learned(store: Store) -> str:
     grown = {**samples.grown([0.0, 2.0], 1.5, 1.6, BITS), "count": [1, 3], "prefixes": [2.5, 1.9]}
     fixed = {**samples.fixed(2, 1.55, BITS), "count": [1, 3]}
-    from_high = {**samples.grown([5.0, 4.0], 1.4, 1.4, BITS), "prunes_back": samples.from_high(2.0, "no")["prunes_back"]}
+    back = {"prunes_back": samples.from_high(2.0, "no")["prunes_back"]}
+    from_high = {**samples.grown([5.0, 4.0], 1.4, 1.4, BITS), **back}
     return samples.put(store, STORIES.runs["slices"], 0, {"grown": grown, "fixed": fixed, "from_high": from_high})
 
 
