@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.figures import (
+    budgets,
     courses,
     depth,
     figure1,
@@ -36,6 +37,7 @@ FIGURES: dict[str, Spec] = {
         depth.SPEC,
         *language.SPECS,
         orders.SPEC,
+        budgets.SPEC,
         *stories.SPECS,
     )
 }

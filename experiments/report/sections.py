@@ -120,7 +120,7 @@ PLANS = (
         "one_d",
         "Controlled analysis: 1D regression",
         ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody"),
-        ("figure1", "figure2", "figure3", "figure5", "figure6", "figure7", "schedule_courses", "orders"),
+        ("figure1", "figure2", "figure3", "figure5", "figure6", "figure7", "schedule_courses", "orders", "budgets"),
         (
             "The paper leaves open the width of the blocks, the boundary's learning rate, what the gradient clip "
             "covers, the schedule of the body's learning rate, and the layout of the inputs. These were settled among "

@@ -17,7 +17,7 @@ from experiments.figures import FIGURES, depth, figure2
 from experiments.figures.model import EACH
 from experiments.store.records import Store
 from experiments.studies import study
-from experiments.tables.extensions import ORDERED
+from experiments.tables.extensions import BUDGETS, ORDERED
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
 from experiments.tables.transfer import NINE
 from experiments.tables.vae import FIFTEEN
@@ -278,3 +278,16 @@ def test_orders_are_drawn_by_the_medians_of_their_prefixes(tmp_path: Path) -> No
     assert found.notes[0] == "partial: 3 of 180 runs (177 not run)"
     titles = [axes.get_title() for axes in style.draw(FIGURES["orders"], found).axes]
     assert titles == ["1D, budget of 4\nn = 3 runs", "1D, budget of 8\nnot run", "MNIST, budget of 6\nnot run"]
+
+
+def test_budgets_stand_beside_the_fixed_model_of_that_size(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed, mse in enumerate((1e-3, 4e-3, 2e-3)):
+        samples.put(store, BUDGETS.runs["one_d_5_budget"], seed, {"grown": samples.grown([4.0], mse, mse)})
+    fixed = samples.put(store, BUDGETS.runs["one_d_5_fixed"], 0, {"fixed": samples.fixed(5, 1e-4)})
+    found = data("budgets", store)
+    under, alone = found.points
+    assert (under.series, under.panel, under.x, under.y) == ("under the budget", "one_d", 5, 2e-3)
+    assert (under.low, under.high, len(under.runs)) == (pytest.approx(1.5e-3), pytest.approx(3e-3), 3)
+    assert (alone.series, alone.y, alone.runs) == ("fixed", 1e-4, (fixed,))
+    assert under.x + under.shift < 5 < alone.x + alone.shift

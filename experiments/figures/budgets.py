@@ -1,0 +1,44 @@
+"""What a model under a budget scores, beside the fixed model whose parameters are that budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.collect import Reader
+from experiments.figures.gather import gather
+from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.tables.extensions import BUDGETS
+
+_SIDE = {"budget": -0.08, "fixed": 0.08}
+"""Where each stands within the place of a budget."""
+_SERIES = {"budget": "under the budget", "fixed": "fixed"}
+PANELS = {
+    task: Panel("components of the fixed model", label, title, ylog=task == "one_d", series=tuple(_SERIES.values()))
+    for task, title, label in (
+        ("one_d", "1D", "MSE"),
+        ("mnist", "MNIST, branches", "test accuracy (%)"),
+        ("cifar10", "CIFAR-10, branches", "test accuracy (%)"),
+        ("stories", "TinyStories slice, per layer", "bits per character"),
+    )
+}
+
+
+def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    quantities = {row.key: [BUDGETS.quantity(row, "truncated")] for row in BUDGETS.rows}
+    gathered = gather(reader, BUDGETS.runs, quantities, overrides, own_data=True)
+    points: list[Point] = []
+    for key, group in gathered.groups.items():
+        task, count, method = key.rsplit("_", 2)
+        if group.runs:
+            low, middle, high = np.quantile(group.values[quantities[key][0]], (0.25, 0.5, 0.75))
+            point = Point(_SERIES[method], int(count), float(middle), group.ids, task, float(low), float(high))
+            points.append(replace(point, shift=_SIDE[method]))
+    points.sort(key=lambda point: point.x)
+    return gathered.data(points, notes=["median over seeds, bars: quartiles; truncated models, of at most the budget"])
+
+
+SPEC = Spec("budgets", "Under a budget, beside fixed models", PANELS, _make, 4.6, 2)
