@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
 import platform
+import re
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FileError(ValueError):
@@ -54,7 +61,7 @@ def sweep(folder: Path) -> None:
     """Remove the temporary files that processes of this machine, dead by now, have left in a folder."""
     for path in folder.glob(f".*.{_writers()}-*.part"):
         if started(int(path.name.split("-")[-2])) is None:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def remove(path: Path) -> None:
@@ -65,19 +72,24 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def publish(path: Path, content: bytes, replace: bool = False) -> bool:
+def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool = False) -> bool:
     """Give ``content`` the name ``path``, whole or not at all; whether this call did it.
 
     A temporary file in the same folder is written, flushed to the disk, and linked to its final name, which fails if
     the name is taken: of many processes exactly one succeeds. With ``replace`` an existing file is exchanged instead.
+
+    Args:
+        content: the bytes, or what writes them into a file whose name it is given.
     """
     if not path.parent.is_dir():  # asking is cheaper than trying
         path.parent.mkdir(parents=True, exist_ok=True)
     written = temporary(path)
     try:
-        with open(written, "xb") as out:
-            out.write(content)
-            out.flush()
+        if callable(content):
+            content(written)
+        else:
+            written.write_bytes(content)
+        with open(written, "rb") as out:
             os.fsync(out.fileno())
         if replace:
             os.replace(written, path)
@@ -99,3 +111,37 @@ def publish(path: Path, content: bytes, replace: bool = False) -> bool:
     finally:
         os.close(folder)
     return done
+
+
+def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> str:
+    """:func:`publish` tensors as safetensors, without a second copy of them in memory; the SHA-256 of the file.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    import safetensors.torch  # needs torch, which readers of other files do without
+
+    digests = []
+
+    def write(to: Path) -> None:
+        place = temporary(path)  # the library has a temporary file of its own, which lies in here
+        place.mkdir()
+        try:
+            alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+            safetensors.torch.save_file(alone, place / path.name, metadata)
+            digests.append(digest(place / path.name))
+            os.replace(place / path.name, to)
+        except safetensors.SafetensorError as fault:  # what was wrong with the disk is in its text alone
+            code = re.search(r"os error (\d+)", str(fault))
+            raise OSError(int(code[1]) if code else errno.EIO, str(fault)) from fault
+        finally:
+            shutil.rmtree(place)
+
+    publish(path, write, replace=True)
+    return digests[0]
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, which is not read at once."""
+    with open(path, "rb") as stored:
+        return hashlib.file_digest(stored, "sha256").hexdigest()

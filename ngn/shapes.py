@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.components.low_rank import Bottleneck
-from ngn.files import publish
+from ngn.files import publish_tensors
 from ngn.truncation import Choice, owned, truncated, without_tensors
 
 
@@ -42,8 +42,7 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
     kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
-    tensors = {name: value.detach().cpu().contiguous() for name, value in kept.items()}
-    publish(Path(path), safetensors.torch.save(tensors), replace=True)
+    publish_tensors(Path(path), kept)
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import ngn
 from ngn.components.adapter import Adapter
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.files import publish
+from ngn.files import publish, publish_tensors
 
 Terms = dict[str, tuple[Tensor, Tensor]]
 """Full name of a map → down [m, in] and up [out, m], the weights folded in."""
@@ -58,15 +58,15 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
         return ranks
     tensors = {}
     for name, (down, up) in terms.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"] = down.cpu().contiguous()
-        tensors[f"base_model.model.{name}.lora_B.weight"] = up.cpu().contiguous()
+        tensors[f"base_model.model.{name}.lora_A.weight"] = down
+        tensors[f"base_model.model.{name}.lora_B.weight"] = up
     largest = max(ranks.values())
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": True,
         "r": largest, "lora_alpha": largest, "rank_pattern": ranks, "alpha_pattern": ranks,
         "target_modules": list(ranks), "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
     }  # fmt: skip
-    publish(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}), replace=True)
+    publish_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
     publish(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode(), replace=True)
     return ranks
 
@@ -141,11 +141,10 @@ def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, in
         Units of every layer that has an adapter.
     """
     parts = {name: part for name, part in deployed.named_modules() if isinstance(part, Adapter)}
-    tensors = {f"{name}.{key}": getattr(part, key).detach() for name, part in parts.items() for key in ("down", "up")}
+    tensors = {f"{name}.{key}": getattr(part, key) for name, part in parts.items() for key in ("down", "up")}
     units = {name: part.down.shape[0] for name, part in parts.items()}
     described = {"type": "adapter", "formula": "h + up gelu(down h)", "base": base, "layers": units}
-    content = safetensors.torch.save({name: value.cpu().contiguous() for name, value in tensors.items()})
-    publish(folder / ADAPTERS[0], content, replace=True)
+    publish_tensors(folder / ADAPTERS[0], tensors)
     publish(folder / ADAPTERS[1], (json.dumps(described, indent=2) + "\n").encode(), replace=True)
     return units
 

@@ -82,11 +82,8 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step`` and remove all but the newest two."""
-    import safetensors.torch
-
-    content = safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
-    publish(folder / f"step-{step:010d}.safetensors", content, replace=True)
-    described = {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "meta": meta}
+    content = files.publish_tensors(folder / f"step-{step:010d}.safetensors", tensors)
+    described = {"step": step, "sha256": content, "meta": meta}
     write_sealed(folder / f"step-{step:010d}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
         _discard(old)
@@ -103,10 +100,10 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
     for described in sorted(folder.glob("step-*.json"), reverse=True):
         try:
             facts = read_sealed(described, identity)
-            content = described.with_suffix(".safetensors").read_bytes()
-            if hashlib.sha256(content).hexdigest() != facts["sha256"]:
+            content = described.with_suffix(".safetensors")
+            if files.digest(content) != facts["sha256"]:
                 raise ValueError("its digest does not match")
-            return int(facts["step"]), safetensors.torch.load(content), dict(facts["meta"])
+            return int(facts["step"]), safetensors.torch.load_file(content), dict(facts["meta"])
         except OtherIdentityError as other:
             log.warning("%s; not taken up", other)
             _discard(described)

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 
 import pytest
+import safetensors.torch
 import torch
 
-from experiments.store.records import publish
+from ngn.files import publish, publish_tensors
 from ngn.train import checkpoint
 
 
@@ -166,3 +169,30 @@ def test_a_sealed_file_holds_what_was_written(tmp_path):
     path.write_text(path.read_text().replace("0.1", "0.2"))
     with pytest.raises(ValueError, match="does not match"):
         checkpoint.read_sealed(path, identity)
+
+
+def test_tensors_are_written_without_a_copy_of_them_and_their_digest_is_the_file_s(tmp_path):
+    tensors = {"a": torch.randn(3, 5), "b": torch.arange(4).float()[::2]}
+    told = publish_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
+    content = (tmp_path / "deep" / "x").read_bytes()
+    assert told == hashlib.sha256(content).hexdigest()
+    assert all(torch.equal(value, tensors[name]) for name, value in safetensors.torch.load(content).items())
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x"]
+
+
+def test_a_full_disk_is_an_error_of_the_system_also_where_a_library_writes(tmp_path):
+    """A limit on the size of a file: nothing stays behind, and the error has the system's number and our name."""
+    code = """
+import errno, pathlib, resource, signal, sys, torch
+from ngn.files import publish_tensors
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    publish_tensors(pathlib.Path(sys.argv[1]) / "x", {"a": torch.zeros(1000)})
+except OSError as fault:
+    assert fault.errno == errno.EFBIG and fault.filename.endswith("/x"), fault
+    raise SystemExit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+    assert not list(tmp_path.iterdir())
