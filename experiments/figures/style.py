@@ -113,8 +113,14 @@ def draw(spec: Spec, data: Data) -> Figure:
         looks = {name: LOOKS[at % len(LOOKS)] for name, at in data.looks(spec.panels).items()}
         for axes, (key, panel) in zip(places, spec.panels.items(), strict=True):
             _panel(axes, panel, key, data, looks)
-            if sharex or sharey:
-                axes.label_outer()
+            place = axes.get_subplotspec()
+            assert place is not None, "it is one of the subplots"
+            if sharex and not place.is_last_row():
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+            if sharey and not place.is_first_col():
+                axes.set_ylabel("")
+                axes.tick_params(labelleft=False)
         _legend(figure, spec.title, list(looks))
         return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,20 @@ def test_our_own_tables_show_what_was_run_and_name_the_rest(tmp_path: Path) -> N
     for own in report.own:
         shown = [", ".join(row.labels) for row, _ in own.ran]
         assert all(f"\n{label} & " in text for label in shown), own.table.name
+        heads = " & ".join(tex.escape(column.title) for column in own.table.columns)
+        assert not shown or f" & n & {heads} \\\\" in text, "a bare % would end the line there"
         left = len(own.rows) - len(own.ran)
         assert bool(own.absent) == (left > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(latex.shutil.which("pdflatex") is None, reason="needs pdflatex (texlive-latex-extra)")
+def test_the_report_of_our_records_can_be_set(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "paper/data_generated.tex", tmp_path)
+    (tmp_path / "report.tex").write_text(render(build(Reader(Store(ROOT / "results"))), set(), None))
+    made = latex.compile_pdf(tmp_path / "report.tex")
+    assert made is not None
+    assert made.stat().st_size > 100_000
 
 
 def test_what_is_not_run_stands_in_one_list(tmp_path: Path) -> None:
