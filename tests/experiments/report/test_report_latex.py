@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+import record_samples as samples
 
 from experiments.analysis import tex
 from experiments.analysis.collect import Reader
@@ -115,6 +117,17 @@ def test_the_report_of_our_records_can_be_set(tmp_path: Path) -> None:
     made = latex.compile_pdf(tmp_path / "report.tex")
     assert made is not None
     assert made.stat().st_size > 100_000
+
+
+def test_a_single_number_of_a_stand_in_is_named_as_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    table = next(table for table in MACROS if table.name == "datafourteenintrate")
+    (stand_in,) = table.rows[0].stand_ins
+    assert table.rows[0].runs is not None
+    near = table.rows[0].runs.with_overrides(stand_in.overrides, stand_in.choices)
+    samples.adapt(store, dataclasses.replace(near, about=""), 0)
+    (line,) = re.findall(r".*Table 14: integer, task-only.* & 1/1 & .*", render(build(Reader(store)), set(), None))
+    assert f"(stand-in: {tex.escape(stand_in.name)})" in line
 
 
 def test_what_is_not_run_stands_in_one_list(tmp_path: Path) -> None:
