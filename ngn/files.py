@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import hashlib
@@ -61,7 +62,8 @@ def sweep(folder: Path) -> None:
     """Remove the temporary files that processes of this machine, dead by now, have left in a folder."""
     for path in folder.glob(f".*.{_writers()}-*.part"):
         if started(int(path.name.split("-")[-2])) is None:
-            remove(path)
+            with contextlib.suppress(FileNotFoundError):  # others sweep, too
+                remove(path)
 
 
 def remove(path: Path) -> None:
