@@ -82,29 +82,6 @@ def test_what_the_readme_shows_is_trained(monkeypatch: pytest.MonkeyPatch) -> No
             assert outcome.reference(job.config) is None, f"{' '.join(command)} only shows the record of {job.run_id}"
 
 
-@pytest.mark.slow
-def test_the_readmes_commands_run_in_a_fresh_clone(tmp_path: Path) -> None:
-    """Small and short, two seeds each; what is not committed is no part of it."""
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", tmp_path / "clone"], check=True)
-    small = ["profile=smoke", "gate.K=8", "train.steps=2", "seed=0,1"]
-    lines = [[word for word in command if not word.startswith(("seed=", "profile="))] + small for command in commands()]
-    program = f"import run; print([run.main(line) for line in {lines}])"  # in one process: each start takes seconds
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path / "clone",
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.splitlines()[-1:] == [str([0] * len(lines))], done.stderr
-    assert done.stdout.count(" -> ") == sum(len(expand(rewrite(written_out(line)))) for line in lines)
-    left = subprocess.run(
-        ["git", "status", "--short"], cwd=tmp_path / "clone", capture_output=True, text=True, check=True
-    )
-    assert left.stdout == ""
-
-
 LOAD = """
 import sys
 from pathlib import Path

@@ -41,6 +41,7 @@ def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
 )
 def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
     small = {"gate__K": 4, "phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
+    small |= {"gate__width": 16} if task == "tinystories" else {}
     steps = 3 if gate in SLOW else 12
     configs = [smoke(tmp_path, task, gate, seed__value=s, train__steps=steps, **small) for s in range(2)]
     outcomes = launch(configs)
