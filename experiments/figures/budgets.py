@@ -20,8 +20,8 @@ PANELS = {
     task: Panel("components of the fixed model", label, title, ylog=task == "one_d", series=tuple(_SERIES.values()))
     for task, title, label in (
         ("one_d", "1D", "MSE"),
-        ("mnist", "MNIST, branches", "test accuracy (%)"),
-        ("cifar10", "CIFAR-10, branches", "test accuracy (%)"),
+        ("mnist", "MNIST, branches", "MNIST test accuracy (%)"),
+        ("cifar10", "CIFAR-10, branches", "CIFAR-10 test accuracy (%)"),
         ("stories", "TinyStories slice, per layer", "bits per character"),
     )
 }

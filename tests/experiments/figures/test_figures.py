@@ -292,5 +292,10 @@ def test_budgets_stand_beside_the_fixed_model_of_that_size(tmp_path: Path) -> No
     assert (alone.series, alone.y, alone.runs) == ("fixed", 1e-4, (fixed,))
     assert under.x + under.shift < 5 < alone.x + alone.shift
     axes = style.draw(FIGURES["budgets"], found).axes
-    assert [a.get_ylabel() for a in axes] == ["MSE", "test accuracy (%)", "test accuracy (%)", "bits per character"]
+    assert [a.get_ylabel() for a in axes] == [
+        "MSE",
+        "MNIST test accuracy (%)",
+        "CIFAR-10 test accuracy (%)",
+        "bits per character",
+    ]
     assert [bool(a.get_xlabel()) for a in axes] == [False, False, True, True], "it is shared, and so said once"
