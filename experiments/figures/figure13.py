@@ -14,7 +14,7 @@ from experiments.tables.pruned import LADDER_RUNS
 from experiments.tables.pruning import BACKBONES, TARGETS
 
 _SERIES = tuple(f"{target}, {backbone}" for target in TARGETS.values() for backbone in BACKBONES)
-_KEPT = "attention and feed-forward weights kept (%)"
+_KEPT = "weights kept (%)"
 PANELS = {
     "score": Panel(_KEPT, "exact match, truncated (%)", "WikiSQL-easy", series=_SERIES),
     "nats": Panel(_KEPT, "nats per answer token", "WikiSQL-easy", series=_SERIES),
@@ -38,7 +38,7 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             if len(drawn) > 1:
                 x, y = np.array([[point.x, point.y] for point in drawn]).T
                 lines.append(Line(series, x, y, panel, tuple(name for point in drawn for name in point.runs)))
-    notes = ["lines join the prices 1e-2, 1e-3 and 1e-4 of one row, in this order; one seed"]
+    notes = ["weights: of attention and feed-forward maps; lines join the prices 1e-2, 1e-3, 1e-4 of one row; one seed"]
     return gathered.data(points, lines=lines, notes=notes)
 
 

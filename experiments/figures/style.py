@@ -193,9 +193,14 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
     places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
     names = sorted(entries, key=lambda name: places.get(name, len(order)))
     handles = [entries[name] for name in names]
-    legend = figure.legend(
-        handles, names, loc="outside upper center", ncols=min(len(names), 5), title=title, title_fontsize=9.5
-    )
+    for columns in range(min(len(names), 5), 0, -1):  # as many as there is room for
+        legend = figure.legend(
+            handles, names, loc="outside upper center", ncols=columns, title=title, title_fontsize=9.5
+        )
+        if legend.get_window_extent().width <= figure.bbox.width:
+            break
+        if columns > 1:
+            legend.remove()
     for entry in legend.legend_handles:
         if entry is not None:
             entry.set_alpha(1.0)
