@@ -139,8 +139,10 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         span = len(line.x) == 2
         dash = ":" if not line.runs else "-" if span else "--"
         marker = "|" if span and line.label else None
-        color = BLACK if line.runs else GREY
-        axes.plot(line.x, line.y, dash, marker=marker, label=line.series, color=color, linewidth=1.1, zorder=4)
+        joined = looks.get(line.series)  # a line through points, which are in the legend themselves
+        color = joined.color if joined else BLACK if line.runs else GREY
+        label = f"_{line.series}" if joined else line.series
+        axes.plot(line.x, line.y, dash, marker=marker, label=label, color=color, linewidth=1.1, zorder=4)
         if line.label:
             middle = float(line.x.prod() ** 0.5 if panel.xlog else line.x.mean()), float(line.y.mean())
             _number(axes, line.label, middle, BLACK)
