@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import record_samples as samples
+from figure_samples import data
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
@@ -17,6 +18,7 @@ from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.language import LORA, SEEDS
 from experiments.tables.peft import SMALL, TASKS, learned
+from experiments.tables.pruned import LADDER_RUNS
 from experiments.tasks.language.components import thirds
 
 
@@ -118,3 +120,16 @@ def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:
     cell = reduce_cell(Reader(store), LORA[0], LORA[0].row("wikisql_easy-svd"), "score")
     assert cell.text == "--"
     assert [problem.kind for problem in cell.problems] == ["data"]
+
+
+def test_a_line_through_points_leaves_the_legend_to_them(tmp_path: Path) -> None:
+    style = pytest.importorskip("experiments.figures.style", reason="needs matplotlib")
+    for key in ("ffn-updated-1e-2", "ffn-updated-1e-3"):
+        samples.adapt(Store(tmp_path), LADDER_RUNS[key])
+    found = data("figure13", Store(tmp_path))
+    assert [line.series for line in found.lines] == ["FFN neurons, updated"] * 3
+    drawn = style.draw(FIGURES["figure13"], found)
+    (shown,) = [h for h in drawn.legends[0].legend_handles if h.get_label() == "FFN neurons, updated"]
+    (line,) = [line for line in drawn.axes[0].lines if line.get_label() == "_FFN neurons, updated"]
+    assert (shown.get_marker(), line.get_marker()) == ("x", "None")
+    assert shown.get_color() == line.get_color()
