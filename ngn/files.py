@@ -115,15 +115,13 @@ def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool
     return done
 
 
-def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> str:
-    """:func:`publish` tensors as safetensors, without a second copy of them in memory; the SHA-256 of the file.
+def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """:func:`publish` tensors as safetensors, in place of what is there, without a second copy of them in memory.
 
     Raises:
         OSError: if the file cannot be written.
     """
     import safetensors.torch  # needs torch, which readers of other files do without
-
-    digests = []
 
     def write(to: Path) -> None:
         place = temporary(path)  # the library has a temporary file of its own, which lies in here
@@ -131,7 +129,6 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
             safetensors.torch.save_file(alone, place / path.name, metadata)
-            digests.append(digest(place / path.name))
             os.replace(place / path.name, to)
         except safetensors.SafetensorError as fault:  # what was wrong with the disk is in its text alone
             code = re.search(r"os error (\d+)", str(fault))
@@ -140,7 +137,6 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
             shutil.rmtree(place)
 
     publish(path, write, replace=True)
-    return digests[0]
 
 
 def digest(path: Path) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.analysis.collect import Reader, Run
-from experiments.analysis.selection import Selection
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.studies import study
@@ -58,8 +57,7 @@ def _frontier(reader: Reader, overrides: Mapping[str, Any]) -> Data:
 
 
 def _prefixes(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    selections: dict[str, Selection] = {gate: STORIES.runs[gate] for gate in PREFIXES}
-    gathered = gather(reader, selections, [f"grown.{_SCORE}"], overrides)
+    gathered = gather(reader, {gate: STORIES.runs[gate] for gate in PREFIXES}, [f"grown.{_SCORE}"], overrides)
     points: list[Point] = []
     for gate, group in gathered.groups.items():
         for run in group.runs:

@@ -82,8 +82,9 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step`` and remove all but the newest two."""
-    content = files.publish_tensors(folder / f"step-{step:010d}.safetensors", tensors)
-    described = {"step": step, "sha256": content, "meta": meta}
+    content = folder / f"step-{step:010d}.safetensors"
+    files.publish_tensors(content, tensors)
+    described = {"step": step, "sha256": files.digest(content), "meta": meta}
     write_sealed(folder / f"step-{step:010d}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
         _discard(old)
