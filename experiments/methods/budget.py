@@ -24,7 +24,8 @@ Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 class Budget(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
-    numerics: ClassVar[int] = 2
+    numerics: ClassVar[int] = 3
+    in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("schedule.lambda0", "schedule.lambda0_last", "schedule.lambda_shape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ngn.budget import BudgetLearner
 from ngn.components.base import OrderedSum
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.mlp import MLPBank
@@ -22,7 +23,7 @@ from ngn.train.plan import TrainPlan
 
 def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Why no kernel can do this training, or None if one can. A compiler is looked for last, and built with."""
-    if type(learner) is not CapacityLearner:
+    if type(learner) not in (CapacityLearner, BudgetLearner):
         return f"the kernels do not know {type(learner).__name__}"
     depth = _of_depth(learner.model)
     reason = (_plane(learner) if depth else _blocks(learner)) or _capacities(learner)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ngn.budget import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
@@ -84,6 +85,12 @@ class _State:
             mine.copy_(value)
 
     @torch.no_grad()
+    def unpack_sizes(self) -> None:
+        """Give the learner the boundaries alone."""
+        for g, tau in enumerate(self.taus):
+            tau.view(self.R).copy_(self.tau[:, g, 0])
+
+    @torch.no_grad()
     def unpack(self, step: int) -> None:
         """Give the learner and the optimiser the state after ``step`` steps."""
         for p in (q for group in self.optimizer.param_groups for q in group["params"]):
@@ -104,6 +111,9 @@ class _Kernel:
         capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
+        self.budgeted = isinstance(learner, BudgetLearner)
+        if self.budgeted:
+            shapes = (CONSTANT, *shapes[1:])  # the learner sets the price of every step
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
         inputs, targets = batches.at(0)
         x, target = layout.sample_arrays(inputs, targets)
@@ -136,6 +146,10 @@ class _Kernel:
             sharp = COMMITTED if name.startswith("beta") else 0.0
             self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
 
+    def pay(self, gates: Sequence[CountGate]) -> None:
+        """Let the boundaries pay what the learner lets them pay now."""
+        self.values["lambda0"] = torch.stack([gate.price.expand(self.state.R) for gate in gates], 1)
+
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
         [R, steps, G], before each."""
@@ -162,6 +176,9 @@ class KernelTrainer(Trainer):
     A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
     cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
     written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
+
+    Under a budget a call is one step until the commit, since torch computes the price of each; it may be rounded in
+    another way in another stack.
 
     Raises:
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
@@ -204,9 +221,14 @@ class KernelTrainer(Trainer):
                     state.unpack(first)
                     learner.set_progress(first / plan.steps)
                     kernel.commit(gates)
+                if priced := kernel.budgeted and not kernel.committed:  # by a price that follows the boundaries
+                    state.unpack_sizes()
+                    learner.set_progress(first / plan.steps)
+                    kernel.pay(gates)
                 saved_state = state.copy() if growing else None
                 every = self.evaluate_every or plan.steps
-                end = min(first + chunk, (first // every + 1) * every, turn if first < turn else plan.steps, plan.steps)
+                stop = turn if first < turn else plan.steps
+                end = min(first + (1 if priced else chunk), (first // every + 1) * every, stop)
                 objective, task, t = kernel.advance(first, end - first)
                 if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
                     # A component was missing from then on: only the steps before count.
