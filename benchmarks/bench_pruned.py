@@ -56,7 +56,7 @@ def read(folder: str, dtype: torch.dtype) -> Any:
     try:
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     except RuntimeError:  # the shapes of its layers are not those of its config
-        return load_compact(Path(folder)).to(dtype)
+        return load_compact(folder).to(dtype)
 
 
 @torch.no_grad()

@@ -57,7 +57,7 @@ def write_compact(deployed: Any, folder: Path) -> None:
     ngn.save(deployed, folder / WEIGHTS)
 
 
-def load_compact(folder: Path) -> Any:
+def load_compact(folder: str | Path) -> Any:
     """The pruned model of a folder of :func:`write_compact`, frozen, in eval mode, in the types of the file.
 
     Raises:
@@ -72,7 +72,7 @@ def load_compact(folder: Path) -> Any:
     parts = parts_of(_base(model), [*BEHIND])
     single = {part.module: spec_of(part, part.size) for part in parts}
     ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.FixedCount(K, r=1.0))
-    return ngn.load(model, folder / WEIGHTS).requires_grad_(False)
+    return ngn.load(model, Path(folder) / WEIGHTS).requires_grad_(False)
 
 
 @torch.no_grad()

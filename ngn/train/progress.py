@@ -16,7 +16,7 @@ SECONDS = 30.0
 
 
 class Progress:
-    """A bar with speed (steps of all replicas per second) and time left; ``auto`` shows it only on a terminal.
+    """A bar with speed (steps of all replicas together) and time left; ``auto`` shows it only on a terminal.
 
     Elsewhere, or without rich, a line is printed every :data:`SECONDS`, so that short trainings print none.
 
@@ -67,7 +67,8 @@ class Progress:
         now = time.monotonic()
         self._next = now + (0.2 if self.drawn else SECONDS)
         rate = (step - self.first) / max(now - self.started, 1e-9)
-        speed = f"{rate * self.replicas:,.0f} steps/s"
+        every = rate * self.replicas
+        speed = f"{every:,.0f} steps/s" if every >= 1 else f"{1 / max(every, 1e-9):.1f} s/step"
         if self.drawn:
             self._bar.update(self._row, completed=step, speed=speed, state=state)
             return

@@ -210,7 +210,7 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     assert again.generate(ids, max_new_tokens=5).tolist() == deployed.generate(ids, max_new_tokens=5).tolist()
 
     pruned_files.write_compact(deployed, tmp_path / "compact")
-    compact = pruned_files.load_compact(tmp_path / "compact")
+    compact = pruned_files.load_compact(str(tmp_path / "compact"))
     torch.testing.assert_close(logits(compact), hard, atol=1e-6, rtol=1e-5)
     sizes = {name: p.shape for name, p in compact.named_parameters()}
     assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
