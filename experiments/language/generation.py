@@ -23,6 +23,7 @@ def greedy(
     longest: int,
     stops: Sequence[str] = (),
     rows: int = 32,
+    answered: Callable[[int], object] = lambda count: None,
 ) -> list[str]:
     """The most likely continuation of each prompt, token by token, up to the end of text, a stop string, or ``longest``
     tokens; without the end, and cut at the stop string.
@@ -30,6 +31,7 @@ def greedy(
     Args:
         model: called as transformers' causal models are; in ``eval`` mode.
         rows: prompts answered at once; those of like length together, padded on the left and masked.
+        answered: told after each of them how many have their answer.
     """
     order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
     answers = [""] * len(prompts)
@@ -39,6 +41,7 @@ def greedy(
             chosen, _answer(model, base, [prompts[i] for i in chosen], longest, stops), strict=True
         ):
             answers[number] = text
+        answered(start + len(chosen))
     return answers
 
 

@@ -20,13 +20,15 @@ class Progress:
 
     Elsewhere, or without rich, a line is printed every :data:`SECONDS`, so that short trainings print none.
 
-    Used as a context manager; :meth:`due` is cheap enough for every step.
+    Used as a context manager; :meth:`due` is cheap enough for every step. What is counted is a ``unit``.
     """
 
-    def __init__(self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto") -> None:
+    def __init__(
+        self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto", unit: str = "step"
+    ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"progress is one of {', '.join(get_args(Mode))}, not {mode!r}")
-        self.title, self.total, self.first, self.replicas = title, total, done, replicas
+        self.title, self.total, self.first, self.replicas, self.unit = title, total, done, replicas, unit
         self.drawn = (mode == "always" or (mode == "auto" and sys.stderr.isatty())) and find_spec("rich") is not None
         self.shown = mode != "never"
         self.started = time.monotonic()
@@ -68,10 +70,10 @@ class Progress:
         self._next = now + (0.2 if self.drawn else SECONDS)
         rate = (step - self.first) / max(now - self.started, 1e-9)
         every = rate * self.replicas
-        speed = f"{every:,.0f} steps/s" if every >= 1 else f"{1 / max(every, 1e-9):.1f} s/step"
+        speed = f"{every:,.0f} {self.unit}s/s" if every >= 1 else f"{1 / max(every, 1e-9):.1f} s/{self.unit}"
         if self.drawn:
             self._bar.update(self._row, completed=step, speed=speed, state=state)
             return
         minutes, seconds = divmod(int((self.total - step) / max(rate, 1e-9)), 60)
-        line = f"{self.title}: step {step:,} of {self.total:,}, {speed}, {minutes}:{seconds:02} left, {state}"
+        line = f"{self.title}: {self.unit} {step:,} of {self.total:,}, {speed}, {minutes}:{seconds:02} left, {state}"
         print(line.rstrip(", "), file=sys.stderr, flush=True)

@@ -29,6 +29,7 @@ from ngn.components.low_rank import attach_low_rank
 from ngn.methods.base import Capacity, CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.progress import Progress
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config, Train
@@ -78,7 +79,7 @@ class AdaptationTask(Task):
         else:
             assert config.model is not None, "Config has checked it"
             self.base = load_base(config.model, root, device)
-        self.settings, self.device = settings, device
+        self.settings, self.device, self.progress = settings, device, config.progress
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
         scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
@@ -217,14 +218,16 @@ class AdaptationTask(Task):
         """Scores of the greedy answers in per cent, nats per token of the right answers, and perplexity on general
         text."""
         settings = self.settings
-        answers = greedy(
-            model,
-            self.base,
-            [prompt for prompt, _ in self.held],
-            settings.max_new_tokens,
-            settings.stops,
-            settings.eval_batch,
-        )
+        prompts = [prompt for prompt, _ in self.held]
+        with Progress(f"{settings.name} answers", len(prompts), mode=self.progress, unit="question") as bar:
+
+            def answered(count: int) -> None:
+                if bar.due():
+                    bar.show(count, "")
+
+            answers = greedy(
+                model, self.base, prompts, settings.max_new_tokens, settings.stops, settings.eval_batch, answered
+            )
         scored = [self._score(answer, each) for answer, each in zip(answers, self.examples, strict=True)]
         result = {name: 100.0 * sum(each[name] for each in scored) / len(scored) for name in scored[0]}
         total = 0.0

@@ -73,7 +73,9 @@ def test_a_prompt_has_a_token(base):
 def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
     prompts = [base.tokenizer(text)["input_ids"] for text in ("a", "what is it?", "bb", "a longer one than the others")]
     alone = [greedy(base.model, base, [prompt], longest=12)[0] for prompt in prompts]
-    assert greedy(base.model, base, prompts, longest=12, rows=rows) == alone
+    done: list[int] = []
+    assert greedy(base.model, base, prompts, longest=12, rows=rows, answered=done.append) == alone
+    assert done == [*range(rows, len(prompts), rows), len(prompts)]
     expected = base.model.generate(
         torch.tensor([prompts[1]]), max_new_tokens=12, do_sample=False, pad_token_id=base.end[0]
     )[0, len(prompts[1]) :]

@@ -55,7 +55,7 @@ def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[
     task = WikiSQLEasy(name="wikisql_easy", max_new_tokens=12, perplexity_tokens=64, **settings)
     train = SimpleNamespace(batch=8)
     config: Any = SimpleNamespace(
-        task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None
+        task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
     )
     made_task = AdaptationTask(config, CPU)
     made_task.base = base_of(family)

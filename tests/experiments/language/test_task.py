@@ -23,7 +23,7 @@ TRAIN: Any = SimpleNamespace(batch=8)
 def config(kind: type[Adaptation] = WikiSQLEasy, gate=LORA, **settings) -> Any:
     usual = {"max_new_tokens": 12, "perplexity_tokens": 64}
     task = kind(name=legal_name(kind, "name"), **(usual | settings))
-    return SimpleNamespace(task=task, gate=gate, profile="smoke", data_root=None, model=None)
+    return SimpleNamespace(task=task, gate=gate, profile="smoke", data_root=None, model=None, progress="never")
 
 
 def made(config: Any) -> tuple[AdaptationTask, ngn.CapacityLearner]:

@@ -19,10 +19,10 @@ def test_a_line_now_and_then_and_none_of_short_trainings(
         bar.show(250, "t 1.50")
         assert not bar.due()
     assert capsys.readouterr().err == "cora s0 grown: step 250 of 1,000, 17 steps/s, 1:30 left, t 1.50\n"
-    with progress.Progress("slow", 10) as bar:
+    with progress.Progress("slow", 10, unit="question") as bar:
         clock[0] += progress.SECONDS
         bar.show(4, "")
-    assert capsys.readouterr().err == "slow: step 4 of 10, 7.5 s/step, 0:45 left\n"
+    assert capsys.readouterr().err == "slow: question 4 of 10, 7.5 s/question, 0:45 left\n"
     assert not progress.Progress("silent", 10, mode="never").shown
 
 
