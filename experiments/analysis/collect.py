@@ -139,12 +139,11 @@ class Reader:
     def data_notes(self, run_ids: Iterable[str]) -> tuple[str, ...]:
         """How the data of these runs differ from the published files, in the words of their records, each once."""
         blocks = (run.record["data"] for run in map(self._runs.get, run_ids) if isinstance(run, Run))
-        texts = (
-            f"data differ from the published files: {data['name']}, {data['provenance']}"
-            for data in blocks
-            if not as_published(data)
-        )
-        return tuple(dict.fromkeys(texts))
+        names: dict[str, dict[str, None]] = {}
+        for data in blocks:
+            if not as_published(data):
+                names.setdefault(data["provenance"], {})[data["name"]] = None
+        return tuple(f"data differ from the published files: {', '.join(sets)}, {how}" for how, sets in names.items())
 
     def _run(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:
         if run_id not in self._runs:
