@@ -208,13 +208,22 @@ def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
 
 
 def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
-    """What several sets have in common is said once."""
     store = Store(tmp_path)
-    for seed, name in enumerate(("regression1d", "another")):
-        mirror = {"name": name, "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
-        put_grown(store, BASELINE, seed, 6.0, 1e-5, data=mirror, curves=samples.curves())
-    note = "data differ from the published files: regression1d, another, mirror: 3 images decoded from JPEG"
+    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
+    put_grown(store, BASELINE, 0, 6.0, 1e-5, data=mirror, curves=samples.curves())
+    note = "data differ from the published files: regression1d, mirror: 3 images decoded from JPEG"
     assert data("figure1", store).notes[-1] == note
+
+
+def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed, name in enumerate(("one", "two", "one", "three")):
+        own = {"name": name, "sha256": "0" * 64, "provenance": "other rows" if name == "three" else "a mirror"}
+        put_grown(store, BASELINE, seed, 6.0, 1e-5, data=own)
+    reader = Reader(store)
+    reader.collect(BASELINE)
+    beginning = "data differ from the published files: "
+    assert reader.data_notes(reader.seen) == (f"{beginning}one, two, a mirror", f"{beginning}three, other rows")
 
 
 def test_without_records_it_says_so(tmp_path: Path) -> None:
