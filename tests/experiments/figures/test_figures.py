@@ -216,14 +216,15 @@ def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path:
 
 
 def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed, name in enumerate(("one", "two", "one", "three")):
-        own = {"name": name, "sha256": "0" * 64, "provenance": "other rows" if name == "three" else "a mirror"}
-        put_grown(store, BASELINE, seed, 6.0, 1e-5, data=own)
-    reader = Reader(store)
-    reader.collect(BASELINE)
+    store, reader = Store(tmp_path), Reader(Store(tmp_path))
+    for task, how in (("regression1d", "a mirror"), ("cora", "other nodes"), ("manifold", "a mirror")):
+        runs = Selection.of({"task": task}, seeds=[0])
+        own = {"name": task, "sha256": "0" * 64, "provenance": how}
+        put_grown(store, runs, 0, 6.0, 1e-5, data=own)
+        reader.collect(runs)
     beginning = "data differ from the published files: "
-    assert reader.data_notes(reader.seen) == (f"{beginning}one, two, a mirror", f"{beginning}three, other rows")
+    notes = (f"{beginning}regression1d, manifold, a mirror", f"{beginning}cora, other nodes")
+    assert reader.data_notes(reader.seen) == notes
 
 
 def test_without_records_it_says_so(tmp_path: Path) -> None:
