@@ -33,6 +33,8 @@ from ngn.report import Report
 
 Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of what the largest model costs, such as "60%"."""
+COMMIT = 0.5
+"""When sizes under a budget are fixed: the weights have made up for half-open gates, and have to learn anew."""
 PRICES = (1e-7, 1e2)
 """Smallest and largest multiplier: far below a budget it does not fall so low that it could not return."""
 
@@ -128,8 +130,8 @@ class BudgetLearner(CapacityLearner):
     """Learns the sizes of a model so that the deployed one is never above a budget, every time.
 
     Prices of the gates themselves (``lambda0``) are not paid; the snapping strength is theirs. Boundaries are committed
-    at the progress that they say, else at 0.9. No further component fits then, unless the sizes have been below the
-    budget from the first: the task asked for less, and the report says so.
+    at the progress that they say, else at :data:`COMMIT`. No further component fits then, unless the sizes have been
+    below the budget from the first: the task asked for less, and the report says so.
 
     Args:
         model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
@@ -173,7 +175,7 @@ class BudgetLearner(CapacityLearner):
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(isinstance(gate, CountGate) and gate.has_boundary for gate in self.gates):
             raise ValueError("a budget needs boundaries: every axis a CountGate")
-        self.commit_at(0.9)
+        self.commit_at(COMMIT)
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model of which a budget could be a share")

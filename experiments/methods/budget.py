@@ -24,7 +24,7 @@ Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 class Budget(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
-    numerics: ClassVar[int] = 3
+    numerics: ClassVar[int] = 4
     in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
@@ -52,7 +52,7 @@ class Budget(Method):
         if self.count is not None:
             Fixed(name="fixed", count=self.count).check(config)
         if config.schedule.commit is None:
-            raise ValueError("method=budget fixes the counts at schedule.commit, such as 0.9")
+            raise ValueError("method=budget fixes the counts at schedule.commit, such as 0.5")
         if config.continue_with:
             raise ValueError("method=budget has no price that continue_with could scale")
 

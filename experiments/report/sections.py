@@ -51,7 +51,7 @@ OWN_TEXTS = {
     "orders": "A small ordering weight acts like a price, so orders are compared under one budget: at most the "
     "parameters of a fixed model of the count named. Geometric and power weights and those that are annealed to 1 stay "
     "in the deployed model; Matryoshka weights and nested dropout are ways of training, and every component is "
-    "deployed with 1. From 90 % of training on, in one row from half of it, sizes are fixed. Mean count; medians of "
+    "deployed with 1. From half of training on sizes are fixed. Mean count; medians of "
     "the score and of that of the first half of the retained components, which nothing was trained for again. Errors "
     "are better low, accuracies in % high.",
     "sensitivity": "The paper leaves several settings of the 1D study open. Here one of them at a time is changed "

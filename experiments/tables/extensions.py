@@ -162,11 +162,6 @@ ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         "nested dropout, r = 0.9",
         {"gate.order": "nested_dropout", "gate.r": 0.9},
     ),
-    "early": (
-        "Matryoshka weights, commit at 50 \\%",
-        "Matryoshka weights, commit at 50 %",
-        {"gate.order": "matryoshka", "schedule.commit": 0.5},
-    ),
 }
 """Order → what it is called in TeX and in a figure, and its settings."""
 ORDERED_AT: Mapping[str, tuple[str, Mapping[str, str], int, str, str]] = {

@@ -202,13 +202,17 @@ class Weighted(Capacity):
     def weights(self) -> Tensor:
         return self.w
 
+    def mask(self) -> Tensor | None:
+        """What the soft model has of each component in this step and truncation drops: the mean of a mask, or the one
+        that was drawn; [*R, K], None for all of each."""
+        if self.law is None or (self.order.drawn and self.u is None):
+            return None
+        return self.law if self.u is None else self.u < self.law
+
     def coefficients(self, mode: Mode) -> Tensor:
-        """w_k g_k; of the soft model times what truncation drops, the mean of a mask or the mask that was drawn."""
-        c = super().coefficients(mode)
-        if mode != "soft" or self.law is None or (self.order.drawn and self.u is None):
-            return c
-        law = self.law[..., : c.shape[-1]]
-        return c * (law if self.u is None else self.u < law)
+        """w_k g_k; of the soft model times its mask."""
+        c, mask = super().coefficients(mode), self.mask() if mode == "soft" else None
+        return c if mask is None else c * mask[..., : c.shape[-1]]
 
 
 class CapacityFactory(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.budget import Budget, BudgetLearner
+from ngn.budget import COMMIT, Budget, BudgetLearner
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
@@ -36,7 +36,8 @@ def learn_sizes(
         budget: what the deployed model may cost, in place of a price: :class:`~ngn.budget.BudgetLearner`.
         frozen: whether the present parameters are frozen, so that sizes (and terms of ranks) alone are learned.
         capacity: makes the capacity of (name, K), in place of a :class:`~ngn.methods.ngn.CountGate`.
-        gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first.
+        gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
+            are integers from ``commit`` = 0.9 of training on, under a budget from 0.5 on.
 
     Returns:
         The learner; its ``names`` are those of the modules.
@@ -62,10 +63,11 @@ def learn_sizes(
     matched = {pattern: _matches(model, pattern) for pattern in sizes}
     if frozen:
         model.requires_grad_(False)
+    common = gate if budget is None else {"commit": COMMIT} | gate
     for pattern, size in sizes.items():
 
         def make(name: str, K: int, size: Size = size) -> Capacity:
-            made = size.gate(K, gate) if capacity is None else capacity(name, K)
+            made = size.gate(K, common) if capacity is None else capacity(name, K)
             like = next(model.parameters(), None)
             return made if like is None or like.is_meta else made.to(like.device)
 

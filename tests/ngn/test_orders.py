@@ -137,7 +137,7 @@ def test_engines_that_keep_weights_refuse_those_that_change(kind):
     why = unsupported(learner, BANK.batches(), Supervised(mean_squared_error), plan(3))
     graphs = unsupported_by_cuda_graphs(learner, plan(3))
     changing = "the ordering weights change in training"
-    assert (why == changing, graphs == changing) == ((kind not in ("geometric", "power"),) * 2)
+    assert (changing in str(why), graphs == changing) == ((kind not in ("geometric", "power"),) * 2)
 
 
 def test_growing_components_get_their_weights_and_cuts():

@@ -98,8 +98,9 @@ def _capacities(learner: CapacityLearner) -> str | None:
             return f"the kernel does not know {type(capacity).__name__}"
         if capacity.rms_eps is not None:
             return "the components are normalised"
-        if isinstance(capacity, Weighted) and not capacity.order.constant:
-            return "the ordering weights change in training"
+        changing = isinstance(capacity, Weighted) and not capacity.order.constant
+        if changing and not isinstance(learner, BudgetLearner):
+            return "the ordering weights change in training, which is followed under a budget alone"
         learned = list(capacity.parameters())
         if len(learned) != isinstance(capacity, CountGate):
             return "more than a boundary is learned beside the components"

@@ -18,6 +18,7 @@ from torch import Tensor
 from ngn.budget import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
+from ngn.methods.base import Weighted
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train import interrupt
@@ -112,6 +113,7 @@ class _Kernel:
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
         self.budgeted = isinstance(learner, BudgetLearner)
+        self.reordered = any(isinstance(c, Weighted) and not c.order.constant for c in capacities)
         if self.budgeted:
             shapes = (CONSTANT, *shapes[1:])  # the learner sets the price of every step
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
@@ -146,9 +148,12 @@ class _Kernel:
             sharp = COMMITTED if name.startswith("beta") else 0.0
             self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
 
-    def pay(self, gates: Sequence[CountGate]) -> None:
-        """Let the boundaries pay what the learner lets them pay now."""
-        self.values["lambda0"] = torch.stack([gate.price.expand(self.state.R) for gate in gates], 1)
+    def follow(self, gates: Sequence[CountGate]) -> None:
+        """Take over prices and ordering weights as they are in this step."""
+        R = self.state.R
+        weights = [gate.weights() if (mask := gate.mask()) is None else gate.weights() * mask for gate in gates]
+        self.values["w"] = torch.cat([w.reshape(R, -1) for w in weights], 1).contiguous()
+        self.values["lambda0"] = torch.stack([gate.price.expand(R) for gate in gates], 1)
 
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
@@ -177,8 +182,8 @@ class KernelTrainer(Trainer):
     cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
     written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
 
-    Under a budget a call is one step until the commit, since torch computes the price of each; it may be rounded in
-    another way in another stack.
+    Under a budget a call is one step, until the commit or, where ordering weights change, to the end, since torch
+    computes price and weights of each; the price may be rounded in another way in another stack.
 
     Raises:
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
@@ -221,14 +226,16 @@ class KernelTrainer(Trainer):
                     state.unpack(first)
                     learner.set_progress(first / plan.steps)
                     kernel.commit(gates)
-                if priced := kernel.budgeted and not kernel.committed:  # by a price that follows the boundaries
+                single = kernel.budgeted and (kernel.reordered or not kernel.committed)
+                if single:  # prices follow the boundaries, and weights may be drawn anew
                     state.unpack_sizes()
                     learner.set_progress(first / plan.steps)
-                    kernel.pay(gates)
+                    learner.before_step(first)
+                    kernel.follow(gates)
                 saved_state = state.copy() if growing else None
                 every = self.evaluate_every or plan.steps
                 stop = turn if first < turn else plan.steps
-                end = min(first + (1 if priced else chunk), (first // every + 1) * every, stop)
+                end = min(first + (1 if single else chunk), (first // every + 1) * every, stop)
                 objective, task, t = kernel.advance(first, end - first)
                 if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
                     # A component was missing from then on: only the steps before count.

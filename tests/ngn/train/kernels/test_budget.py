@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,16 +24,17 @@ from kernel_cases import (
 
 from ngn.budget import Budget, BudgetLearner
 from ngn.methods.ngn import CountGate
+from ngn.orders import Order
 from ngn.train.kernels import KernelTrainer
 from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
 
 
-def budgeted(case: Case, shares: list[float], K: int | None = 12) -> BudgetLearner:
+def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> BudgetLearner:
     """One model for each share of the parameters of 12 components; their boundaries start above it, or below."""
     largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
-    model = case.learner(list(range(len(shares))), K=K, t0=6.0, beta=(6.0, 15.0)).model
+    model = case.learner(list(range(len(shares))), K=K, t0=6.0, beta=(6.0, 15.0), **settings).model
     return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
 
 
@@ -59,6 +61,22 @@ def test_follows_the_plain_trainer(case: Case) -> None:
     assert plain.count().tolist() == fast.count().tolist()
     np.testing.assert_allclose(plain.price, fast.price, rtol=1e-4)
     assert float(fast.price[0]) > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
+def test_weights_that_change_are_those_of_the_step(kind: str, tmp_path: Path) -> None:
+    """Before the commit and behind it, and where training was interrupted."""
+    case, how, order = LEARNED["bank"], plan(60, lr_boundary=0.2), {"order": Order(kind, seeds=[0, 1, 2])}
+    plain, fast, resumed = (budgeted(case, [0.3, 0.5, 1.0], **order) for _ in range(3))
+    a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
+    for name, values in a.curves.items():
+        np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
+    more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(40)}
+    with pytest.raises(Stop):
+        case.train(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **more)
+    case.train(KernelTrainer, resumed, how, folder=tmp_path)
+    assert_same(state(resumed), state(fast))
+    assert_same_models(plain, fast)
 
 
 @learned
