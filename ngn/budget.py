@@ -7,13 +7,15 @@
     loss  += sum_g lambda stop(dC/dt_g) / B t_g while e > 0: the slope of lambda max(0, C/B - 1)
     at the commit: the largest counts with C <= B near the boundaries
 
+p is the part of the time up to the commit that has passed.
+
 Only what is above the limit pays: a multiplier that has grown until it closes gates would go on closing them below the
 limit, and closed gates have no slope to return by. Such a penalty is exact: any lambda above the multiplier of the
 solution has that solution.
 
 The update of log lambda is the PI controller nuPI with nu = 0 (Sohrabi et al., "On PI controllers for updating Lagrange
-multipliers in constrained optimization", ICML 2024), its integral taken over training progress p, so that it does not
-depend on the number of steps. C: ``ngn/cost.py``.
+multipliers in constrained optimization", ICML 2024), its integral taken over p, so that it does not depend on the
+number of steps. C: ``ngn/cost.py``.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ class Budget:
         milliseconds: median wall time of that pass on this machine as it is now.
         example: an input of one model; a tuple for several arguments, a dictionary for named ones.
         round_to: kept counts are multiples of it, or all components.
-        gains: K_I per training, and K_P.
-        ramp: part of training in which the limit moves from today's cost to the budget.
+        gains: K_I per training up to the commit, and K_P.
+        ramp: part of it in which the limit moves from today's cost to the budget.
         price: the first lambda.
 
     Raises:
@@ -221,12 +223,13 @@ class BudgetLearner(CapacityLearner):
             gate.pay(price * slopes[..., g] / self.limit.to(slopes.device))
 
     def _ascend(self, progress: float, cost: Tensor) -> None:
-        passed = progress - float(self.progress)
-        self.progress.fill_(progress)
+        now = progress / (self.gates[0].commit or 1.0)  # so that sizes have come to the budget by then
+        passed = now - float(self.progress)
+        self.progress.fill_(now)
         if passed < 0 or bool(self.start.isnan().any()):  # a training begins
             self.start.copy_(cost)
             self.before.fill_(torch.nan)
-        ramp = min(1.0, progress / self.budget.ramp) if self.budget.ramp else 1.0
+        ramp = min(1.0, now / self.budget.ramp) if self.budget.ramp else 1.0
         limit = self.limit.to(cost.device)
         e = cost / (self.start + (limit - self.start) * ramp) - 1.0
         change = pi_step(e, torch.where(self.before.isnan(), e, self.before), max(0.0, passed), *self.budget.gains)

@@ -24,7 +24,7 @@ Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 class Budget(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
-    numerics: ClassVar[int] = 4
+    numerics: ClassVar[int] = 5
     in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
