@@ -35,6 +35,7 @@ RC: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
+    "axes.formatter.useoffset": False,
     "lines.linewidth": 1.2,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,

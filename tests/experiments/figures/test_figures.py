@@ -227,6 +227,17 @@ def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> N
     assert reader.data_notes(reader.seen) == notes
 
 
+def test_ticks_are_the_numbers_themselves(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed, t in enumerate((6.00001, 6.00002)):
+        put_grown(store, BASELINE, seed, t, 1e-5, curves=samples.curves())
+    figure = style.draw(FIGURES["schedule_courses"], data("schedule_courses", store))
+    for axes in figure.axes:
+        axes.set_ylim(6.00001, 6.00002)
+        figure.draw_without_rendering()
+        assert axes.yaxis.get_offset_text().get_text() == ""
+
+
 def test_without_records_it_says_so(tmp_path: Path) -> None:
     for spec in FIGURES.values():
         found = spec.data(Reader(Store(tmp_path)))
