@@ -65,11 +65,12 @@ def _measured(run: Run, *quantities: str) -> list[float] | None:
 def _points(task: str, run: Run) -> Iterator[Point]:
     """Every method of a task at the total that it kept, with the interval of its score."""
     runs = {"": run, "fixed": replace(run, phase="fixed"), **run.companions}
-    for name, series in _SERIES.items():
+    for number, (name, series) in enumerate(_SERIES.items()):
         found = _measured(runs[name], "size", "truncated", "low", "high") if name in runs else None
         if found is not None:
             size, score, low, high = found
-            yield Point(series, size, score, (runs[name].run_id,), task, low, high)
+            apart = 1.2 * (number - (len(_SERIES) - 1) / 2)  # all are aimed at one total
+            yield Point(series, size, score, (runs[name].run_id,), task, low, high, apart)
 
 
 def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
@@ -77,18 +78,20 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     gathered = gather(reader, selections, ["size", "truncated"], overrides, own_data=True)
     points: list[Point] = []
     lines: list[Line] = []
-    lacking: list[str] = []
+    lacking: dict[str, list[str]] = {}
     for task, group in gathered.groups.items():
         for run in group.runs:
             points += _points(task, run)
             drawn = {point.series for point in points if point.panel == task}
-            lacking += [f"{name} on {_PLACES[task].title}" for name in _SERIES.values() if name not in drawn]
+            for name in (each for each in _SERIES.values() if each not in drawn):
+                lacking.setdefault(name, []).append(_PLACES[task].title)
             base = run.companions.get("base")
             if base is not None and (score := _measured(base, "truncated")) is not None:
                 ends = np.array([0.0, max(p.x for p in points if p.panel == task)])
                 lines.append(Line("base", ends, np.repeat(score, 2), task, (base.run_id,)))
-    notes = ["bars: Wilson's 95 % interval over the examples; NGN and the others truncated, one seed"]
-    notes += [f"not run: {', '.join(lacking)}"] if lacking else []
+    notes = ["side by side at one total; bars: Wilson's 95 % interval over the examples; truncated models, one seed"]
+    if lacking:
+        notes.append("not run: " + ", ".join(f"{name} on {' and '.join(tasks)}" for name, tasks in lacking.items()))
     data = gathered.data(points, lines=lines, notes=notes)
     # the records that were found through those of the learned models belong to the figure, too
     others: dict[str, None] = {}

@@ -162,18 +162,19 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
 
 
 def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, numbered: bool) -> None:
-    """Single runs as dots; means joined by a line, with their bars and, where asked, how many runs they have."""
+    """Single runs as dots; means joined by a line and, where asked, with how many runs they have; bars of either."""
     x, y = [p.x + p.shift for p in points], [p.y for p in points]
+    single = all(len(point.runs) == 1 for point in points)
     if not points:
         axes.plot([], [], label=f"{name} (not run)", **look.dots)
     elif points[0].faint:
         axes.plot(x, y, ".", label=name, color=look.color, markersize=1.8, alpha=0.35, zorder=1)
-    elif all(len(point.runs) == 1 for point in points):
+    elif single and not any(point.low or point.high for point in points):
         axes.plot(x, y, label=name, markersize=2.2 if len(points) > 100 else 3.5, alpha=0.85, **look.dots)
     else:
         low = [0.0 if p.low is None else p.y - p.low for p in points]
         high = [0.0 if p.high is None else p.high - p.y for p in points]
-        whole = {**look.dots, "linestyle": look.dash}
+        whole = look.dots if single else {**look.dots, "linestyle": look.dash}
         axes.errorbar(x, y, yerr=[low, high], label=name, markersize=3.5, elinewidth=0.8, capsize=2, **whole)
     for point in points if numbered and points and not points[0].faint else ():
         if any(len(other.runs) > 1 for other in points):

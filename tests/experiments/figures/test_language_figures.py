@@ -13,7 +13,7 @@ from figure_samples import data
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.significance import wilson_interval
-from experiments.figures import FIGURES
+from experiments.figures import FIGURES, style
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.language import LORA, SEEDS
@@ -53,6 +53,12 @@ def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store
     assert (by_series["NGN"].low, by_series["NGN"].high) == pytest.approx((100 * low, 100 * high))
     assert "SoRA" not in {point.series for point in data.of("gsm8k")}
     assert any(note == "not run: SoRA on GSM8K" for note in data.notes)
+    figure = style.draw(FIGURES["lora_scores"], data)
+    bars = {bar.get_label(): bar for axes in figure.axes[:1] for bar in axes.containers}
+    assert list(bars) == list(by_series)
+    ((bottom, top),) = bars["NGN"][2][0].get_segments()
+    assert (bottom[1], top[1]) == pytest.approx((100 * low, 100 * high))
+    assert len({float(bar[0].get_xdata()[0]) for bar in bars.values()}) == 6, "none covers another"
     (base,) = (line for line in data.lines if line.panel == "gsm8k")
     assert list(base.y) == [3.5, 3.5]
     assert {run for point in data.points for run in point.runs} <= set(data.runs)
