@@ -91,7 +91,7 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
                 lines.append(Line("base", ends, np.repeat(score, 2), task, (base.run_id,)))
     notes = ["side by side at one total; bars: Wilson's 95 % interval over the examples; truncated models, one seed"]
     if lacking:
-        notes.append("not run: " + ", ".join(f"{name} on {' and '.join(tasks)}" for name, tasks in lacking.items()))
+        notes.append("not run: " + ", ".join(f"{name} ({', '.join(tasks)})" for name, tasks in lacking.items()))
     data = gathered.data(points, lines=lines, notes=notes)
     # the records that were found through those of the learned models belong to the figure, too
     others: dict[str, None] = {}

@@ -95,7 +95,7 @@ def draw(spec: Spec, data: Data) -> Figure:
     Panels share an axis where all of them say the same of it.
     """
     with matplotlib.rc_context(RC):
-        caption = textwrap.wrap(data.caption, 135)
+        caption = textwrap.wrap(data.caption, 125)
         figure = new_figure(spec.height + 0.14 * len(caption))
         if caption:
             figure.supxlabel("\n".join(caption), fontsize=7, parse_math=False)

@@ -52,7 +52,7 @@ def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store
     low, high = wilson_interval(0.6, 200, 0.05)
     assert (by_series["NGN"].low, by_series["NGN"].high) == pytest.approx((100 * low, 100 * high))
     assert "SoRA" not in {point.series for point in data.of("gsm8k")}
-    assert any(note == "not run: SoRA on GSM8K" for note in data.notes)
+    assert any(note == "not run: SoRA (GSM8K)" for note in data.notes)
     figure = style.draw(FIGURES["lora_scores"], data)
     bars = {bar.get_label(): bar for axes in figure.axes[:1] for bar in axes.containers}
     assert list(bars) == list(by_series)
