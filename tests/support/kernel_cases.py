@@ -149,6 +149,16 @@ def assert_close(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
         torch.testing.assert_close(value, state(b)[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
 
 
+def assert_close_committed(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
+    """But for tau, which an optimiser's momentum moves on behind the commit, to no effect."""
+    assert torch.equal(a.size(), b.size())
+    with torch.no_grad():
+        for axis in (*a.axes, *b.axes):
+            assert isinstance(axis.capacity, CountGate)
+            axis.capacity.tau.zero_()
+    assert_close(a, b, atol)
+
+
 def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
     """The same bits, NaN included."""
     for name, value in a.items():
