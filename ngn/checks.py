@@ -118,6 +118,8 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
     for want, got in zip(wanted, outputs, strict=True):
         if isinstance(want, Tensor) and want.is_floating_point():
             want = want if replica is None else want[replica]
+            if want.shape != got.shape:
+                raise ValueError(f"the deployed model gives {list(got.shape)} on the example, not {list(want.shape)}")
             worst = float((want - got).abs().max()) / max(1e-30, float(want.abs().max()))
-            if want.shape != got.shape or not worst <= 100 * torch.finfo(want.dtype).eps ** 0.9:
+            if not worst <= 100 * torch.finfo(want.dtype).eps ** 0.9:
                 raise ValueError(f"the deployed model differs from the truncated one on the example, by {worst:.1e}")

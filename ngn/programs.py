@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ngn.checks import arguments, axes_of, check_equal
-from ngn.contract import Learner
+from ngn.checks import arguments, check_equal
+from ngn.shapes import check_deployed
 
 
 def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True) -> None:
@@ -39,10 +39,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
     torch.Size([7, 2])
     """
     path = Path(path)
-    if isinstance(model, Learner):
-        raise TypeError("export takes a deployed model: export(learner.deploy(), ...)")
-    if axes_of(model):
-        raise ValueError("the model has sizes that are still learned: deploy it first")
+    check_deployed(model, "export")
     if path.suffix not in (".pt2", ".onnx"):
         raise ValueError(f"{path.name} says not which program: .pt2 (torch) or .onnx")
     args, named = arguments(example)

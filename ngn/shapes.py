@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.checks import axes_of
 from ngn.components.low_rank import Bottleneck
+from ngn.contract import Learner
 from ngn.files import publish_tensors
 from ngn.truncation import Choice, owned, truncated, without_tensors
 
@@ -31,16 +33,29 @@ def is_frozen(value: Tensor) -> bool:
     return isinstance(value, nn.Parameter) and not value.requires_grad
 
 
+def check_deployed(model: nn.Module, call: str) -> None:
+    """Refuse what still learns its sizes, for a function that is named ``call``."""
+    if isinstance(model, Learner):
+        raise TypeError(f"{call} takes a deployed model: {call}(learner.deploy(), ...)")
+    if axes_of(model):
+        raise ValueError("the model has sizes that are still learned: deploy it first")
+
+
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
 
     Args:
         frozen: whether frozen parameters are written, too; without them :func:`load` takes those of its model.
 
+    Raises:
+        TypeError: if the model is a learner.
+        ValueError: if sizes are still to be learned.
+
     >>> import tempfile, torch, ngn
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
+    check_deployed(model, "save")
     kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
     publish_tensors(Path(path), kept)
 

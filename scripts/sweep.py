@@ -66,10 +66,11 @@ def _dry_run(sweep: Sweep) -> int:
 
 def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
     """Data are fetched here, where there is a network; compute nodes need none."""
+    from experiments.cli.machine import data_sets_of
     from experiments.data import data_root, sets
     from experiments.data.fetch import fetch
 
-    for name in sorted({c.task.name for c in configs if c.profile == "full"} & set(sets.NAMES)):
+    for name in sorted(set().union(*(data_sets_of(config) for config in configs))):
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
 
 

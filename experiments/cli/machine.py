@@ -97,13 +97,20 @@ def _engine(config: Config) -> None:
             raise ConfigError("engine=fused: the kernel cannot be built here (see above); leave engine out")
 
 
+def data_sets_of(config: Config) -> set[str]:
+    """Names of the data sets that a run reads, its pretrained model's files among them."""
+    if config.profile != "full":
+        return set()
+    task, model = config.task, config.model
+    names = {*(task.data_sets or (task.name,)), *(() if model is None or model.data is None else (model.data,))}
+    return names & set(sets.NAMES)
+
+
 def _data(jobs: Sequence[Job]) -> None:
     """Data are looked for once, for jobs that have no record yet."""
     wanted: dict[tuple[str, str | None], list[Job]] = {}
     for job in jobs:
-        task, model = job.config.task, job.config.model
-        names = {*(task.data_sets or (task.name,)), *(() if model is None or model.data is None else (model.data,))}
-        for name in names & set(sets.NAMES) if job.config.profile == "full" else ():
+        for name in data_sets_of(job.config):
             wanted.setdefault((name, job.config.data_root), []).append(job)
     for (name, configured), group in wanted.items():
         try:

@@ -1,7 +1,8 @@
 """Curves while they are drawn (``logger=``): as CSV, for TensorBoard or for Weights & Biases.
 
 Every point that a record's curves keep is given on: loss, task loss, t of every axis, and where there are boundaries
-the scheduled price, snapping strength and sharpness. After an interruption the points from before it come first, again.
+the sharpness and, unless a budget sets them, the scheduled price and snapping strength, of every axis where they
+differ. After an interruption the points from before it come first, again.
 No training depends on a logger.
 """
 
@@ -15,10 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from experiments.config.identity import run_id, scientific
 from experiments.config.schema import Config
+from experiments.methods.base import OrderedGroup
 from experiments.runs import places
 from experiments.runs.stack import Stack
 from ngn.schedules import between, shape_at
@@ -74,15 +77,26 @@ SINKS: dict[str, Callable[[Config, str], Sink]] = {"csv": _csv, "tensorboard": _
 
 def row_of(config: Config, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> Row:
     """One point of one run; ``t`` has an entry per axis."""
-    row = {"loss": loss, "task": task} | {"t" if len(t) == 1 else f"t_{axis}": value for axis, value in enumerate(t)}
-    if boundary:
-        schedule = config.schedule
-        paid = schedule.commit is None or progress < schedule.commit
-        row["price"] = paid * schedule.lambda0 * shape_at(schedule.lambda_shape, progress)
-        strength = max(schedule.alpha_max, schedule.kappa * row["price"])
-        row["alpha"] = paid * strength * shape_at(schedule.alpha_shape, progress)
-        row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
-    return row
+    row = {"loss": loss, "task": task} | _by_axis("t", t)
+    if not boundary:
+        return row
+    schedule = config.schedule
+    row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
+    if "schedule.lambda0" in config.method.unused:  # the method finds prices of its own
+        return row
+    stack = Stack((config,))
+    paid = schedule.commit is None or progress < schedule.commit
+    course = paid * shape_at(schedule.lambda_shape, progress)
+    prices = [course * float(torch.as_tensor(OrderedGroup(stack, axis, None, 0).lambda0)) for axis in range(len(t))]
+    if len(set(prices)) == 1:
+        prices = prices[:1]
+    course = paid * shape_at(schedule.alpha_shape, progress)
+    strengths = [course * max(schedule.alpha_max, schedule.kappa * price) for price in prices]
+    return row | _by_axis("price", prices) | _by_axis("alpha", strengths)
+
+
+def _by_axis(name: str, values: list[float]) -> Row:
+    return {name if len(values) == 1 else f"{name}_{axis}": value for axis, value in enumerate(values)}
 
 
 @contextmanager

@@ -146,7 +146,7 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
             progress=first.progress,
             on_point=on_point,
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
-            evaluate_every=max(1, plan.steps // task.evaluations) if task.evaluations else None,
+            evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
         course = trainer.fit() if trains(learner) else untrained(trainer)
     if setup.end is not None:

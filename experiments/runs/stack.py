@@ -117,7 +117,6 @@ def why_no_kernel(config: Config) -> str | None:
     reasons = {
         f"there is no compiled kernel for task={config.task.name}": config.task.kernel is None,
         f"the compiled kernels do not know method={config.method.name}": not config.method.in_kernels,
-        "the compiled kernels need a preset gate.K": gate.K is None,
         "the compiled kernels keep the ordering weights but under a budget: gate.order=geometric or power": gate.order
         not in ("geometric", "power")
         and config.method.name != "budget",

@@ -120,7 +120,8 @@ class Speeds:
         rate = rates.get(kind) or (median(near) if near else None)
         if rate is None:
             return None
-        phases = 1 if config.method.name == "fixed" else len(config.phases) + len(config.continue_with)
+        plain = config.method.sizes(config.gate) is not None
+        phases = 1 if plain else len(config.phases) + len(config.continue_with)
         return phases * steps_of(config.train, config.task.usual_samples) / rate
 
 

@@ -62,7 +62,8 @@ class SoRA(Capacity):
         self.xi = torch.zeros((), dtype=torch.float64)
 
     def set_progress(self, progress: float) -> None:
-        self.xi = self.shrinkage * (progress**self.power - self.progress**self.power)
+        # Not negative: where training begins anew, gates must not grow.
+        self.xi = (self.shrinkage * (progress**self.power - self.progress**self.power)).clamp(min=0)
         self.progress.fill_(progress)
 
     def gates(self, mode: Mode) -> Tensor:

@@ -51,6 +51,18 @@ def test_thresholds_sum_to_the_shrinkage(power, wanted):
     assert sum(thresholds) + float(gate.xi) == 2.0
 
 
+def test_a_second_training_opens_no_gate_further():
+    gate = ngn.SoRA(3, seed=0)
+    gate.set_progress(1.0)
+    gate.after_step()
+    before = gate.g.detach().clone()
+    gate.set_progress(0.0)
+    gate.after_step()
+    assert torch.equal(gate.g.detach(), before)
+    gate.set_progress(0.5)
+    assert float(gate.xi) == 6.0 * 0.25
+
+
 def test_of_independent_coordinates_sora_finds_the_soft_threshold():
     """min over g of |y - g|^2 / 2 + price |g|: proximal gradient steps of length s have xi = s price."""
     y, price, length = torch.tensor([2.0, -1.0, 0.4, 0.1], dtype=torch.float64), 0.5, 0.1

@@ -12,6 +12,7 @@ from torch.nn.utils import parametrizations
 
 import ngn
 from ngn.axis import OrderedAxis, inputs, outputs
+from ngn.checks import check_equal
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.methods.ngn import CountGate
@@ -180,6 +181,11 @@ def test_an_example_shows_what_does_not_follow_the_axis():
     learner = ngn.CapacityLearner(nn.Sequential(up, norm, axis, down).double())
     with pytest.raises(ValueError, match="differs from the truncated one"):
         learner.deploy(example=X)
+
+
+def test_an_output_of_another_shape_is_named():
+    with pytest.raises(ValueError, match=r"gives \[5, 4\] on the example, not \[5, 3\]"):
+        check_equal(nn.Linear(2, 3), nn.Linear(2, 4), torch.ones(5, 2))
 
 
 def test_modes_of_training_are_left_as_they_are():

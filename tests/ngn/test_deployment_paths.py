@@ -108,10 +108,12 @@ def test_programs_are_written_for_torch_and_onnx(tmp_path):
 def test_what_is_no_program_is_said(tmp_path, monkeypatch):
     model = model_of("neurons", ngn.CountGate(K, t0=1.2))
     small = ngn.deploy(model)
-    with pytest.raises(TypeError, match=r"learner\.deploy\(\)"):
-        ngn.export(ngn.CapacityLearner(model), tmp_path / "a.pt2", X)
-    with pytest.raises(ValueError, match="deploy it first"):
-        ngn.export(model, tmp_path / "a.pt2", X)
+    for write, *rest in ((ngn.export, X), (ngn.save,)):
+        with pytest.raises(TypeError, match=r"(export|save)\(learner\.deploy\(\)"):
+            write(ngn.CapacityLearner(model), tmp_path / "a.pt2", *rest)
+        with pytest.raises(ValueError, match="deploy it first"):
+            write(model, tmp_path / "a.pt2", *rest)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match=r"or \.onnx"):
         ngn.export(small, tmp_path / "a.bin", X)
     with pytest.raises(ValueError, match="two samples or more"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from experiments.blocks import Count, Size
+from experiments.store.records import MAX_CURVE_POINTS
 from experiments.tasks.settings import Benchmark, Component, TaskSettings
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class TinyStories(Benchmark):
     """Characters in one input."""
     held: Count | None = None
     """Characters that scores are of, from the start of the text; null for all."""
-    evaluations: Size = 20
+    evaluations: Annotated[Size, Field(le=MAX_CURVE_POINTS)] = 20
     """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
     curve_held: Count = 20_000
 

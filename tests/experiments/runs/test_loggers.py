@@ -52,6 +52,21 @@ def test_csv_has_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Pat
         assert float(written[0]["beta"]) == schedule.beta_start < float(written[-1]["beta"])
 
 
+def test_prices_are_those_that_each_axis_pays() -> None:
+    groups = {"task": "twist", "gate": "layers", "profile": "smoke"}
+    layers = compose(
+        {**groups, "schedule": "dec_lambda"}, {"schedule.kappa": 2.0, "schedule.lambda_shape.kind": "constant"}
+    )
+    row = loggers.row_of(layers, 1.0, True, 0.1, 0.1, [1.0] * layers.gate.groups)
+    prices = [value for key, value in row.items() if key.startswith("price")]
+    assert len(prices) == layers.gate.groups > 1
+    assert prices[0] == pytest.approx(1e-1)
+    assert prices[-1] == pytest.approx(1e-5)
+    assert row["alpha_0"] == pytest.approx(2e-1)
+    under_budget = compose({"method": "budget", "profile": "smoke"}, {"method.count": 3})
+    assert loggers.row_of(under_budget, 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t", "beta"}
+
+
 def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = short(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
     real = Trainer._step

@@ -6,7 +6,6 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys, run_id
 from experiments.runs import launch, places
-from experiments.runs.stack import why_no_kernel
 from experiments.store.records import Store
 
 ORDERS = {
@@ -33,7 +32,6 @@ def test_every_order_runs_in_a_stack_as_alone(tmp_path, monkeypatch):
         assert set(again["phases"]) == {"grown", "fixed"}
         for name, phase in again["phases"].items():
             assert phase["truncated"] == pytest.approx(stacked[1]["phases"][name]["truncated"], rel=1e-3)
-        assert (why_no_kernel(alone) is None) == (order == "power")
 
 
 def test_the_paper_s_order_is_no_key_of_a_run(tmp_path):

@@ -8,7 +8,9 @@ import torch
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import launch, phases, places, training
-from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
+from experiments.tasks import make_task
+from ngn.train.kernels import supported
 
 
 def runs(count, **overrides):
@@ -51,3 +53,36 @@ def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
     outcomes = launch.launch(configs)
     assert sizes == [LARGEST, 2]
     assert [json.loads(o.path.read_text())["execution"]["replicas"] for o in outcomes] == [LARGEST] * LARGEST + [2] * 2
+
+
+ONE_D, DEPTH = {"task": "regression1d"}, {"task": "twist", "gate": "layers"}
+BUDGET = {**ONE_D, "method": "budget"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "own"),
+    [
+        (ONE_D, {}),
+        (DEPTH, {}),
+        ({**ONE_D, "method": "ste"}, {}),
+        (BUDGET, {"method.count": 3}),
+        (BUDGET, {"method.count": 3, "gate.order": "annealed"}),
+        (ONE_D, {"gate.K": None}),
+        (ONE_D, {"gate.order": "power"}),
+        (ONE_D, {"gate.order": "annealed"}),
+        (ONE_D, {"train.lr_boundary_shape.kind": "power"}),
+        (ONE_D, {"train.optimizer": "adamw"}),
+        (DEPTH, {"train.warmup": 0.1}),
+        (ONE_D, {"train.batch": 16}),
+        (ONE_D, {"train.accumulate": 2}),
+        (ONE_D, {"gate.width": 65}),
+    ],
+)
+def test_stacks_are_planned_for_the_trainer_that_takes_them(monkeypatch, choices, own):
+    """What the configuration says of the kernels is what they say of the model that is made of it."""
+    monkeypatch.setattr(supported, "library", lambda name: object())
+    config = compose({**choices, "profile": "smoke"}, own)
+    stack, task = Stack((config,)), make_task(config, torch.device("cpu"))
+    learner, plan = phases.learner_of(stack, task), phases.plan_of(stack, task.samples(config.train))
+    reason = supported.unsupported(learner, task.batches(config.train, 0), task.loss, plan)
+    assert (why_no_kernel(config) is None) == (reason is None), (why_no_kernel(config), reason)

@@ -9,6 +9,7 @@ from record_samples import grown, record
 from sweep_samples import frozen
 
 from experiments.blocks import ConfigError
+from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.data import DataError
 from experiments.paths import CONF
@@ -147,6 +148,25 @@ def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
     assert tiny("status", "more") == 1
     shown = capsys.readouterr().out
     assert shown.index("0 of 6 runs done") < shown.index("0 of 2 runs done")
+
+
+def test_data_of_models_and_texts_are_fetched_where_a_study_is_planned(tmp_path, monkeypatch):
+    fetched = []
+    monkeypatch.setattr("experiments.data.fetch.fetch", lambda name, root, *_: fetched.append((root, name)))
+    language = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
+    configs = [compose(choices) for choices in (language, {"task": "mnist"}, {"task": "cora", "profile": "smoke"}, {})]
+    sweep._fetch_data(SimpleNamespace(data_root=tmp_path), configs)
+    assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
+
+
+def test_a_plain_model_is_estimated_by_its_one_phase(tmp_path):
+    adapted = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
+    learned, even = compose(adapted), compose({**adapted, "method": "uniform"}, {"method.target": 9})
+    took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3) | {"run_steps_per_second": 2.0}
+    Store(tmp_path).write(record(learned, dict.fromkeys(learned.phases, took)))
+    speeds = status.Speeds([Store(tmp_path)])
+    assert len(learned.phases) == len(even.phases) == 2
+    assert speeds.seconds(learned) == 2 * speeds.seconds(even) > 0
 
 
 def test_what_is_planned_already_is_not_planned_again(tmp_path):
