@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.config.schema import Config
-from experiments.methods.fixed import Fixed, size_name
+from experiments.methods.fixed import Fixed, counts_of, size_name
 
 SCIENTIFIC = (
     "task",
@@ -120,6 +120,6 @@ def name_of(config: Config, keys: Mapping[str, Any]) -> str:
     """The run identifier of a configuration whose :func:`identity_keys` are known already."""
     canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
-    sizes = size_name(config.method.counts) if isinstance(config.method, Fixed) else ""
+    sizes = size_name(counts_of(config.method.count)) if isinstance(config.method, Fixed) else ""
     method = f"{config.method.name}{sizes}"
     return f"{config.task.name}-{config.gate.component}-{method}-s{config.seed.value}-{digest}"

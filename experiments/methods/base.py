@@ -75,16 +75,15 @@ class Method(Closed):
         """
         first, samples = stack.first, task.samples(stack.first.train)
 
-        def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
-            return self.make(OrderedGroup(stack, group, K, samples, high))
+        def capacity(group: int) -> Capacity:
+            return self.make(OrderedGroup(stack, group, samples, high))
 
-        return task.model(first, first.gate.K, stack.seeds, capacity)
+        return task.model(first, stack.seeds, capacity)
 
-    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> Learner:
+    def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
         """The learner of a stack; a method whose sizes are not learned axis by axis makes its own.
 
         Args:
-            steps: of its training.
             high: whether boundaries start at their high end.
         """
         from ngn.learner import CapacityLearner
@@ -99,16 +98,19 @@ class OrderedGroup:
     Attributes:
         stack: the runs that are trained together.
         number: which group of the model this is, from 0.
-        K: candidate components; None allocates them as the boundary advances.
         samples: training samples.
         high: whether a boundary starts at its high end, t = K - 1, in place of the configured start.
     """
 
     stack: Stack
     number: int
-    K: int | None
     samples: int
     high: bool = False
+
+    @property
+    def K(self) -> int | None:
+        """Candidate components; None allocates them as the boundary advances."""
+        return self.stack.first.gate.K_of(self.number)
 
     @property
     def preset_K(self) -> int:

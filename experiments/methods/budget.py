@@ -61,7 +61,7 @@ class Budget(Method):
 
         return CountGate(group.K, **group.count_gate())
 
-    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> Learner:
+    def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
         from ngn.budget import Budget as Limited
         from ngn.budget import BudgetLearner
         from ngn.checks import axes_of

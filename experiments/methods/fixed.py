@@ -32,12 +32,40 @@ PLAIN = (
 """What a plain model has no use for: it has no boundary, and one phase."""
 
 
-class Fixed(Method):
-    """A plain model of ``count`` components, without a gate or a capacity penalty; a list has one count per group."""
+class Plain(Method):
+    """A plain model of given sizes, without a gate or a capacity penalty."""
+
+    unused: ClassVar[tuple[str, ...]] = PLAIN
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    def check(self, config: Config) -> None:
+        gate, sizes = config.gate, self.sizes(config.gate)
+        counts = counts_of(sizes)
+        if isinstance(sizes, list) != (gate.groups > 1) or len(counts) != gate.groups:
+            form = "method.count=N" if gate.groups == 1 else f"method.count=[N,N,...] with {gate.groups} entries"
+            raise ValueError(f"gate={gate.component} has {gate.groups} ordered group(s): write {form}")
+        for number, count in enumerate(counts):
+            K = gate.K_of(number)
+            if K is not None and count > K:
+                raise ValueError(f"method.count={sizes} is more than the gate.K={K} candidates")
+        if min(counts) == 0 and gate.delta > 0:
+            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+
+    def make(self, group: OrderedGroup) -> FixedCount:
+        from ngn.methods.fixed import FixedCount
+
+        count = counts_of(self.sizes(group.stack.first.gate))[group.number]
+        return FixedCount(count, r=group.r, order=group.order, replicas=group.stack.replicas)
+
+
+class Fixed(Plain):
+    """A plain model of ``count`` components; a list has one count per group."""
 
     ordered: ClassVar[bool] = True
     in_kernels: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = PLAIN
 
     name: Literal["fixed"]
     count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
@@ -48,34 +76,8 @@ class Fixed(Method):
             raise PydanticCustomError("incomplete", "a fixed model needs its size: add method.count=N")
         return self
 
-    @property
-    def has_boundary(self) -> bool:
-        return False
-
-    @property
-    def counts(self) -> list[int]:
-        """The count of each group."""
-        return self.count if isinstance(self.count, list) else [self.count or 0]
-
     def sizes(self, gate: Component) -> int | list[int] | None:
         return self.count
-
-    def check(self, config: Config) -> None:
-        gate, counts = config.gate, self.counts
-        if isinstance(self.count, list) != (gate.groups > 1) or len(counts) != gate.groups:
-            form = "method.count=N" if gate.groups == 1 else f"method.count=[N,N,...] with {gate.groups} entries"
-            raise ValueError(f"gate={gate.component} has {gate.groups} ordered group(s): write {form}")
-        for number, count in enumerate(counts):
-            K = gate.K_of(number)
-            if K is not None and count > K:
-                raise ValueError(f"method.count={self.count} is more than the gate.K={K} candidates")
-        if min(counts) == 0 and gate.delta > 0:
-            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
-
-    def make(self, group: OrderedGroup) -> FixedCount:
-        from ngn.methods.fixed import FixedCount
-
-        return FixedCount(self.counts[group.number], r=group.r, order=group.order, replicas=group.stack.replicas)
 
 
 MOST_NAMED = 16
@@ -89,6 +91,11 @@ def size_name(counts: Sequence[int]) -> str:
     return "_".join(map(str, counts))
 
 
+def counts_of(sizes: int | list[int] | None) -> list[int]:
+    """One count per group."""
+    return sizes if isinstance(sizes, list) else [sizes or 0]
+
+
 def fixed_size(counts: Sequence[int]) -> int | list[int]:
-    """The retained counts of a run, one per group, as ``method.count`` of its fixed retraining takes them."""
+    """The counts of a run, one per group, as ``method.count`` of a plain model takes them."""
     return counts[0] if len(counts) == 1 else list(counts)

@@ -10,13 +10,12 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
-from experiments.methods.base import Method, OrderedGroup
-from experiments.methods.fixed import PLAIN, Fixed
+from experiments.methods.base import Method
+from experiments.methods.fixed import PLAIN, Plain, fixed_size
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config
     from experiments.tasks.settings import Component
-    from ngn.methods.base import Capacity
 
 
 class Rival(Method, ABC):
@@ -57,7 +56,7 @@ class Rival(Method, ABC):
             raise ValueError(f"method.target={self.total} is more than the {most} candidates of gate={gate.component}")
 
 
-class Uniform(Rival):
+class Uniform(Rival, Plain):
     """A plain model whose groups share ``target`` as evenly as whole components allow."""
 
     unused: ClassVar[tuple[str, ...]] = (*PLAIN, *Rival.unused)
@@ -70,39 +69,28 @@ class Uniform(Rival):
         ends = [at * self.total // gate.groups for at in range(gate.groups + 1)]
         by_map = sorted(range(gate.groups), key=lambda group: group % getattr(gate, "per_layer", 1))
         share = dict(zip(by_map, (after - before for before, after in pairwise(ends)), strict=True))
-        counts = [share[group] for group in range(gate.groups)]
-        return counts[0] if gate.groups == 1 else counts
+        return fixed_size([share[group] for group in range(gate.groups)])
 
     def check(self, config: Config) -> None:
-        super().check(config)
+        Rival.check(self, config)
         if len(config.gate.group_kinds) > 1:
             raise ValueError(f"an even share of {' and '.join(config.gate.group_kinds)} together has no meaning")
-        Fixed(name="fixed", count=self.sizes(config.gate)).check(config)
-
-    def make(self, group: OrderedGroup) -> Capacity:
-        return Fixed(name="fixed", count=self.sizes(group.stack.first.gate)).make(group)
+        Plain.check(self, config)
 
 
-class Base(Method):
+class Base(Plain):
     """Nothing is attached and nothing trained: the scores of the pretrained model itself."""
 
     unused: ClassVar[tuple[str, ...]] = (*PLAIN, "gate", "train")
 
     name: Literal["base"]
 
-    @property
-    def has_boundary(self) -> bool:
-        return False
-
     def sizes(self, gate: Component) -> int | list[int]:
-        return 0 if gate.groups == 1 else [0] * gate.groups
+        return fixed_size([0] * gate.groups)
 
     def check(self, config: Config) -> None:
         if config.gate.component == "prune":
             raise ValueError("method=base attaches nothing, and gate=prune has nothing to attach: use gate=lora")
         if config.model is None and config.profile != "smoke":
             raise ValueError(f"method=base scores a pretrained model, and task={config.task.name} has none")
-        Fixed(name="fixed", count=self.sizes(config.gate)).check(config)
-
-    def make(self, group: OrderedGroup) -> Capacity:
-        return Fixed(name="fixed", count=self.sizes(group.stack.first.gate)).make(group)
+        super().check(config)

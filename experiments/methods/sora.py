@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Positive
 from experiments.methods.base import OrderedGroup
+from experiments.methods.fixed import PLAIN
 from experiments.methods.rival import Rival
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ class SoRA(Rival):
     than another method's; what is left at the end may exceed the target, and a record says by how much.
     """
 
-    unused: ClassVar[tuple[str, ...]] = (
-        *Rival.unused, "schedule", "gate.K_max", "gate.delta", "gate.t0", "gate.r", "train.lr_boundary",
-        "train.lr_boundary_shape", "train.clip_scope", "phases", "continue_with",
-    )  # fmt: skip
+    unused: ClassVar[tuple[str, ...]] = (*Rival.unused, *(key for key in PLAIN if key != "gate.K"), "gate.r")
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
 
@@ -39,7 +37,7 @@ class SoRA(Rival):
         seed = group.stack.first.seed.value
         return Gates(group.preset_K, seed, shrinkage=self.shrinkage, name=group.number)
 
-    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> SoRALearner:
+    def learner(self, stack: Stack, task: Task, high: bool = False) -> SoRALearner:
         from ngn.allocation import SoRALearner
 
         return SoRALearner(self.model(stack, task, high), self.total)

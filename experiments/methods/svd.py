@@ -32,7 +32,7 @@ class SVD(Rival):
 
         return Retained(group.preset_K)
 
-    def learner(self, stack: Stack, task: Task, steps: int, high: bool = False) -> SingularValueLearner:
+    def learner(self, stack: Stack, task: Task, high: bool = False) -> SingularValueLearner:
         from ngn.allocation import SingularValueLearner
 
         return SingularValueLearner(self.model(stack, task, high), self.total)

@@ -87,7 +87,7 @@ def row_of(config: Config, progress: float, boundary: bool, loss: float, task: f
     stack = Stack((config,))
     paid = schedule.commit is None or progress < schedule.commit
     course = paid * shape_at(schedule.lambda_shape, progress)
-    prices = [course * float(torch.as_tensor(OrderedGroup(stack, axis, None, 0).lambda0)) for axis in range(len(t))]
+    prices = [course * float(torch.as_tensor(OrderedGroup(stack, axis, 0).lambda0)) for axis in range(len(t))]
     if len(set(prices)) == 1:
         prices = prices[:1]
     course = paid * shape_at(schedule.alpha_shape, progress)

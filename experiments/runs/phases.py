@@ -36,8 +36,7 @@ def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, h
         high: whether boundaries start at their high end.
     """
     method = stack.first.method if count is None else Fixed(name="fixed", count=count)
-    train = stack.first.train
-    return method.learner(stack, task, steps_of(train, task.samples(train)), high)
+    return method.learner(stack, task, high)
 
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:

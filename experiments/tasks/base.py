@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
-from ngn.methods.base import CapacityFactory
+from ngn.methods.base import Capacity
 from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
 from ngn.train.losses import Supervised, cross_entropy
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from experiments.config.schema import Config, Train
 
 Seeds = int | Sequence[int]
-
-
-def replicas_of(seeds: Seeds) -> int | None:
-    """The length of the replica axis: None for one seed."""
-    return None if isinstance(seeds, int) else len(seeds)
+CapacityOf = Callable[[int], Capacity]
+"""The capacity of group 0, 1, ... in the order of the model."""
 
 
 class Task(ABC):
@@ -52,8 +49,9 @@ class Task(ABC):
     prefix_score: str | None = None
 
     @abstractmethod
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        """The model with K candidates (None: as many as it comes to need) for one seed, or for a stack of seeds."""
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        """The model for one seed, or for a stack of seeds; ``capacity`` makes that of an ordered group, and its K says
+        how many components the group has."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, Self, Union
+from typing import Literal, Self, Union
 
 import torch
 from torch import Tensor, nn
@@ -213,15 +213,3 @@ class Weighted(Capacity):
         """w_k g_k; of the soft model times its mask."""
         c, mask = super().coefficients(mode), self.mask() if mode == "soft" else None
         return c if mask is None else c * mask[..., : c.shape[-1]]
-
-
-class CapacityFactory(Protocol):
-    """Makes the capacity of one group."""
-
-    def __call__(self, K: int | None, replicas: int | None, group: int = 0) -> Capacity:
-        """The capacity of group number ``group`` (0, 1, ... in the order of the model), with K candidates.
-
-        None for K is growth without a preset K. A fixed model has as many components as it is given; see ``K`` of the
-        result.
-        """
-        ...

@@ -40,7 +40,7 @@ class Sine(TaskSettings):
         import torch  # not earlier: runs are planned without it
 
         from experiments.data.source import DataInfo
-        from experiments.tasks.base import SupervisedTask, replicas_of
+        from experiments.tasks.base import SupervisedTask
         from ngn.components.base import OrderedSum
         from ngn.components.mlp import MLPBank
         from ngn.train.batches import Split
@@ -53,14 +53,13 @@ class Sine(TaskSettings):
             train = held = Split(x.to(device), torch.sin(3 * x).to(device))
             loss = Supervised(mean_squared_error)
 
-            def model(self, config: Config, K: Any, seeds: Any, capacity: Any) -> torch.nn.Module:
-                gate = config.gate
-                assert isinstance(gate, TwoSums)
+            def model(self, config: Config, seeds: Any, capacity: Any) -> torch.nn.Module:
+                assert isinstance(config.gate, TwoSums)
                 layers = []
                 for group, outputs in enumerate((4, 1)):
-                    size = capacity(gate.K_of(group), replicas_of(seeds), group)
+                    size = capacity(group)
                     inputs = 1 if group == 0 else 4
-                    bank = MLPBank([inputs, gate.width, outputs], size.K, seeds, group)
+                    bank = MLPBank([inputs, config.gate.width, outputs], size.K, seeds, group)
                     layers.append(OrderedSum(bank, size))
                 return torch.nn.Sequential(*layers)
 

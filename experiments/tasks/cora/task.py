@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
-from experiments.tasks.base import Classification, Seeds, replicas_of
+from experiments.tasks.base import CapacityOf, Classification, Seeds
 from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.parallel import ParallelModel
-from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class CoraTask(Classification):
         """The whole graph: a forward pass needs the neighbours of every held node."""
         return self.held.inputs, len(self.held)
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         assert isinstance(config.gate, GCNComponent)
-        size = capacity(K, replicas_of(seeds))
+        size = capacity(0)
         return ParallelModel(OrderedSum(GCNBank(self.features, config.gate.width, self.classes, size.K, seeds), size))

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
-from experiments.tasks.base import Classification, Seeds, replicas_of
+from experiments.tasks.base import CapacityOf, Classification, Seeds
 from experiments.tasks.images import Cifar10, ConvComponent, Mnist
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.components.conv import ConvBank
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel, StackedLinear
-from ngn.methods.base import CapacityFactory
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ class ImageTask(Classification):
         scaled = inputs.float() / 255.0
         return scaled.flatten(-3) if self.flat else (scaled - self.mean) / self.deviation
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        gate, size = config.gate, capacity(K, replicas_of(seeds))
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        gate, size = config.gate, capacity(0)
         if isinstance(gate, MLPComponent):
             pixels = self.shape[0] * self.shape[1] * self.shape[2]
             out = gate.features or CLASSES

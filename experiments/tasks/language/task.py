@@ -21,12 +21,11 @@ from experiments.language.generation import greedy
 from experiments.language.packing import Packed, nats, pack
 from experiments.language.perplexity import chunks, documents, perplexity, windows
 from experiments.language.prompts import prompt_ids, target_ids
-from experiments.tasks.base import Seeds, Task
+from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.adapter import attach_adapters
 from ngn.components.low_rank import attach_low_rank
-from ngn.methods.base import Capacity, CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
 from ngn.train.progress import Progress
@@ -154,29 +153,25 @@ class AdaptationTask(Task):
             return [part.module for part in pruning.parts_of(self.base, gate.group_kinds)]
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         """The frozen model with K components at each of the targets, of one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
         gate, model, targets = config.gate, self.fresh(config), self.targets(config)
         if isinstance(gate, PruneComponent):
             return self._prunable(config, gate, model, seeds, capacity)
-
-        def of_group(group: int) -> Capacity:
-            return capacity(K, None, group)
-
         if isinstance(gate, AdapterComponent):
             features = self.base.model.config.hidden_size
-            attach_adapters(model, targets, features, of_group, seeds, gate.width)
+            attach_adapters(model, targets, features, capacity, seeds, gate.width)
         else:
-            attach_low_rank(model, targets, of_group, seeds)
+            attach_low_rank(model, targets, capacity, seeds)
         return model
 
     def _prunable(
-        self, config: Config, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityFactory
+        self, config: Config, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf
     ) -> nn.Module:
         """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
         parts = pruning.parts_of(self.base, gate.group_kinds)
-        capacities = [capacity(gate.K_of(group), None, group) for group in range(gate.groups)]
+        capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
             model = pruning.ordered_prefix(model, parts, self._order(config, gate, parts, seed), left)

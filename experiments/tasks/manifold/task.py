@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.manifold import LatentComponent, Manifold
 from ngn.components.latent import GatedBottleneck, RankOneBank
 from ngn.components.parallel import StackedLinear
-from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
@@ -122,10 +121,10 @@ class ManifoldTask(SupervisedTask):
         assert train.batch is not None
         return train.batch
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         gate = config.gate
         assert isinstance(gate, LatentComponent)
-        size = capacity(K, replicas_of(seeds))
+        size = capacity(0)
         bank = RankOneBank(gate.width, gate.width, size.K, seeds)
         return Autoencoder(self.settings.ambient, gate, GatedBottleneck(bank, size, self.settings.kl), seeds)
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.components.mlp import MLPBank
 from ngn.components.parallel import ParallelModel
-from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
@@ -54,10 +53,10 @@ class RegressionTask(SupervisedTask):
         self.info = DataInfo("regression1d", digest, f"generated: {points.points} points, {points.layout}")
         self.train = self.held = Split(x.float().to(device), target(x).float().to(device))
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         gate = config.gate
         assert isinstance(gate, MLPComponent)
-        size = capacity(K, replicas_of(seeds))
+        size = capacity(0)
         bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
         return ParallelModel(OrderedSum(bank, size))
 

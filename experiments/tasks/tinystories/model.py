@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from experiments.tasks.tinystories import LayerComponent
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.state_space import MambaBlock
 from ngn.components.transformer import HeadBank, SliceBank
-from ngn.methods.base import CapacityFactory
+from ngn.methods.base import Capacity
 from ngn.streams import generator
 
 
@@ -27,7 +29,7 @@ class LanguageModel(nn.Module):
     """
 
     def __init__(
-        self, vocabulary: int, context: int, gate: LayerComponent, seed: int, capacity: CapacityFactory
+        self, vocabulary: int, context: int, gate: LayerComponent, seed: int, capacity: Callable[[int], Capacity]
     ) -> None:
         super().__init__()
         self.context, d = context, gate.width
@@ -40,7 +42,7 @@ class LanguageModel(nn.Module):
             for kind in ("states",) if mamba else ("heads", "slices"):
                 name, size = f"{kind}{layer}", None
                 if kind in gate.group_kinds:
-                    size, group = capacity(gate.K_of(group), None, group), group + 1
+                    size, group = capacity(group), group + 1
                 if size is not None and kind == "states":
                     parts.append(MambaBlock(d, size, seed, name))
                     continue

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from experiments.data import synthetic, texts
 from experiments.data.source import DataInfo, data_root
 from experiments.data.tinystories import START, Characters, stories
-from experiments.tasks.base import Seeds, Task
+from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
-from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Batches, TokenBatches
 
@@ -56,7 +55,7 @@ class StoriesTask(Task):
         self.train, self.held = self.characters.mapped(train), self.characters.mapped(held)
         self.held = self.held[: config.task.held]
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         assert isinstance(config.gate, LayerComponent)
         assert isinstance(seeds, int)
         return LanguageModel(len(self.characters), self.settings.context, config.gate, seeds, capacity)

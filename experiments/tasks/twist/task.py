@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
-from experiments.tasks.base import Seeds, SupervisedTask, replicas_of
+from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
 from ngn.components.depth import ChainBank, LayerStack, TanhBank
 from ngn.components.parallel import ParallelModel
-from ngn.methods.base import CapacityFactory
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
@@ -49,15 +48,15 @@ class TwistTask(SupervisedTask):
         self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {config.task.gamma:g}")
         self.train = self.held = Split(x.float().to(device), y.float().to(device))
 
-    def model(self, config: Config, K: int | None, seeds: Seeds, capacity: CapacityFactory) -> nn.Module:
-        gate, replicas = config.gate, replicas_of(seeds)
+    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        gate = config.gate
         if isinstance(gate, ChainComponent):
-            size = capacity(K, replicas)
+            size = capacity(0)
             return ParallelModel(OrderedSum(ChainBank(2, gate.width, size.K, seeds), size))
         assert isinstance(gate, LayersComponent)
         layers = []
         for number in range(gate.layers):
-            size = capacity(K, replicas, number)
+            size = capacity(number)
             # the last layer is never an identity, so at least one always counts
             bank = TanhBank(2, size.K, seeds, number, identity=number < gate.layers - 1)
             layers.append(OrderedSum(bank, size))

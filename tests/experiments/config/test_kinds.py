@@ -43,7 +43,7 @@ def test_each_kind_has_what_it_sets_and_else_what_the_block_says() -> None:
     config = configuration(gate)
     assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
     assert [gate.high_start(group) for group in range(2)] == [7.0, 15.0]
-    heads, slices = (OrderedGroup(Stack((config,)), group, gate.K_of(group), 64) for group in (2, 3))
+    heads, slices = (OrderedGroup(Stack((config,)), group, 64) for group in (2, 3))
     assert (heads.r, heads.t0, heads.lambda0) == (0.5, 1e-4, config.schedule.lambda0)
     assert (slices.r, slices.t0, slices.lambda0) == (0.75, 2.0, 1e-2)
     made = config.method.make(slices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,10 +66,14 @@ def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[
 def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) -> nn.Module:
     """The model that is trained: with gates, all of which are as good as open, or of these counts."""
 
-    def capacity(K: int | None, replicas: int | None, group: int = 0) -> ngn.Capacity:
-        return ngn.CountGate(K, t0=30.0, r=1.0) if counts is None else ngn.FixedCount(counts[group], r=1.0)
+    if counts is None:
+        return task.model(config, 0, started(config, [31] * config.gate.groups))
+    return task.model(config, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
 
-    return task.model(config, None, 0, capacity)
+
+def started(config: Any, counts: list[int]) -> Callable[[int], ngn.CountGate]:
+    """Gates whose boundaries are at ``counts``."""
+    return lambda group: ngn.CountGate(config.gate.K_of(group), t0=max(counts[group] - 1.0, 0.1), r=1.0)
 
 
 def logits(model: nn.Module) -> Tensor:
@@ -92,7 +97,7 @@ def test_the_full_model_is_the_original_in_any_order(family: str, rank_by: str) 
 @pytest.mark.parametrize("counts", [[1, 3, 2, 2], [2, 1, 1, 4]])
 def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, counts: list[int]) -> None:
     task, config = made(family, backbone="frozen")
-    model = task.model(config, None, 0, lambda K, _, group=0: ngn.CountGate(K, t0=max(counts[group] - 1.0, 0.1), r=1.0))
+    model = task.model(config, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
     assert learner.count().tolist() == counts
     assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
@@ -192,7 +197,7 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     from transformers import AutoModelForCausalLM
 
     task, config = made(family, backbone="frozen")
-    model = task.model(config, None, 0, lambda K, _, group=0: ngn.CountGate(K, t0=max(counts[group] - 1.0, 0.1), r=1.0))
+    model = task.model(config, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
     deployed = learner.deploy(unsettled="allow")
     with learner.mode("hard"):

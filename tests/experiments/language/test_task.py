@@ -28,7 +28,7 @@ def config(kind: type[Adaptation] = WikiSQLEasy, gate=LORA, **settings) -> Any:
 
 def made(config: Any) -> tuple[AdaptationTask, ngn.CapacityLearner]:
     task = AdaptationTask(config, torch.device("cpu"))
-    model = task.model(config, 4, 0, lambda K, replicas, group: ngn.CountGate(K, t0=1.0, delta=-0.5))
+    model = task.model(config, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5))
     return task, ngn.CapacityLearner(model)
 
 
