@@ -89,7 +89,8 @@ class OrderedAxis(nn.Module):
     Args:
         capacity: how many of its K components are in use. None for a model of a given size.
         cuts: all tensors that have the axis.
-        counts: (module, attribute) pairs, integers that are multiples of K (``num_heads``) and shrink with the count.
+        counts: (module, attribute) pairs that shrink with the count: integers that are multiples of K (``num_heads``),
+            and lists of K entries, of which those of what is kept are left (``layer_types``).
         dim: the dimension of the activation.
         places: component k, in the order of importance, lies at place ``places[k]`` along the axis; None: at place k.
         name, unit: what reports call the axis and its components.
@@ -117,6 +118,8 @@ class OrderedAxis(nn.Module):
     name, unit = "", "components"
     hooked = False
     """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
+    called = False
+    """Whether it ever was."""
 
     def __init__(
         self,
@@ -166,6 +169,8 @@ class OrderedAxis(nn.Module):
         """c_k = w_k g_k in the present mode, [K] in the order of places; None where each component counts as it is."""
         if self.capacity is None:
             return self.scale
+        if not self.called:
+            self.called = True
         c = self.capacity.coefficients(self.mode)
         return self.placed(F.pad(c, (0, self.K - c.shape[-1])))
 
@@ -178,17 +183,24 @@ class OrderedAxis(nn.Module):
         after = h.dim() - 1 - self.dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
-    def before(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Forward pre-hook of the module that consumes the activation with the axis."""
-        return self(args[0]), *args[1:]
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Forward pre-hook, with keywords, of the module whose first input is the activation with the axis."""
+        if args:
+            return (self(args[0]), *args[1:]), kwargs
+        name = next(iter(kwargs))
+        return (), kwargs | {name: self(kwargs[name])}
 
     def around(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Forward hook of layer k of a residual stack: h + F(h) → h + c_k F(h). A tuple has h + F(h) in front."""
+        """Forward hook of layer k of a residual stack: h + F(h) → h + c_k F(h). A tuple has h + F(h) in front; h is the
+        first argument, by keywords the first of that shape."""
         c = self.coefficients()
-        h = args[0] if args else next(iter(kwargs.values()))
         y = output[0] if isinstance(output, tuple) else output
+        shaped = (value for value in kwargs.values() if isinstance(value, Tensor) and value.shape == y.shape)
+        h = args[0] if args else next(shaped)
         if c is not None:
-            y = torch.lerp(h, y, c[k].to(y.dtype))  # exactly y for c_k = 1
+            if h is y and not torch.compiler.is_compiling() and h._version:
+                raise ValueError(f"{self.name}: a layer adds to its input in place, which is lost then: x = x + f(x)")
+            y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y
 
     def penalty(self) -> Tensor:
@@ -233,7 +245,11 @@ class OrderedAxis(nn.Module):
         """Called on the deployed copy when its tensors have been cut: leave the places ``kept``, bool [K]."""
         before, self._K = self.K, int(kept.sum())
         for module, name in self.counts:
-            setattr(module, name, getattr(module, name) // before * self._K)
+            value = getattr(module, name)
+            if isinstance(value, int):
+                setattr(module, name, value // before * self._K)
+            else:
+                setattr(module, name, [part for part, stays in zip(value, kept.tolist(), strict=True) if stays])
         self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
 
 

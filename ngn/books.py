@@ -57,6 +57,8 @@ def keep_books(module: nn.Module, name: str, dim: int) -> None:
         module.num_features = shape[0]
     elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         module.normalized_shape = tuple(shape)
+    elif isinstance(module, nn.PReLU):
+        module.num_parameters = shape[0]
     elif isinstance(module, nn.GroupNorm) and name == "weight":
         per_group = module.num_channels // module.num_groups
         module.num_channels, module.num_groups = shape[0], shape[0] // per_group
@@ -83,6 +85,7 @@ def unhook(model: nn.Module) -> None:
                 if idle(getattr(method, "__self__", None)):
                     del hooks[key]
                     module._forward_hooks_with_kwargs.pop(key, None)
+                    module._forward_pre_hooks_with_kwargs.pop(key, None)
         for name, child in [*module._modules.items()]:
             if idle(child):
                 del module._modules[name]

@@ -258,6 +258,7 @@ class BudgetLearner(CapacityLearner):
         Raises:
             ValueError: if the boundaries are not committed yet, and the model would be above the budget.
         """
+        self.check_sizes(replica)
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
         if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
             raise ValueError(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ngn.checks import check_equal
+from ngn.checks import check_equal, is_frozen, tensors_of
 from ngn.methods.base import Mode
 from ngn.report import Group, Report, milliseconds
 from ngn.truncation import deploy
@@ -165,15 +165,9 @@ class Learner(nn.Module, ABC):
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What moves in training, and frozen parameters. A tied tensor is there once."""
-        moving: dict[str, Tensor] = {}
-        frozen: dict[str, Tensor] = {}
-        seen: set[int] = set()
-        for name, value in self.state_dict(keep_vars=True).items():
-            if isinstance(value, Tensor) and id(value) not in seen:
-                seen.add(id(value))
-                still = isinstance(value, nn.Parameter) and not value.requires_grad
-                (frozen if still else moving)[name] = value
-        return moving, frozen
+        tensors = {name: value for name, value in tensors_of(self).items() if isinstance(value, Tensor)}
+        frozen = {name: value for name, value in tensors.items() if is_frozen(value)}
+        return {name: value for name, value in tensors.items() if name not in frozen}, frozen
 
     def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
         """SHA-256 of the frozen parameters, uint8 [32]; computed again only when one of them has changed."""
@@ -210,6 +204,14 @@ class Learner(nn.Module, ABC):
         """|t - round(t)|, [*R, G]; None where sizes are no boundaries."""
         return (self.size() - self.size().round()).abs() if self.has_boundary else None
 
+    def check_sizes(self, replica: int | None = None) -> None:
+        """Raise a ValueError if a size is no number, as after a loss that was none."""
+        if replica is not None and not isinstance(replica, int):
+            raise TypeError(f"replica is the number of one, not a {type(replica).__name__}; an input goes to example=")
+        sizes = self.size() if replica is None else self.size()[replica]
+        if not bool(sizes.isfinite().all()):
+            raise ValueError(f"the training has diverged: sizes {sizes.tolist()}, of which there is no truncated model")
+
     def groups(self) -> list[Group]:
         """The learned sizes by name, of a learner that has one model and names."""
         return []
@@ -233,7 +235,8 @@ class Learner(nn.Module, ABC):
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.truncated(r, share_frozen=True) for r in each]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
-        now = sum(p.numel() for p in self.model.parameters())
+        sizes = sum(p.numel() for p in self.controller_parameters())
+        now = sum(p.numel() for p in self.model.parameters()) - sizes
         distance, timed = self._distance(), None
         if latency is not None:
             timed = milliseconds(self.model, latency), milliseconds(models[0], latency)
@@ -273,8 +276,10 @@ class Learner(nn.Module, ABC):
             latency: print this, too, and time a call on this input before and after; see :meth:`report`.
 
         Raises:
-            ValueError: if the model cannot be copied faithfully, or the result differs on the example.
+            ValueError: if a size is no number, the model cannot be copied faithfully, or the result differs on the
+                example.
         """
+        self.check_sizes(replica)
         if unsettled == "warn" and (idle := self.idle()):
             warnings.warn(f"sizes that were not learned: {'; '.join(idle)} (silent: unsettled='allow')", stacklevel=2)
         distance = self._distance() if unsettled == "warn" else None

@@ -1,10 +1,13 @@
 """What a model costs at given counts, by truncation: parameters, multiply-adds, milliseconds.
 
-    C(n) = C(K) + sum_g [T_g(n_g) - C(K)] + sum_{g,h} B_gh (1 - u_g)(1 - u_h),   u_g = (n_g - low_g) / (K_g - low_g)
+    C(n) = C(K) + sum_g s_g [T_g(n_g) - C(K)] + sum_{g,h} s_g B_gh (1 - u_g)(1 - u_h)
+    u_g  = (n_g - low_g) / (K_g - low_g)
 
 T_g is measured with the other groups at full size, at counts 0, 1, 2, 4, 8, ..., K, and is linear between them; B_gh is
-what two groups that share a tensor save less together than one by one, as channels on both sides of a map do. For
-parameters and multiply-adds that is exact where at most two groups share a tensor.
+what two groups that share a tensor save less together than one by one, as channels on both sides of a map do. s_g is 1,
+or of a group within layer k of a stack whose depth n_d is learned how much of the layer stays, n_d - k in [0, 1]: what
+is in a layer that is gone saves nothing. For parameters and multiply-adds that is exact where at most two groups share
+a tensor, or are within one layer.
 """
 
 from __future__ import annotations
@@ -89,15 +92,18 @@ class Cost:
         pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
         self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
         self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        self.stack, self.layer = _within(axes)
         tensors = [_tensors(axis) for axis in axes]
         pairs, together = [], []
+        nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
         for g, h in combinations(range(len(axes)), 2):
-            if tensors[g] & tensors[h]:
+            if tensors[g] & tensors[h] and not {(g, h), (h, g)} & nested:
                 ends = enumerate(zip(self.smallest, self.largest, strict=True))
                 corner = self.measured(tuple(low if i in (g, h) else K for i, (low, K) in ends))
                 pairs.append((g, h))
                 together.append(corner - full - tables[g][1][0] - tables[h][1][0])
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+        self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
 
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,14 +113,20 @@ class Cost:
         counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
         last, value = counts.gather(-1, at).squeeze(-1), saved.gather(-1, at).squeeze(-1)
         slope = (value - saved.gather(-1, at - 1).squeeze(-1)) / (last - counts.gather(-1, at - 1).squeeze(-1))
-        total = self.full + (value + slope * (n - last)).sum(-1)
+        saved = value + slope * (n - last)
+        depth = n[..., self.stack]
+        stays, parting = (depth - self.layer).clamp(0.0, 1.0), (depth > self.layer) & (depth <= self.layer + 1)
+        total = self.full + (stays * saved).sum(-1)
+        slope = (stays * slope).index_add(-1, self.stack, parting * saved)
         if len(self.pairs):
             K, low = (torch.tensor(ends, dtype=torch.float64) for ends in (self.largest, self.smallest))
             span, (g, h) = (K - low).clamp(min=1.0), self.pairs.T
-            left = (K - n) / span
-            total = total + (self.together * left[..., g] * left[..., h]).sum(-1)
+            left, within = (K - n) / span, stays[..., self.of_pair]
+            both = self.together * left[..., g] * left[..., h]
+            total = total + (within * both).sum(-1)
             for one, other in ((g, h), (h, g)):
-                slope = slope.index_add(-1, one, -self.together * left[..., other] / span[one])
+                slope = slope.index_add(-1, one, -within * self.together * left[..., other] / span[one])
+            slope = slope.index_add(-1, self.stack[self.of_pair], parting[..., self.of_pair] * both)
         return total.to(count.device), slope.to(count.device)
 
     def estimate(self, counts: tuple[int, ...]) -> float:
@@ -150,6 +162,21 @@ def _tensors(axis: OrderedAxis) -> set[int]:
     return {id(v) for part in held for v in (part.parameters() if isinstance(part, nn.Module) else [part])}
 
 
+def _within(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:
+    """Of every axis that of the stack whose layer it is in, and which component that layer is there; else 0 and
+    -inf."""
+    stack, layer = [0] * len(axes), [-inf] * len(axes)
+    for d, outer in enumerate(axes):
+        ranks = outer.placed(torch.arange(outer.K)).tolist()
+        for layers in (part for cut in outer.cuts if isinstance(part := owned(cut), nn.ModuleList)):
+            for rank, part in zip(ranks, layers, strict=True):
+                inner = {id(module) for module in part.modules()}
+                for g, axis in enumerate(axes):
+                    if axis is not outer and any(id(cut.module) in inner for cut in axis.cuts):
+                        stack[g], layer[g] = d, rank
+    return torch.tensor(stack), torch.tensor(layer, dtype=torch.float64)
+
+
 def largest(
     sizes: Sequence[float],
     allowed: Sequence[Sequence[int]],
@@ -181,14 +208,14 @@ def largest(
         return tuple(a[i - (g == lower)] for g, (i, a) in enumerate(zip(at, allowed, strict=True)))
 
     def fits() -> bool:
-        return estimate(counts()) <= limit and measured(counts()) <= limit
+        return measured(counts()) <= limit
 
     def saved(g: int) -> float:
         now, fewer = counts()[g], counts(g)[g]
         moved = abs(fewer - sizes[g]) - abs(now - sizes[g])
         return (estimate(counts()) - estimate(counts(g))) / (now - fewer + moved + 1e-9)
 
-    while any(at) and not fits():
+    while any(at) and not (estimate(counts()) <= limit and fits()):
         at[max((g for g, i in enumerate(at) if i > 0), key=saved)] -= 1
     rising = set(range(len(at)))
     while rising:

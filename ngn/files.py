@@ -129,6 +129,8 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
             safetensors.torch.save_file(alone, place / path.name, metadata)
+            to.touch()  # the library's files are for their owner alone; this one is as any other
+            os.chmod(place / path.name, to.stat().st_mode)
             os.replace(place / path.name, to)
         except safetensors.SafetensorError as fault:  # what was wrong with the disk is in its text alone
             code = re.search(r"os error (\d+)", str(fault))

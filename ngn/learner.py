@@ -94,8 +94,9 @@ class CapacityLearner(Learner):
         self._priced = True
 
     def idle(self) -> list[str]:
-        if not self.watched:
-            return []
+        progress = [getattr(axis.capacity, "progress", None) for axis in self.axes]
+        if not self.watched or (not self._stepped and any(p is not None and float(p) > 0 for p in progress)):
+            return []  # not watched, or trained elsewhere and loaded
         pairs = zip(self.controller_parameters(), self._start, strict=True)
         far = max((float((now - start.to(now.device)).detach().abs().max()) for now, start in pairs), default=STILL)
         reasons = {
@@ -103,7 +104,9 @@ class CapacityLearner(Learner):
             "learner.step(progress) was never called, so no schedule moved": not self._stepped,
             "learner.penalty() was never part of a loss": not self._priced and bool(self.controller_parameters()),
         }
-        return [reason for reason, holds in reasons.items() if holds]
+        named = zip(self.names, self.axes, strict=True)
+        never = [f"{name} was in no forward pass" for name, axis in named if not axis.called]
+        return [reason for reason, holds in reasons.items() if holds] + never
 
     def groups(self) -> list[Group]:
         return groups_of(self.axes, self.names) if self.replicas is None else []

@@ -72,6 +72,11 @@ class Order:
         return self.kind == "nested_dropout"
 
     @property
+    def by_ratio(self) -> bool:
+        """Whether the weights follow from a ratio r."""
+        return self.kind in ("geometric", "annealed") or (self.drawn and not self.ranks)
+
+    @property
     def constant(self) -> bool:
         """Whether the weights are the same numbers throughout."""
         return self.kind in ("geometric", "power")

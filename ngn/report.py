@@ -47,7 +47,8 @@ class Report:
     Attributes:
         size, count: continuous sizes (t for a boundary) and what truncation keeps of each, [G].
         distance: from t to the nearest integer, [G]; None where sizes are no boundaries.
-        parameters, deployed: how many one model has now, and how many deployment leaves.
+        parameters, deployed: how many one model has now, without those that decide its sizes, and how many deployment
+            leaves.
         groups: the sizes of one model by name.
         milliseconds: of one call of the model with all components, and of the deployed one, here; None if not asked.
         budget: what is used of it, and whether the task asked for less; None without one.

@@ -10,27 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of
+from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
 from ngn.files import publish_tensors
 from ngn.truncation import Choice, owned, truncated, without_tensors
-
-
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """What ``state_dict`` holds, a tied tensor once."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, value in model.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen.add(id(value))
-            tensors[name] = value
-    return tensors
-
-
-def is_frozen(value: Tensor) -> bool:
-    """Whether ``value`` is a parameter that is not trained."""
-    return isinstance(value, nn.Parameter) and not value.requires_grad
 
 
 def check_deployed(model: nn.Module, call: str) -> None:
@@ -103,7 +87,10 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         if name in shared:
             continue
         if stored[name].shape != value.shape:
-            raise ValueError(f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}")
+            hint = "" if axes else "; call ngn.learn_sizes on the model first, as before the training"
+            raise ValueError(
+                f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}"
+            )
         new: Any = stored[name]
         if isinstance(value, nn.Parameter):
             new = nn.Parameter(new, value.requires_grad)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from ngn.axis import Cut, OrderedAxis, Stacked
 from ngn.books import keep_books, renumber, unhook, value_of, without_parametrizations
@@ -128,7 +129,7 @@ def truncated(
                 memo[id(value)] = like(value, of_replica(value).clone())
             elif share_frozen and isinstance(value, nn.Parameter) and not value.requires_grad:
                 memo[id(value)] = value
-        for value in vars(module).values():
+        for value in tree_leaves(vars(module)):
             if isinstance(value, Tensor) and not value.is_leaf:  # computed in a forward pass; deepcopy refuses those
                 memo[id(value)] = value.detach()
 

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, help="the run's .json file, its model beside it")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--phase", default="grown", help="grown (default) or fixed")
+    parser.add_argument("--phase", help="grown, fixed, ... (the first that the record has)")
     parser.add_argument("--merged", type=Path, metavar="MODEL", help="of gate=lora: folder for a model with the terms")
     parser.add_argument("--compact", action="store_true", help="of gate=prune: per-layer widths, not a stock model")
     parser.add_argument("--data-root", help="folder of the data sets")

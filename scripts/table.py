@@ -76,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         if not table:
             raise ConfigError(f"there are no records in {', '.join(map(str, given.places))}")
         by = given.by or overview.varied(table)
+        by += [key for key in overview.APART if key not in by and len({repr(entry.get(key)) for entry in table}) > 1]
         found = overview.grouped(table, by, given.columns or overview.usual_columns(table))
         if given.plot and not by:
             raise ConfigError("the runs differ in their seed alone: name a setting to plot against, --by KEY")

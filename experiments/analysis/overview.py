@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 SEED = "seed.value"
+APART = ("task.name", "model.name", "model.path")
+"""Settings that always tell rows apart: numbers of two tasks or pretrained models have no median."""
 
 
 def row(record: Mapping[str, Any]) -> Row:
@@ -75,7 +77,7 @@ def varied(table: Sequence[Row]) -> list[str]:
 
 def _is_setting(key: str) -> bool:
     blocks = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
-    return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag")
+    return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag", *APART)
 
 
 def usual_columns(table: Sequence[Row]) -> list[str]:

@@ -7,7 +7,9 @@ one by one.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -65,7 +67,11 @@ def split(argv: Sequence[str]) -> Arguments:
             raise ConfigError("--list: stands alone, and lists the studies; --help lists choices and settings")
         from experiments.cli import listing
 
-        listing.show()
+        try:
+            listing.show()
+            sys.stdout.flush()
+        except BrokenPipeError:  # as of `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0)
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")

@@ -62,7 +62,8 @@ ADDED_LATER: dict[str, Any] = {
 
 
 CARRIED_OUT = ("model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing")
-"""Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights."""
+"""Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights.
+Of ``model=local`` the first says what the model is."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -83,7 +84,8 @@ def scientific(config: Config) -> dict[str, Any]:
 
 def identity_keys(config: Config) -> dict[str, Any]:
     """The flattened keys that the run identifier is computed from."""
-    left_out = tuple(key for key in (*config.method.unused, *CARRIED_OUT) if key not in config.gate.sized_by)
+    carried_out = CARRIED_OUT if config.model is None or config.model.name != "local" else CARRIED_OUT[1:]
+    left_out = tuple(key for key in (*config.method.unused, *carried_out) if key not in config.gate.sized_by)
     blocks = tuple(f"{name}." for name in left_out)
     flat = flatten(scientific(config))
     return {

@@ -60,8 +60,9 @@ def compare(config: Config) -> None:
         name = record["config"][key]["component" if key == "gate" else "name"]
         if name != wanted:
             raise ConfigError(f"method.like={method.like}: that is {key}={name}, and this {key}={wanted}")
-    theirs, ours = record["config"].get("model"), config.model
-    if (theirs or {}).get("name") != (None if ours is None else ours.name):
+    theirs, ours = record["config"].get("model") or {}, config.model
+    name, path = (None, None) if ours is None else (ours.name, ours.path)
+    if theirs.get("name") != name or (name == "local" and theirs.get("path") != path):
         raise ConfigError(f"method.like={method.like}: that run adapts another model")
     if total(record) != method.target:
         raise ConfigError(

@@ -89,10 +89,26 @@ class Base:
 def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> Base:
     model.to(device).requires_grad_(False).eval()
     use_by_sequence(model)
+    if tokenizer.eos_token_id is None:
+        raise DataError(f"{info.name}: its tokenizer has no end of text, by which answers end")
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise DataError(f"{info.name}: its tokenizer has {len(tokenizer)} tokens, and the model {rows}")
+    _check_causal(model, info)
     listed = model.generation_config.eos_token_id
     listed = listed if isinstance(listed, list) else [] if listed is None else [listed]
     end = tuple(dict.fromkeys([tokenizer.eos_token_id, *listed]))
     return Base(model, tokenizer, info, end)
+
+
+@torch.no_grad()
+def _check_causal(model: Any, info: DataInfo) -> None:
+    """Raise a DataError if what comes later changes what is expected before it, as in an encoder."""
+    rows = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device)
+    logits = model(input_ids=rows, use_cache=False).logits[:, 1]
+    expected, other = logits.double()
+    if float((expected - other).abs().max()) > 100 * torch.finfo(logits.dtype).eps * float(expected.abs().max()):
+        raise DataError(f"{info.name}: a {type(model).__name__} sees what comes later; a decoder is needed")
 
 
 def _from_hub(settings: BaseModel) -> Path:
@@ -176,12 +192,19 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
         folder, info = _folder(settings, root)
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa"
-            )
+            read: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa",
+                output_loading_info=True,
+            )  # fmt: skip
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as fault:
             why = f"{type(fault).__name__}: {fault}".splitlines()[0]
             raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
+        model, said = read  # with what was in the files
+        if lost := sorted({*said["missing_keys"], *(each[0] for each in said["mismatched_keys"])}):
+            raise DataError(
+                f"model={settings.name}: the files in {folder} lack {len(lost)} tensors of a "
+                f"{type(model).__name__}, such as {lost[0]}"
+            )
     return _base(model, tokenizer, DataInfo(settings.name, info.sha256, info.provenance), device)
 
 

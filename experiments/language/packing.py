@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.blocks import ConfigError
+
 ATTENTION = "by_sequence"
 Tokens = tuple[list[int], list[int]]
 """Tokens of a prompt, and of what is to follow it."""
@@ -64,17 +66,28 @@ def by_sequence(
     attention_mask: Tensor | None,
     sequences: tuple[int, ...] | None = None,
     scaling: float | None = None,
+    sliding_window: int | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each sequence of a packed row; without ``sequences``, transformers' own with its mask.
 
     query, key, value: [B, heads, T, d], for a packed row of B = 1; returns [B, T, heads, d].
+
+    Raises:
+        ConfigError: if a sequence is longer than layers look back, or scores are more than products.
     """
     if sequences is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
         return output, None
+    if sliding_window is not None and max(sequences) > sliding_window:
+        raise ConfigError(
+            f"the model looks back {sliding_window} tokens, and a sequence has {max(sequences)}: lower "
+            "task.max_tokens and task.perplexity_tokens"
+        )
+    if given := [name for name in ("softcap", "s_aux", "position_bias") if rest.get(name) is not None]:
+        raise ConfigError(f"{type(module).__name__} attends with {', '.join(given)}, which packed rows do not have")
     grouped = query.shape[1] != key.shape[1]
     parts = zip(query.split(sequences, 2), key.split(sequences, 2), value.split(sequences, 2), strict=True)
     each = [

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import Count, Size
+from experiments.blocks import ConfigError, Count, Size
 from experiments.methods.base import Method, OrderedGroup
 from experiments.methods.fixed import Fixed
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from experiments.config.schema import Config
     from experiments.runs.stack import Stack
     from experiments.tasks.base import Task
+    from ngn.budget import Budget as Limited
     from ngn.contract import Learner
     from ngn.methods.ngn import CountGate
 
@@ -53,6 +56,8 @@ class Budget(Method):
             Fixed(name="fixed", count=self.count).check(config)
         if config.schedule.commit is None:
             raise ValueError("method=budget fixes the counts at schedule.commit, such as 0.5")
+        if config.gate.K is None and any(isinstance(limit, str) for limit in (self.parameters, self.macs)):
+            raise ValueError("without a preset gate.K there is no largest model of which a budget could be a share")
         if config.continue_with:
             raise ValueError("method=budget has no price that continue_with could scale")
 
@@ -62,14 +67,23 @@ class Budget(Method):
         return CountGate(group.K, **group.count_gate())
 
     def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
-        from ngn.budget import Budget as Limited
         from ngn.budget import BudgetLearner
+
+        model = self.model(stack, task, high)
+        try:
+            return BudgetLearner(model, self._limited(model, stack, task))
+        except ValueError as out_of_reach:
+            raise ConfigError(f"method=budget: {out_of_reach}") from None
+
+    def _limited(self, model: nn.Module, stack: Stack, task: Task) -> Limited:
+        from ngn.budget import Budget as Limited
         from ngn.checks import axes_of
         from ngn.cost import cut_to
 
-        model = self.model(stack, task, high)
         if self.macs is not None:
-            return BudgetLearner(model, Limited(macs=self.macs, example=(task.timed_batch()[0],)))
+            if task.timed_samples is None:
+                raise ConfigError("method.macs: no forward pass of this task is counted; use method.parameters")
+            return Limited(macs=self.macs, example=(task.timed_batch()[0],))
         axes = axes_of(model)
 
         def parameters(counts: list[int]) -> int:
@@ -83,4 +97,4 @@ class Budget(Method):
             return parameters(own.count if isinstance(own.count, list) else [own.count])
 
         limits = [limit(run.method) for run in stack.runs if isinstance(run.method, Budget)]
-        return BudgetLearner(model, Limited(parameters=limits[0] if stack.replicas is None else limits))
+        return Limited(parameters=limits[0] if stack.replicas is None else limits)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.runs import places
@@ -75,5 +76,7 @@ def _train(work: Work) -> dict[str, Outcome | Exception]:
     try:
         outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}
     except Exception as error:  # reported with its runs by the caller
+        if isinstance(error, ConfigError) and len(names) > 1:  # of one of them, perhaps: a budget out of reach
+            return {name: done for config in work.missing for name, done in _train(Work((config,))).items()}
         return dict.fromkeys(names, error)
     return {name: outcomes[name] for name in names}

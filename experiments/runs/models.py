@@ -16,17 +16,19 @@ from experiments.tasks import make_task
 from experiments.tasks.base import Task
 
 
-def load(record: str | Path, phase: str = "grown", data_root: str | None = None) -> nn.Module:
+def load(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
     """The truncated model of one phase of a run, in eval mode, on the CPU."""
     return restored(record, phase, data_root)[2]
 
 
-def restored(record: str | Path, phase: str = "grown", data_root: str | None = None) -> tuple[Config, Task, nn.Module]:
+def restored(
+    record: str | Path, phase: str | None = None, data_root: str | None = None
+) -> tuple[Config, Task, nn.Module]:
     """The configuration of a run, its task, and the truncated model of one phase, in eval mode, on the CPU.
 
     Args:
         record: the run's ``<run id>.json``; the model lies beside it as ``<run id>.<phase>.safetensors``.
-        phase: "grown", "fixed" (also of ``method=fixed``), "from_high", or a continuation.
+        phase: "grown", "fixed", "from_high", or a continuation; None for the first, which is "fixed" of plain models.
         data_root: folder of the data sets, from which the model takes its shapes; None for the usual one.
 
     Raises:
@@ -34,6 +36,7 @@ def restored(record: str | Path, phase: str = "grown", data_root: str | None = N
         experiments.data.source.DataError: if the data are absent.
     """
     content = read(Path(record))
+    phase = next(iter(content["phases"])) if phase is None else phase
     file = Path(record).with_suffix(f".{phase}.safetensors")
     if phase not in content["phases"] or not file.exists():
         raise RecordError(f"{file}: not there; models are kept by save=deployed")

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 class Attention(nn.MultiheadAttention):
     """``nn.MultiheadAttention`` of any number of heads: theirs times their size need not be the embedding's.
 
-    Takes and gives what torch's does; attention weights, if asked for, are the mean over the heads that there are.
+    Takes and gives what torch's does. Attention weights, if asked for, are the mean over the heads that there are;
+    while their number is learned, each counts as far as its gate is open.
 
     >>> import torch
     >>> from ngn.components.attention import Attention
@@ -49,6 +50,10 @@ class Attention(nn.MultiheadAttention):
         q, k, v = parts
         mask = _added(attn_mask, q)
         if mask is not None and mask.dim() == 3:
+            if len(mask) != q.shape[0] * self.num_heads:
+                raise ValueError(
+                    f"a mask of every head has {q.shape[0]} x {self.num_heads} matrices here, not {len(mask)}"
+                )
             mask = mask.view(q.shape[0], -1, *mask.shape[1:])
         padding = _added(key_padding_mask, q)
         if padding is not None:
@@ -60,13 +65,19 @@ class Attention(nn.MultiheadAttention):
             scores = q @ k.mT / math.sqrt(self.head_dim)
             attended = F.dropout((scores if mask is None else scores + mask).softmax(-1), p)
             h = attended @ v
-            attended = attended.mean(1) if average_attn_weights else attended
+            attended = self._mean(attended) if average_attn_weights else attended
         else:
             h = F.scaled_dot_product_attention(q, k, v, mask, p)
         y = self.out_proj(h.transpose(1, 2).flatten(2))
         if single:
             return y[0], None if attended is None else attended[0]
         return y if self.batch_first else y.transpose(0, 1), attended
+
+    def _mean(self, attended: Tensor) -> Tensor:
+        """[B, heads, L, S] → [B, L, S]"""
+        axis = getattr(self.out_proj, "size", None)
+        c = None if axis is None else axis.coefficients()
+        return attended.mean(1) if c is None else (attended * (c / c.sum()).to(attended).view(-1, 1, 1)).sum(1)
 
 
 def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:

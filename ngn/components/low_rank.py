@@ -97,17 +97,22 @@ class LowRankLinear(Bottleneck):
 
 
 def replace(model: nn.Module, name: str, made: Callable[[Any], nn.Module]) -> None:
-    """Put ``made(module)`` in the place of the submodule ``name``.
+    """Put ``made(module)`` in the place of the submodule ``name``, and wherever else the model has that module.
 
     Raises:
         ValueError: if there is no such submodule.
     """
-    parent, _, last = name.rpartition(".")
+    if not name:
+        raise ValueError("a model cannot be replaced in itself: put the map into a module, nn.Sequential(map)")
     try:
-        holder, module = model.get_submodule(parent), model.get_submodule(name)
+        module = model.get_submodule(name)
     except AttributeError:
         raise ValueError(f"the model has no module {name}") from None
-    holder.register_module(last, made(module))
+    new = made(module)
+    for holder in [*model.modules()]:
+        for key, part in holder._modules.items():
+            if part is module:
+                holder._modules[key] = new
 
 
 def attach_low_rank(

@@ -171,7 +171,7 @@ class Weighted(Capacity):
     w: Tensor
     """What truncation keeps, [*R, K]."""
     law: Tensor | None
-    """The weights that truncation drops, [*R, K]; None where there are none."""
+    """The weights that truncation drops, [*R, K]: ones from the commit on; None for orders that keep theirs."""
     u: Tensor | None = None
     """By which a prefix is drawn in this step, [*R]."""
 
@@ -179,6 +179,10 @@ class Weighted(Capacity):
         """Give the K components the weights of an order (None for geometric) of ratio ``r``."""
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
+        if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):
+            raise ValueError(
+                f"with r = 1 the order {self.order.kind} puts no component first: give r below 1, or ranks"
+            )
         self.register_buffer("w", None, persistent=False)
         self.register_buffer("law", None, persistent=False)
         self.weigh(0.0)
@@ -187,7 +191,8 @@ class Weighted(Capacity):
         """The weights at ``progress``; a size that is rounded for good trains with those that it is deployed with."""
         w, order = self.order.weights(self.r, self.K, progress), self.order
         self.w = w if order.kept else torch.ones_like(w)
-        self.law = None if order.kept or (self.committed and not order.drawn) else w
+        done = self.committed and not order.drawn
+        self.law = None if order.kept else torch.ones_like(w) if done else w
 
     def set_progress(self, progress: float) -> None:
         if not self.order.constant:

@@ -121,6 +121,8 @@ class CountGate(Weighted):
         self.beta_end: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
         self.progress: Tensor
+        self.register_buffer("beta", self.beta_start, persistent=False)
+        self.beta: Tensor
         self.commit_at(commit)
         self.set_progress(0.0)
         if K is None:
@@ -153,6 +155,7 @@ class CountGate(Weighted):
 
     def _load_from_state_dict(self, *args: Any, **settings: Any) -> None:
         super()._load_from_state_dict(*args, **settings)
+        self.committed = False  # whatever it was: what was loaded says whether it is
         self.set_progress(float(self.progress))
 
     def set_progress(self, progress: float) -> None:
@@ -210,9 +213,12 @@ class CountGate(Weighted):
         return F.softplus(self.tau, threshold=700.0)
 
     def t(self) -> Tensor:
-        """The boundary softplus(tau), [*R]; from the commit on an integer, without a slope."""
+        """The boundary softplus(tau), [*R]; from the commit on an integer, without a slope.
+
+        It is told by the buffers alone, so that averages of a model, into which they are copied, have it, too.
+        """
         t = self._learned()
-        return self.settled + 0.0 * t if self.committed and self.settled is not None else t
+        return t if self.settled is None else torch.where(self.settled.isnan(), t, self.settled)
 
     def gates(self, mode: Mode) -> Tensor:
         """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""

@@ -10,9 +10,11 @@ from typing import Any
 from torch import nn
 
 from ngn.budget import COMMIT, Budget, BudgetLearner
+from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
+from ngn.sizes.sound import refuse_uncuttable, unchanged_on_error
 
 
 def learn_sizes(
@@ -43,8 +45,9 @@ def learn_sizes(
         The learner; its ``names`` are those of the modules.
 
     Raises:
-        ValueError: if a pattern matches no module, a module has no such size, or no model is within the budget.
-        TypeError: if a size is none.
+        ValueError: if a pattern matches no module, a module has no such size or none that can be cut, or no model is
+            within the budget. The model is left as it was.
+        TypeError: if a size or the budget is none.
 
     >>> import torch, ngn
     >>> from torch import nn
@@ -60,26 +63,31 @@ def learn_sizes(
     for pattern, size in sizes.items():
         if not isinstance(size, Size):
             raise TypeError(f"{pattern!r} takes a size such as ngn.Width(16), not {size!r}")
+    if not (budget is None or isinstance(budget, Budget)):
+        raise TypeError(f"budget= takes what is limited, such as ngn.Budget(parameters='60%'), not {budget!r}")
     matched = {pattern: _matches(model, pattern) for pattern in sizes}
-    if frozen:
-        model.requires_grad_(False)
-    common = gate if budget is None else {"commit": COMMIT} | gate
-    for pattern, size in sizes.items():
+    with unchanged_on_error(model):
+        if frozen:
+            model.requires_grad_(False)
+        common = gate if budget is None else {"commit": COMMIT} | gate
+        for pattern, size in sizes.items():
 
-        def make(name: str, K: int, size: Size = size) -> Capacity:
-            made = size.gate(K, common) if capacity is None else capacity(name, K)
-            like = next(model.parameters(), None)
-            return made if like is None or like.is_meta else made.to(like.device)
+            def make(name: str, K: int, size: Size = size) -> Capacity:
+                made = size.gate(K, common) if capacity is None else capacity(name, K)
+                like = next(model.parameters(), None)
+                return made if like is None or like.is_meta else made.to(like.device)
 
-        for name in matched[pattern]:
-            size.attach(model, name, make)
-    for module in model.modules():
-        if isinstance(module, nn.TransformerEncoder):
-            module.use_nested_tensor = False  # its way past the layers' forward passes would miss the axes
-    learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
-    if len({*learner.names}) < len(learner.names):
-        twice = sorted({name for name in learner.names if learner.names.count(name) > 1})
-        raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
+            for name in matched[pattern]:
+                size.attach(model, name, make)
+        for module in model.modules():
+            if isinstance(module, nn.TransformerEncoder):
+                module.use_nested_tensor = False  # its way past the layers' forward passes would miss the axes
+        axes = axes_of(model)
+        names = [axis.name for axis in axes]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
+        refuse_uncuttable(model, axes)
+        learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.watched = capacity is None
     return learner
 

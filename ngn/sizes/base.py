@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from ngn.axis import Counts, Cut, OrderedAxis
 from ngn.methods.base import Capacity
@@ -39,6 +40,8 @@ class Size(ABC):
     def __init__(self, K: int | None = None, places: Places = None, round_to: int = 1, **gate: Any) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
             raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
+        if not (places is None or callable(places) or isinstance(places, Sequence)):
+            raise TypeError(f"{type(self).__name__}: places are a permutation such as [2, 0, 1], not {places!r}")
         self.K, self.places, self.round_to, self.settings = K, places, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
@@ -57,7 +60,7 @@ class Size(ABC):
 
     def axis(self, name: str, K: int, make: Maker, cuts: list[Cut], counts: Counts = (), dim: int = -1) -> OrderedAxis:
         places = self.places(name, K) if callable(self.places) else self.places
-        axis = OrderedAxis(make(name, K), cuts, counts, dim, places, name, self.unit)
+        axis = OrderedAxis(make(name, K), cuts, counts, dim, places, name or "model", self.unit)
         axis.hooked = True
         return axis
 
@@ -78,7 +81,23 @@ def hook(consumer: nn.Module, axis: OrderedAxis) -> None:
     if hasattr(consumer, "size"):
         raise ValueError(f"{axis.name}: another size ends at the same module")
     consumer.add_module("size", axis)
-    consumer.register_forward_pre_hook(axis.before)
+    consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
+
+
+def by_unit(parts: Sequence[nn.Module], units: int, name: str) -> list[nn.Module]:
+    """Those of ``parts`` that hold a value for each of the ``units`` that are sized, and compute each by itself.
+
+    Raises:
+        ValueError: if a part takes means over the units.
+    """
+    for part in parts:
+        shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
+        if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:
+            raise ValueError(
+                f"{name}: a {type(part).__name__} takes means over the {units} that are sized, so no cut fits"
+            )
+    sizes = [(part, getattr(part, "num_features", getattr(part, "num_parameters", None))) for part in parts]
+    return [part for part, size in sizes if isinstance(part, (_NormBase, nn.PReLU)) and size == units]
 
 
 def linear(module: nn.Module, name: str, path: str) -> nn.Linear:

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import inputs, outputs
-from ngn.sizes.base import Maker, Places, Size, hook
+from ngn.axis import OrderedAxis, inputs, outputs
+from ngn.sizes.base import Maker, Places, Size, by_unit, hook
 
 
 class Channels(Size):
     """The channels that a convolution gives, in ``K`` groups of neighbours.
 
-    What has them is found in the order of the modules beside the convolution: normalisations and depthwise convolutions
-    of as many channels, then the convolution or linear map that takes them. So the convolution's output must go there
-    and nowhere else: not into a residual sum. ``learner.deploy(example=...)`` finds what does not hold.
+    What has them is found in the order of the modules beside the convolution: norms of each channel by itself, PReLU
+    and depthwise convolutions of as many channels, then the convolution or linear map that takes them. So the
+    convolution's output must go there and nowhere else: not into a residual sum. ``learner.deploy(example=...)`` finds
+    what does not hold.
 
     Args:
         K, places, round_to, gate: see :class:`Size`; K = None for single channels.
@@ -49,8 +49,8 @@ class Channels(Size):
         else:
             having, taking = _after(parent, conv, name)
         per = _taken(taking)
-        if per % conv.out_channels:
-            raise ValueError(f"{name} gives {conv.out_channels} channels, which do not divide the {per} inputs behind")
+        if not _fits(taking, conv):
+            raise ValueError(f"{name} gives {conv.out_channels} channels, and {taking} takes {per}")
         K = self._divided(name, conv.out_channels)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
         dim = -1 if isinstance(taking, nn.Linear) else -1 - len(conv.kernel_size)
@@ -62,18 +62,27 @@ def _taken(module: Any) -> int:
     return int(module.in_features if isinstance(module, nn.Linear) else module.in_channels)
 
 
+def _fits(taking: Any, conv: Any) -> bool:
+    """Whether ``taking`` can be what takes the channels of ``conv``: flattened with all places, a linear map."""
+    per, channels = _taken(taking), conv.out_channels
+    return bool(per % channels == 0 if isinstance(taking, nn.Linear) else per == channels)
+
+
 def _after(parent: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], Any]:
     """What has the channels of ``conv`` beside it, and what takes them."""
     having: list[nn.Module] = []
-    parts = [*parent.modules()]
+    sized = {id(part) for axis in parent.modules() if isinstance(axis, OrderedAxis) for part in axis.modules()}
+    parts = [part for part in parent.modules() if id(part) not in sized]
     for part in parts[parts.index(conv) + 1 :]:
-        depthwise = isinstance(part, _ConvNd) and 1 < part.groups == part.in_channels == conv.out_channels
-        if depthwise or (isinstance(part, _BatchNorm) and part.num_features == conv.out_channels):
+        sizes = (part.groups, part.in_channels, part.out_channels) if isinstance(part, _ConvNd) else ()
+        if sizes == (conv.out_channels,) * 3 and conv.out_channels > 1:  # depthwise
             having.append(part)
-        elif isinstance(part, (nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d)):
-            raise ValueError(f"{name}: a {type(part).__name__} takes means over channels and cannot be cut")
         elif isinstance(part, (_ConvNd, nn.Linear)):
-            if _taken(part) % conv.out_channels == 0 and getattr(part, "groups", 1) == 1:
+            if _fits(part, conv) and getattr(part, "groups", 1) == 1:
                 return having, part
+            break
+        elif found := by_unit([part], conv.out_channels, name):
+            having += found
+        elif [*part.parameters(recurse=False)] and not (isinstance(part, nn.PReLU) and part.num_parameters == 1):
             break
     raise ValueError(f"what takes the channels of {name} is not beside it: name it with Channels(also=[...], into=...)")

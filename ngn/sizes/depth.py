@@ -16,6 +16,10 @@ def _last_but_one_first(name: str, K: int) -> list[int]:
     return [K - 1, *range(K - 1)]
 
 
+_OF_LAYERS = ("layer_types", "mlp_layer_types", "no_rope_layers", "attention_layers")
+"""What configurations of transformers list for every layer."""
+
+
 class Depth(Size):
     """The layers of a residual stack, h + F(h) each: h → h + g_k F(h).
 
@@ -38,15 +42,20 @@ class Depth(Size):
     unit = "layers"
 
     def __init__(self, places: Places = None, **gate: Any) -> None:
-        super().__init__(None, places or _last_but_one_first, **gate)
+        super().__init__(None, _last_but_one_first if places is None else places, **gate)
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         layers = model.get_submodule(name)
         if not isinstance(layers, nn.ModuleList) or not name:
             raise ValueError(f"{name or 'the model'} is a {type(layers).__name__}, not an nn.ModuleList of layers")
+        if len({id(layer) for layer in layers}) < len(layers):
+            raise ValueError(f"{name} has one layer in several places, which cannot be kept in some of them")
         above, _, last = name.rpartition(".")
         parent = model.get_submodule(above)
-        counts = [(parent.config, "num_hidden_layers")] if hasattr(parent, "config") else []
+        config = getattr(parent, "config", None)
+        counts = [(config, "num_hidden_layers")] if hasattr(config, "num_hidden_layers") else []
+        lists = [each for each in _OF_LAYERS if isinstance(getattr(config, each, None), (list, tuple))]
+        counts += [(config, each) for each in lists if len(getattr(config, each)) == len(layers)]
         axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts)
         if not bool((axis.capacity.weights() == 1).all()):
             raise ValueError(f"{name}: layers are kept or not, so their ordering weights must be one (r=1)")

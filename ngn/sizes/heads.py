@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,10 @@ class Heads(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         module = model.get_submodule(name)
         if isinstance(module, nn.MultiheadAttention):
+            if type(module) not in (nn.MultiheadAttention, Attention):
+                raise ValueError(
+                    f"{name or 'the model'} is a {type(module).__name__}: its own forward pass would be lost"
+                )
             return self._attach_to_torch(module, name, make)
         known = [(self.qkv, self.out, self.interleaved)] if self.qkv else _ATTENTION
         layout = next((part for part in known if self.qkv or has(module, [*part[0], part[1]])), None)
@@ -74,8 +79,18 @@ class Heads(Size):
         else:
             K = maps[1].out_features // d
             cuts = [cut for m in maps for cut in outputs(m, m.out_features // K)]
+        beside = module.get_submodule(paths[0].rpartition(".")[0])
+        self._refuse_shared(module, name, beside, {m.out_features for m in maps} - {d})
         counts = [(m, count) for m in module.modules() for count in _COUNTS if isinstance(getattr(m, count, None), int)]
         hook(to, self.axis(name, K, make, cuts + inputs(to, to.in_features // K), counts))
+
+    def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:
+        """Refuse norms over all heads together, which have so many entries, and biases that are given for each."""
+        for path, part in beside.named_children():
+            if "norm" in path and any(p.dim() and p.shape[-1] in entries for p in part.parameters()):
+                raise ValueError(f"{name}: {path} is a norm over all heads together, and cannot be cut")
+        if "alibi" in inspect.signature(module.forward).parameters:
+            raise ValueError(f"{name} is given a bias for each head, which cannot be cut")
 
     def _attach_to_torch(self, module: nn.MultiheadAttention, name: str, make: Maker) -> None:
         if module.bias_k is not None or module.add_zero_attn:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ngn.axis import inputs, outputs
-from ngn.sizes.base import Maker, Places, Size, has, hook, linear
+from ngn.sizes.base import Maker, Places, Size, by_unit, has, hook, linear
 
 
 class Width(Size):
@@ -44,12 +43,17 @@ class Width(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         module = model.get_submodule(name)
         ups, down = self._maps(module, name)
-        K = self._divided(name, down.in_features)
-        cuts = [cut for up in ups for cut in outputs(up, down.in_features // K)]
-        norms = [m for m in module.modules() if isinstance(m, _BatchNorm)]
-        for norm in norms if isinstance(module, nn.Sequential) else []:
-            cuts += outputs(norm, down.in_features // K)
-        hook(down, self.axis(name, K, make, cuts + inputs(down, down.in_features // K)))
+        units = down.in_features
+        if wrong := [up for up in ups if up.out_features != units]:
+            raise ValueError(f"{name or 'the model'}: {wrong[0]} does not give the {units} units that {down} takes")
+        K = self._divided(name, units)
+        parts = [*module.modules()]
+        if isinstance(module, nn.Sequential):
+            parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
+        elif units in (ups[0].in_features, down.out_features):
+            parts = []  # whether a norm of this size is of the units or of the stream cannot be told
+        cuts = [cut for part in (*ups, *by_unit(parts, units, name)) for cut in outputs(part, units // K)]
+        hook(down, self.axis(name, K, make, cuts + inputs(down, units // K)))
 
     def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Linear], nn.Linear]:
         named = [(self.up, self.down)] if self.down else []
@@ -59,6 +63,8 @@ class Width(Size):
         maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
         for number, last in reversed([*enumerate(maps)]):
             ups = maps[:number] + maps[number + 1 :]
+            if len(ups) > 1 and (isinstance(module, nn.Sequential) or ups[0].in_features == last.in_features):
+                continue  # they may follow one another
             if ups and all((up.in_features, up.out_features) == (ups[0].in_features, last.in_features) for up in ups):
                 return ups, last
         shapes = ", ".join(

@@ -155,9 +155,9 @@ class CudaGraphTrainer(Trainer):
             group["lr"], group["capturable"] = rate.fill_(group["lr"]), True
 
     def _replaced(self) -> Iterator[tuple[Capacity, str, Tensor]]:
-        """The tensors that capacities replace as training advances: neither parameters nor buffers."""
+        """The tensors that capacities replace as training advances: no parameters, but some are buffers."""
         for group in self.learner.axes:
-            for name, value in vars(group.capacity).items():
+            for name, value in (*vars(group.capacity).items(), *group.capacity._buffers.items()):
                 if isinstance(value, Tensor):
                     yield group.capacity, name, value
 

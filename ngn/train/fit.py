@@ -16,6 +16,9 @@ from ngn.train.losses import Supervised
 from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer
 
+COMMIT = 0.9
+"""Without a budget: what is left of the training mends what rounding costs."""
+
 
 def fit(
     learner: Learner,
@@ -23,7 +26,7 @@ def fit(
     targets: Tensor | None,
     loss: Callable[[Any, Any], Tensor],
     plan: TrainPlan,
-    commit: float | None = 0.9,
+    commit: float | None = COMMIT,
     **settings: Any,
 ) -> Course:
     """Train a learner; the trainer of every study.
@@ -36,7 +39,8 @@ def fit(
         loss: mean loss of each model, [*R]: (output, target) → loss with targets, (model, batch) → loss with batches.
         plan: steps, optimiser, learning rates, clipping.
         commit: fraction of training from which boundaries are integers, and the model the truncated one; of those that
-            say nothing of it themselves (:class:`~ngn.methods.ngn.CountGate`). None leaves them as they are.
+            say nothing of it themselves (:class:`~ngn.methods.ngn.CountGate`; those of ``learn_sizes`` do). None leaves
+            them as they are.
         settings: whatever else :class:`~ngn.train.trainer.Trainer` takes, such as ``on_evaluate``, ``folder``,
             ``progress``.
 
@@ -48,7 +52,7 @@ def fit(
         The curves of objective, task loss and t. The learner is left in ``eval()`` mode.
 
     Warns:
-        UserWarning: if a loss was no longer finite.
+        UserWarning: if a loss was no longer finite, or boundaries say another commit than is asked for.
 
     >>> import torch, ngn
     >>> bank, gate = ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)
@@ -66,8 +70,16 @@ def fit(
     for name, value in (("inputs", inputs), ("targets", targets)):
         if isinstance(value, np.ndarray):
             raise TypeError(f"{name} are a numpy array: pass torch.from_numpy({name})")
-    if commit is not None and isinstance(learner, CapacityLearner):
-        learner.commit_at(commit)
+    if isinstance(learner, CapacityLearner):
+        if commit is not None:
+            learner.commit_at(commit)
+        own = sorted({axis.capacity.commit for axis in learner.axes if axis.capacity.commit not in (None, commit)})
+        if own and commit != COMMIT:
+            warnings.warn(
+                f"commit={commit} is not for boundaries that say {', '.join(map(str, own))} themselves: give it to "
+                "their gates, as in learn_sizes(..., commit=...)",
+                stacklevel=2,
+            )
     if targets is not None:
         course = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
     else:

@@ -1,6 +1,7 @@
 """One mechanism on every structure: gradients, truncation, files."""
 
 import copy
+import dataclasses
 import functools
 
 import pytest
@@ -186,6 +187,48 @@ def test_an_example_shows_what_does_not_follow_the_axis():
 def test_an_output_of_another_shape_is_named():
     with pytest.raises(ValueError, match=r"gives \[5, 4\] on the example, not \[5, 3\]"):
         check_equal(nn.Linear(2, 3), nn.Linear(2, 4), torch.ones(5, 2))
+
+
+class Told(nn.Module):
+    """Gives what it is told to."""
+
+    def __init__(self, *outputs):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, x):
+        return self.outputs[0] if len(self.outputs) == 1 else self.outputs
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    words: list
+
+
+@pytest.mark.parametrize(("dtype", "near", "far"), [(torch.float32, 3e-5, 2e-4), (torch.bfloat16, 0.03, 0.2)])
+def test_outputs_are_compared_by_what_their_type_can_hold(dtype, near, far):
+    y = torch.tensor([1.0, -torch.inf, 0.5]).to(dtype)
+    check_equal(Told(y, [1, None]), Told(y * (1 - near), [1, None]), X)
+    for wrong in (Told(y * (1 - far)), Told(torch.zeros(3, dtype=dtype)), Told(y * torch.nan), Told(y, y)):
+        with pytest.raises(ValueError, match="on the example"):
+            check_equal(Told(y), wrong, X)
+    answers = [Told(Answer(value, ["a"])) for value in (y, y * (1 - near), y * (1 - far))]
+    check_equal(*answers[:2], X)
+    with pytest.raises(ValueError, match="differs"):
+        check_equal(answers[0], answers[2], X)
+    with pytest.raises(ValueError, match="0 tensors to be compared with 0"):
+        check_equal(Told("yes"), Told("no"), X)
+
+
+def test_what_draws_random_numbers_draws_the_same():
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return x + torch.randn(3)
+
+    state = torch.random.get_rng_state()
+    check_equal(Noisy(), Noisy(), torch.zeros(3))
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_modes_of_training_are_left_as_they_are():

@@ -53,6 +53,54 @@ def test_two_sizes_of_one_tensor_are_exact_at_all_counts(kind):
     assert cost(torch.tensor([[2.0, 3.0], [6.0, 4.0]]))[0].tolist() == [cost.measured((2, 3)), cost.measured((6, 4))]
 
 
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        return x + self.mlp(x)
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("kind", ["parameters", "macs"])
+def test_what_is_in_a_layer_that_is_gone_saves_nothing(kind):
+    sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
+    learner = ngn.learn_sizes(Stack(), sizes)
+    cost = Cost(learner.model, learner.axes, kind, torch.zeros(2, 4))
+    for n in product(range(1, 5), range(1, 5), range(1, 5), range(1, 4)):
+        value, slope = cost(torch.tensor(n, dtype=torch.float64))
+        assert float(value) == pytest.approx(cost.measured(n), rel=1e-12)
+        for g, most in enumerate(n):
+            if most > 1:
+                below = tuple(m - (i == g) for i, m in enumerate(n))
+                assert float(slope[g]) == pytest.approx(cost.measured(n) - cost.measured(below), rel=1e-12)
+
+
+@pytest.mark.parametrize("limit", range(60, 240, 17))
+def test_no_component_more_fits(limit):
+    learner = ngn.learn_sizes(
+        Stack(), {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}, budget=ngn.Budget(parameters=limit)
+    )
+    learner.step(0.4)
+    learner.step(0.6)
+    counts = tuple(learner.count().tolist())
+    assert learner.cost.measured(counts) <= limit
+    for g, axis in enumerate(learner.axes):
+        more = tuple(n + (i == g) for i, n in enumerate(counts))
+        assert more[g] > axis.K or learner.cost.measured(more) > limit
+
+
 @pytest.mark.parametrize("structure", STRUCTURES, ids=lambda structure: structure.name)
 @pytest.mark.parametrize("seeds", [0, [0, 1]])
 def test_what_deployment_leaves_is_what_is_measured(structure, seeds):

@@ -117,8 +117,8 @@ class PruneComponent(Attached):
         super().check(config)
         if not self.kinds:
             raise ValueError(
-                "gate=prune needs the model's sizes, the neurons a multiple of gate.round_to: give model.kv_heads and "
-                "model.ffn, or gate.kinds"
+                "gate=prune needs the model's sizes, the neurons two multiples of gate.round_to or more: give "
+                "model.kv_heads and model.ffn, or gate.kinds"
             )
         if self.draw and self.rank_by != "random":
             raise ValueError(f"gate.draw is of gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
@@ -150,5 +150,7 @@ def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
             if not fitting:
                 return nested  # gate.check says what is wrong
             blocks = max(fitting)
+            if blocks == 1 and most > 1:
+                return nested  # as above
         kinds[kind] = {"K": blocks, "t0": max(blocks - 1.0, 0.5)}
     return {**nested, "gate": {**gate, "kinds": kinds}}

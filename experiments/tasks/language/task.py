@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Tokens = tuple[list[int], list[int]]
 """Of a prompt and of its answer."""
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
-"""Settings of the smoke profile."""
+"""The most that the smoke profile takes."""
 
 
 class Replayed(Batches):
@@ -73,7 +73,9 @@ class AdaptationTask(Task):
         settings, smoke = config.task, config.profile == "smoke"
         root = data_root(config.data_root)
         if smoke:
-            settings = settings.model_copy(update=SMOKE)
+            own = settings.model_dump(include=set(SMOKE))
+            less = {name: most if own[name] is None else min(own[name], most) for name, most in SMOKE.items()}
+            settings = settings.model_copy(update=less)
             self.base = tiny_base(device)
         else:
             assert config.model is not None, "Config has checked it"

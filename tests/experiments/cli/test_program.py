@@ -105,6 +105,15 @@ def test_real_runs_in_one_folder_from_another_in_a_path_with_blanks(project: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
+def test_a_sweep_may_be_over_what_has_settings_of_its_own(project: Path, tmp_path: Path, line: list[str]) -> None:
+    small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
+    done = _run([*line, "profile=smoke", "phases=[grown]", *small], tmp_path, project / "run.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("grown t = ") == 2
+
+
+@pytest.mark.slow
 def test_a_closed_pipe_does_not_stop_the_runs(project: Path, tmp_path: Path) -> None:
     """What is written beside the records is below the project."""
     (elsewhere := tmp_path / "some where").mkdir()

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from experiments.blocks import ConfigError
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
 from experiments.data import DataError, data_root
-from experiments.language.base import Base, load_base, tiny_base
+from experiments.language.base import Base, byte_tokenizer, load_base, tiny_base
 from experiments.language.packing import nats, pack
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.language.settings import BaseModel
@@ -82,20 +85,67 @@ def test_what_cannot_be_loaded_is_named(folder, tmp_path):
         load_base(local(tmp_path / "nowhere"), tmp_path, CPU)
     with pytest.raises(DataError, match=r"x\.gguf is not in"):
         load_base(local(folder, file="x.gguf"), tmp_path, CPU)
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    for path in folder.iterdir():
-        (damaged / path.name).write_bytes(path.read_bytes())
+    damaged = copied(folder, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"short")
     with pytest.raises(DataError, match="cannot be loaded"):
         load_base(local(damaged), tmp_path, CPU)
 
 
-def test_code_of_a_folder_is_not_run(folder, tmp_path):
-    odd = tmp_path / "odd"
-    odd.mkdir()
+def copied(folder: Path, to: Path) -> Path:
+    to.mkdir()
     for path in folder.iterdir():
-        (odd / path.name).write_bytes(path.read_bytes())
+        (to / path.name).write_bytes(path.read_bytes())
+    return to
+
+
+def test_a_model_of_which_something_is_missing_is_not_made_up(folder, tmp_path):
+    part = copied(folder, tmp_path / "part")
+    tensors = load_file(part / "model.safetensors")
+    save_file(
+        {name: t for name, t in tensors.items() if ".1.mlp" not in name}, part / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(DataError, match=r"lack 3 tensors of a LlamaForCausalLM, such as model\.layers\.1\.mlp"):
+        load_base(local(part), tmp_path, CPU)
+
+
+def test_an_encoder_is_no_decoder(tmp_path):
+    from transformers import BertConfig, BertLMHeadModel
+
+    tokenizer = byte_tokenizer()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    BertLMHeadModel(BertConfig(**sizes, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    with pytest.raises(DataError, match="sees what comes later; a decoder is needed"):
+        load_base(local(tmp_path / "bert"), tmp_path, CPU)
+
+
+@pytest.mark.parametrize("fault", ["no end of text", "tokens, and the model 250"])
+def test_a_tokenizer_has_to_fit(fault, tmp_path):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = byte_tokenizer()
+    if fault == "no end of text":
+        tokenizer.eos_token = None
+    rows = 250 if "250" in fault else len(tokenizer)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=rows)).save_pretrained(tmp_path / "odd")
+    tokenizer.save_pretrained(tmp_path / "odd")
+    with pytest.raises(DataError, match=fault):
+        load_base(local(tmp_path / "odd"), tmp_path, CPU)
+
+
+def test_a_folder_s_model_is_another_run_in_another_folder():
+    def name(model, path):
+        choices = {"task": "wikisql_easy", "gate": "lora", "model": model}
+        return run_id(compose(choices, {"gate.layers": 30, "model.path": path}))
+
+    assert name("local", "one") != name("local", "other")
+    assert name("smollm2_135m", "one") == name("smollm2_135m", "other")
+
+
+def test_code_of_a_folder_is_not_run(folder, tmp_path):
+    odd = copied(folder, tmp_path / "odd")
     (odd / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
     (odd / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
     with pytest.raises(DataError, match="cannot be loaded"):

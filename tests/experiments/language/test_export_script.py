@@ -15,6 +15,7 @@ RUNS = {
     "svd": ["gate=lora", "method=svd", "method.target=3"],
     "adalora": ["gate=lora", "method=adalora", "method.target=3"],
     "adapter": ["gate=adapter", "phases=[grown]", "gate.t0=2.2"],
+    "uniform": ["gate=lora", "method=uniform", "method.target=3"],
 }
 
 
@@ -25,13 +26,15 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["run.py"])
     assert app.main([*line, *RUNS[name], *folders]) == 0
     (record,) = (tmp_path / "results").rglob("*.json")
+    modes = {path.stat().st_mode for path in record.parent.iterdir()}
+    assert len(modes) == 1, "models can be read by whom records can"
     script = runpy.run_path(str(ROOT / "scripts" / "export_model.py"))
     capsys.readouterr()
     merged = [] if name == "adapter" else ["--merged", str(tmp_path / "merged")]
     assert script["main"]([str(record), str(tmp_path / "out"), *merged]) == 0
     said = capsys.readouterr().out
     assert ("units behind" if name == "adapter" else "with peft logits differ by") in said
-    if name in ("sora", "svd", "adalora"):
+    if name in ("sora", "svd", "adalora", "uniform"):
         assert "3 terms" in said
     assert ("merged" in said) == bool(merged)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".json", ".safetensors"}

@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
+from experiments.blocks import ConfigError
 from experiments.language.base import Base, tiny_base
 from experiments.language.generation import cut, greedy
-from experiments.language.packing import nats, pack
+from experiments.language.packing import nats, pack, use_by_sequence
 from experiments.language.perplexity import chunks, perplexity
 
 CPU = torch.device("cpu")
@@ -39,6 +40,20 @@ def test_packed_sequences_are_as_one_by_one(base):
     model = base.fresh()
     model.set_attn_implementation("sdpa")  # transformers' own way to pack
     assert (packed - nats(model, pack(together, CPU))).abs().max() < 1e-5
+
+
+def test_what_looks_back_less_is_refused_where_that_matters():
+    from transformers import MistralConfig, MistralForCausalLM
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = MistralForCausalLM(MistralConfig(**sizes, num_key_value_heads=2, vocab_size=50, sliding_window=6)).eval()
+    tokens = torch.arange(10).tolist()
+    alone = model(torch.tensor([tokens[:6]])).logits[0, 1:5].log_softmax(-1)
+    use_by_sequence(model)
+    short = nats(model, pack([(tokens[:2], tokens[2:6])] * 2, CPU))
+    assert torch.allclose(short[:4], -alone[torch.arange(4), torch.tensor(tokens[2:6])], atol=1e-5)
+    with pytest.raises(ConfigError, match="looks back 6 tokens, and a sequence has 10"):
+        nats(model, pack([(tokens[:2], tokens[2:])], CPU))
 
 
 def test_gradients_of_packed_sequences_are_as_one_by_one(base):

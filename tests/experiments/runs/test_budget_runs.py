@@ -47,11 +47,27 @@ def test_no_run_deploys_more_than_its_budget(tmp_path, monkeypatch, task, gate, 
         ({"method.count": 2, "continue_with": [0.1]}, "no price"),
         ({"method.count": [2, 2]}, "method.count=N"),
         ({"method.parameters": "half"}, "method.parameters"),
+        ({"method.parameters": "50%", "gate.K": None}, "no largest model"),
     ],
 )
 def test_what_is_no_budget_is_refused(tmp_path, own, message):
     with pytest.raises(ConfigError, match=message):
         config(tmp_path, **own)
+
+
+def test_a_budget_out_of_reach_leaves_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    configs = [config(tmp_path, **{"method.parameters": share}) for share in ("10%", "70%")]
+    done = launch.share(configs)
+    assert isinstance(done[run_id(configs[0])], ConfigError)
+    assert "no model has as few as" in str(done[run_id(configs[0])])
+    assert done[run_id(configs[1])].status == "complete"
+
+
+def test_text_has_no_multiply_adds(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    with pytest.raises(ConfigError, match=r"use method\.parameters"):
+        launch.launch([config(tmp_path, "wikisql_easy", "lora", **{"method.macs": "90%"})])
 
 
 def test_the_price_is_no_part_of_a_budget_s_run(tmp_path):

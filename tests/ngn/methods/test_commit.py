@@ -98,6 +98,43 @@ def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
     assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("early", [0.2, 0.9])
+def test_a_committed_learner_takes_what_a_checkpoint_says(early):
+    gate, again = ngn.CountGate(6, t0=2.4, commit=0.5), ngn.CountGate(6, t0=4.4, commit=0.5)
+    gate.set_progress(early)
+    again.set_progress(1.0)
+    again.load_state_dict(gate.state_dict())
+    assert float(again.size()) == pytest.approx(2.4 if early < 0.5 else 2.0)
+    assert torch.equal(again.gates("soft"), gate.gates("soft"))
+    again.set_progress(0.6)
+    assert float(again.size()) == 2.0
+
+
+@pytest.mark.parametrize("order", ["geometric", "matryoshka"])
+def test_an_average_of_models_is_committed_with_them(order):
+    """Averages copy buffers in place, and call nothing."""
+    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=ngn.Order(order))
+    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    for progress in (0.0, 0.4, 0.6, 1.0):
+        gate.set_progress(progress)
+        ema.update_parameters(gate)
+        for mode in ("soft", "hard", "kept"):
+            c = [torch.nn.functional.pad(g.coefficients(mode), (0, 6))[:6] for g in (ema.module, gate)]
+            assert torch.allclose(*c, rtol=1e-6), (progress, mode)
+    assert float(ema.module.size()) == 2.0
+
+
+def test_a_boundary_that_is_no_number_is_not_deployed():
+    learner = BANK.learner(SEEDS)
+    with torch.no_grad():
+        learner.axes[0].capacity.tau[1] = torch.nan
+    learner.deploy(0, unsettled="allow")
+    with pytest.raises(ValueError, match=r"diverged: sizes \[nan"):
+        learner.deploy(1, unsettled="allow")
+    with pytest.raises(TypeError, match="an input goes to example="):
+        learner.deploy(torch.zeros(3, 1))
+
+
 @learned
 @pytest.mark.parametrize("kind", [Trainer, pytest.param(KernelTrainer, marks=needs_kernel)])
 @pytest.mark.parametrize("stop", [20, 40])

@@ -97,6 +97,18 @@ def test_a_stack_of_fewer_layers_is_a_stock_model(tmp_path):
     assert distance(out(transformers.LlamaForCausalLM.from_pretrained(tmp_path)), out(small)) == 0
 
 
+def test_what_a_configuration_lists_for_every_layer_is_of_those_that_stay(tmp_path):
+    """Layers that look back four tokens among some that see all."""
+    torch.manual_seed(0)
+    sliding = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 3}
+    model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**TINY, num_key_value_heads=3, **sliding)).eval()
+    small = ngn.learn_sizes(model, {"model.layers": ngn.Depth(t0=1.0)}).deploy(example=IDS)
+    assert small.config.layer_types == ["full_attention", "sliding_attention"]
+    assert len(model.config.layer_types) == 4
+    small.save_pretrained(tmp_path)
+    assert distance(out(transformers.Qwen2ForCausalLM.from_pretrained(tmp_path)), out(small)) == 0
+
+
 def test_files_need_a_model_built_as_the_trained_one(family, tmp_path):
     model, mlp, attention, layers, _ = family
     sizes = {mlp: ngn.Width(16, t0=4.0), attention: ngn.Heads(t0=1.0), layers: ngn.Depth(t0=2.0)}

@@ -60,6 +60,32 @@ def test_what_is_missing_is_said(missing, message, frozen):
         learner.deploy(unsettled="allow")
 
 
+def test_a_size_that_no_forward_pass_meets_is_said():
+    class Around(nn.Sequential):
+        def forward(self, x):
+            return nn.functional.linear(self[1](self[0](x)), self[2].weight, self[2].bias)
+
+    learner = trained(Around(*network()), steps=4)
+    with pytest.warns(UserWarning, match="not learned: model was in no forward pass"):
+        learner.deploy()
+
+
+def test_what_was_trained_elsewhere_was_learned():
+    learner, again = trained(network()), ngn.learn_sizes(network(), {"": ngn.Width(12)})
+    again.restore(learner.state())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert again.deploy(example=X)[0].out_features == learner.deploy()[0].out_features
+
+
+def test_a_commit_that_is_not_heard_is_said():
+    plan, mse = ngn.TrainPlan(steps=2), nn.functional.mse_loss
+    for commit in (0.5, None):
+        learner = ngn.learn_sizes(network(), {"": ngn.Width(12)})
+        with pytest.warns(UserWarning, match=r"boundaries that say 0\.9 themselves"):
+            ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
+
+
 @pytest.mark.parametrize("share", ["20%", "55%", "99%"])
 @pytest.mark.parametrize("t0", [0.5, 20.0])
 def test_under_a_budget_no_deployed_model_is_above_it(share, t0):
@@ -107,12 +133,12 @@ def test_the_report_says_what_changes(capsys):
     parts = [(g.name, g.unit, g.before, g.after, g.entries, g.removed) for g in report.groups]
     assert parts == [("mlp", "slices", 6, 2, 2, 4 * 2 * 3), ("last", "terms", 4, 2, 1, 4)]
     assert report.milliseconds[0] > 0 < report.milliseconds[1]
-    before = sum(p.numel() for p in learner.model.parameters())
+    before = sum(p.numel() for p in learner.body_parameters())
     learner.deploy(verbose=True)
     assert capsys.readouterr().out.splitlines() == [
         "mlp: 6 -> 2 slices, 12 -> 4, -24 parameters (t = 1.03)",
         "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
-        f"parameters: {before} -> {before - 30} ({-30 / before:+.0%})",
+        f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
     ]
     learner.deploy(latency=X)
     assert "medians on this machine" in capsys.readouterr().out

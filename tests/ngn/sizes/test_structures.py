@@ -2,18 +2,10 @@
 
 import pytest
 import torch
+from sizable import Fused, Gated, convs
 from torch import nn
 
 import ngn
-
-
-class Gated(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w1, self.w2, self.w3 = nn.Linear(8, 24), nn.Linear(24, 8), nn.Linear(8, 24)
-
-    def forward(self, x):
-        return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
 
 
 def encoder(norm_first: bool = False) -> nn.Module:
@@ -36,18 +28,6 @@ def vision() -> nn.Module:
     )
 
 
-class Fused(nn.Module):
-    """Attention of vision transformers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.proj, self.head_dim = nn.Linear(8, 24), nn.Linear(8, 8), 2
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, -1, 2)).movedim(2, 0).transpose(2, 3)
-        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-
-
 X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
 CASES = {
     "two maps": (lambda: nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 8)), {"": ngn.Width}, X),
@@ -61,6 +41,16 @@ CASES = {
     ),
     "fused heads": (Fused, {"": ngn.Heads}, X),
     "channels": (vision, {"0": ngn.Channels, "6": ngn.Channels}, IMAGES),
+    "norms of each channel": (
+        lambda: convs(nn.InstanceNorm2d(6, affine=True), nn.PReLU(6), nn.PReLU(), nn.Conv2d(6, 4, 1)),
+        {"0": ngn.Channels},
+        IMAGES,
+    ),
+    "norms around": (
+        lambda: nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 12), nn.PReLU(12), nn.Linear(12, 8), nn.LayerNorm(8)),
+        {"": ngn.Width},
+        X[0],
+    ),
 }
 
 
@@ -139,32 +129,68 @@ def test_attention_is_that_of_torch(masks, batch_first, weights):
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(single(q[0], q[0], q[0]), before, strict=True))
 
 
-def convs(*middle: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 6, 1), *middle)
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.f = nn.Linear(8, 8)
+
+    def forward(self, scale, x):
+        return x + scale * self.f(x)
 
 
-@pytest.mark.parametrize(
-    ("model", "sizes", "message"),
-    [
-        (Gated, {"w4": ngn.Width(2)}, "no module matches 'w4'; near are: w"),
-        (Gated, {"": ngn.Width(7)}, "7 slices do not divide 24; 3, 4, 6, 8 do"),
-        (Gated, {"": ngn.Width(4, round_to=4)}, "do not divide 24 into multiples of 4; 1, 2, 3, 6 do"),
-        (Gated, {"w1": ngn.Width(4)}, r"name them with Width\(up="),
-        (Gated, {"": ngn.Width(4, up="w1", down="w5")}, "no module w5"),
-        (Gated, {"": ngn.Heads()}, r"name its maps with Heads\(qkv="),
-        (Gated, {"": ngn.Channels(2)}, "not a convolution"),
-        (Gated, {"w1": ngn.Rank(2), "w1.base": ngn.Width(2)}, "no module matches 'w1.base'"),
-        (lambda: nn.Sequential(Gated()), {"*": ngn.Width(4), "0": ngn.Width(4)}, "another size ends at the same"),
-        (Gated, {"*": ngn.Depth()}, "not an nn.ModuleList"),
-        (lambda: nn.Sequential(nn.MultiheadAttention(8, 2, add_bias_kv=True)), {"0": ngn.Heads()}, "extra key"),
-        (lambda: convs(nn.GroupNorm(2, 6), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "GroupNorm"),
-        (lambda: convs(nn.ReLU()), {"0": ngn.Channels(2)}, "not beside it"),
-        (lambda: convs(nn.Conv2d(5, 3, 1)), {"0": ngn.Channels(2)}, "not beside it"),
-    ],
-)
-def test_what_cannot_be_sized_is_said(model, sizes, message):
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(model(), sizes)
+class InPlace(Residual):
+    def forward(self, x):
+        x += self.f(x)
+        return x
+
+
+def test_layers_may_be_called_by_name_and_in_half_precision():
+    class Stack(nn.Module):
+        def __init__(self, kind, **given):
+            super().__init__()
+            self.layers, self.given = nn.ModuleList(kind() for _ in range(3)), given
+
+        def forward(self, x):
+            x = x + 0.0
+            for layer in self.layers:
+                x = layer(**self.given, x=x) if self.given else layer(x)
+            return x
+
+    learner = ngn.learn_sizes(Stack(Residual, scale=torch.tensor(0.5)), {"layers": ngn.Depth(t0=1.0)})
+    assert len(learner.deploy(example=X).layers) == 2
+    with torch.autocast("cpu", torch.bfloat16):
+        learner(X).sum().backward()
+    learner = ngn.learn_sizes(Stack(InPlace), {"layers": ngn.Depth(t0=1.0)})
+    with pytest.raises(ValueError, match="adds to its input in place"):
+        learner(X)
+
+
+def test_a_map_in_two_places_has_its_ranks_in_both():
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+    model.append(model[0])
+    learner = ngn.learn_sizes(model, {"0": ngn.Rank(4, t0=2.0)}, frozen=True)
+    assert model[0] is model[2]
+    small = learner.deploy(example=torch.randn(3, 6), unsettled="allow")
+    assert small[0] is small[2]
+
+
+def test_attention_weights_are_the_mean_over_the_heads_that_stay():
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(8, 4, batch_first=True)
+    small = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}).deploy(example=(X, X, X), unsettled="allow")
+    with pytest.raises(ValueError, match="a mask of every head has 2 x 2 matrices here, not 8"):
+        small(X, X, X, attn_mask=torch.zeros(8, 5, 5))
+
+
+def test_activations_may_be_given_by_name():
+    class Named(Gated):
+        def forward(self, x):
+            return self.w2(input=nn.functional.silu(self.w1(input=x)) * self.w3(input=x))
+
+    learner = ngn.learn_sizes(Named(), {"": ngn.Width(6, t0=1.2)})
+    small = learner.deploy(example=X, unsettled="allow")
+    assert not small.w2._forward_pre_hooks
+    assert not small.w2._forward_pre_hooks_with_kwargs
 
 
 def test_maps_can_be_named():

@@ -1,0 +1,125 @@
+"""Sizes that cannot be learned are refused before the training, and the model is left as it was."""
+
+import warnings
+
+import pytest
+from sizable import Fused, Gated, chain, convs
+from torch import nn
+
+import ngn
+
+
+def tied(at: int) -> nn.Module:
+    model = nn.Sequential(chain(8, 12, 8), chain(8, 12, 8))
+    model[1][at].weight = model[0][at].weight
+    return model
+
+
+def hooked() -> nn.Module:
+    model = chain(8, 12, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # old, and still met
+        nn.utils.weight_norm(model[0])
+    return model
+
+
+class Twice(nn.Module):
+    """Two square maps one after the other, which have the shapes of gated ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+
+class Scaled(nn.MultiheadAttention):
+    def forward(self, *args, **kwargs):
+        y, weights = super().forward(*args, **kwargs)
+        return 10 * y, weights
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(8, 8) for _ in range(4))
+        self.q_norm = nn.RMSNorm(8)
+
+
+class Biased(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query_key_value, self.dense, self.head_dim = nn.Linear(8, 24), nn.Linear(8, 8), 2
+
+    def forward(self, x, alibi):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "message"),
+    [
+        (Gated, {"w4": ngn.Width(2)}, "no module matches 'w4'; near are: w"),
+        (Gated, {"": ngn.Width(7)}, "7 slices do not divide 24; 3, 4, 6, 8 do"),
+        (Gated, {"": ngn.Width(4, round_to=4)}, "do not divide 24 into multiples of 4; 1, 2, 3, 6 do"),
+        (Gated, {"w1": ngn.Width(4)}, r"name them with Width\(up="),
+        (Gated, {"": ngn.Width(4, up="w1", down="w5")}, "no module w5"),
+        (Gated, {"": ngn.Heads()}, r"name its maps with Heads\(qkv="),
+        (Gated, {"": ngn.Channels(2)}, "not a convolution"),
+        (Gated, {"w1": ngn.Rank(2), "w1.base": ngn.Width(2)}, "no module matches 'w1.base'"),
+        (lambda: nn.Sequential(Gated()), {"*": ngn.Width(4), "0": ngn.Width(4)}, "another size ends at the same"),
+        (Gated, {"*": ngn.Depth()}, "not an nn.ModuleList"),
+        (lambda: nn.Sequential(nn.MultiheadAttention(8, 2, add_bias_kv=True)), {"0": ngn.Heads()}, "extra key"),
+        (lambda: convs(nn.GroupNorm(2, 6), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "GroupNorm"),
+        (lambda: convs(nn.ReLU()), {"0": ngn.Channels(2)}, "not beside it"),
+        (lambda: convs(nn.Conv2d(5, 3, 1)), {"0": ngn.Channels(2)}, "not beside it"),
+        (lambda: convs(nn.Conv2d(12, 3, 1)), {"0": ngn.Channels(2)}, "not beside it"),
+        (lambda: convs(nn.Conv2d(6, 12, 1, groups=6)), {"0": ngn.Channels(2)}, "not beside it"),
+        (lambda: convs(nn.Conv2d(12, 3, 1)), {"0": ngn.Channels(2, into="1")}, "gives 6 channels, and Conv2d"),
+        (lambda: chain(8, 8, 8, 8), {"": ngn.Width(4)}, "name them with Width"),
+        (lambda: nn.Sequential(Twice()), {"0": ngn.Width(4)}, "name them with Width"),
+        (lambda: chain(8, 12, nn.LayerNorm(12), 8), {"": ngn.Width(4)}, "LayerNorm takes means"),
+        (lambda: nn.Sequential(chain(8, 24), nn.Linear(12, 8)), {"": ngn.Width(up="0.0", down="1")}, "not give the 12"),
+        (lambda: nn.Sequential(Scaled(8, 2)), {"0": ngn.Heads()}, "forward pass would be lost"),
+        (lambda: nn.Sequential(Normed()), {"0": ngn.Heads(head_dim=2)}, "norm over all heads"),
+        (lambda: nn.Sequential(Fused(), Biased()), {"1": ngn.Heads()}, "bias for each head"),
+        (lambda: tied(0), {"*": ngn.Width(4)}, r"0\.0\.weight is tied to 1\.0\.weight"),
+        (lambda: tied(2), {"*": ngn.Width(4)}, r"0\.2\.weight is tied to 1\.2\.weight"),
+        (lambda: nn.Sequential(hooked()), {"0": ngn.Width(4)}, "weight_norm"),
+        (
+            lambda: nn.Sequential(chain(8, 12, 8)),
+            {"0.2": ngn.Rank(2), "0": ngn.Width(4, up="0", down="2.base")},
+            "rank",
+        ),
+        (lambda: nn.ModuleDict({"layers": nn.ModuleList([Gated()] * 3)}), {"layers": ngn.Depth()}, "several places"),
+        (lambda: chain(8, 8), {"": ngn.Rank(2)}, "take its place|put the map into a module|not a linear map"),
+        (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
+    ],
+)
+def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes, message):
+    model = model()
+    before = [(name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()]
+    trained = [p.requires_grad for p in model.parameters()]
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(model, sizes, frozen=True)
+    assert before == [
+        (name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()
+    ]
+    assert trained == [p.requires_grad for p in model.parameters()]
+
+
+def test_after_a_refusal_it_can_be_tried_again():
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    with pytest.raises(ValueError, match="no model has as few as 3 parameters"):
+        ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters=3))
+    assert ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%")).names == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda: ngn.Heads(4), "places are a permutation"),
+        (lambda: ngn.Depth(3), "places are a permutation"),
+        (lambda: ngn.learn_sizes(Gated(), {"": ngn.Width(4)}, budget="60%"), r"ngn\.Budget\(parameters="),
+    ],
+)
+def test_what_is_of_another_kind_is_said(mistake, message):
+    with pytest.raises(TypeError, match=message):
+        mistake()

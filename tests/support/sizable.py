@@ -1,0 +1,42 @@
+"""Small modules whose sizes can be learned."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1, self.w2, self.w3 = nn.Linear(8, 24), nn.Linear(24, 8), nn.Linear(8, 24)
+
+    def forward(self, x):
+        return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
+
+
+class Fused(nn.Module):
+    """Attention of vision transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj, self.head_dim = nn.Linear(8, 24), nn.Linear(8, 8), 2
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, -1, 2)).movedim(2, 0).transpose(2, 3)
+        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+def chain(*parts: int | nn.Module) -> nn.Sequential:
+    """Linear maps of these sizes with an activation between two, and modules where they are given."""
+    sizes, layers = [part for part in parts if isinstance(part, int)], []
+    for number, part in enumerate(parts[1:], 1):
+        if isinstance(part, int):
+            before = next(size for size in reversed(parts[:number]) if isinstance(size, int))
+            layers += [nn.Linear(before, part), nn.Tanh()]
+        else:
+            layers.append(part)
+    return nn.Sequential(*layers[:-1]) if len(sizes) > 2 else nn.Sequential(*layers)
+
+
+def convs(*middle: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 6, 1), *middle)
