@@ -161,7 +161,7 @@ class BudgetLearner(CapacityLearner):
     37
     >>> print(learner.report())
     model: 8 -> 3 components, -65 parameters (t = 2.00)
-    parameters: 105 -> 37 (-65%)
+    parameters: 104 -> 37 (-64%)
     budget: 37 of 40 parameters
     """
 

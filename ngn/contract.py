@@ -227,10 +227,10 @@ class Learner(nn.Module, ABC):
         >>> import ngn
         >>> bank, gate = ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=1.25)
         >>> ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=41, deployed=19, milliseconds=None)
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=40, deployed=19, milliseconds=None)
         >>> print(ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report())
         model: 4 -> 2 components, -20 parameters (t = 1.25)
-        parameters: 41 -> 19 (-54%)
+        parameters: 40 -> 19 (-52%)
         """
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.truncated(r, share_frozen=True) for r in each]

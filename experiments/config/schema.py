@@ -84,6 +84,14 @@ class Train(Closed):
             raise ValueError("epochs count passes over minibatches: set train.batch, or give train.steps")
         return self
 
+    def steps_on(self, samples: int) -> int:
+        """Optimiser steps of a training on so many training samples; an epoch drops its last, incomplete batch."""
+        if self.steps is not None:
+            return self.steps
+        if self.epochs is None or self.batch is None:
+            raise ConfigError("a training needs steps, or epochs and a batch size")
+        return self.epochs * max(1, samples // min(self.batch, samples) // self.accumulate)
+
 
 class Seed(Closed):
     """The number from which the data order, the initialisation and the noise of a run are drawn."""
@@ -232,15 +240,6 @@ def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict):
             keys += legal_keys(value, f"{prefix}{name}.")
     return keys
-
-
-def steps_of(train: Train, samples: int) -> int:
-    """Optimiser steps of a training on ``samples`` training samples; an epoch drops its last, incomplete batch."""
-    if train.steps is not None:
-        return train.steps
-    if train.epochs is None or train.batch is None:
-        raise ConfigError("a training needs steps, or epochs and a batch size")
-    return train.epochs * max(1, samples // min(train.batch, samples) // train.accumulate)
 
 
 def is_integer(t: float, tolerance: float = 0.01) -> bool:

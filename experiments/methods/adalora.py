@@ -55,11 +55,10 @@ class AdaLoRA(Rival):
         return FixedCount(group.preset_K, r=1.0)
 
     def learner(self, stack: Stack, task: Task, high: bool = False) -> AdaLoRALearner:
-        from experiments.config.schema import steps_of
         from experiments.language.adalora import AdaLoRALearner, Budget
 
         first, language = stack.first, cast("AdaptationTask", task)
-        steps = steps_of(first.train, task.samples(first.train))
+        steps = first.train.steps_on(task.samples(first.train))
         budget = Budget(
             total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
             final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,

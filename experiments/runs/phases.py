@@ -11,7 +11,7 @@ import torch
 
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config, steps_of
+from experiments.config.schema import Config
 from experiments.methods.fixed import Fixed
 from experiments.runs.loggers import logged
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
@@ -43,7 +43,7 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
     """The training plan of a stack."""
     train = stack.first.train
     return TrainPlan(
-        steps=steps_of(train, samples),
+        steps=train.steps_on(samples),
         lr=stack.scalar("train.lr"),
         lr_boundary=stack.scalar("train.lr_boundary"),
         lr_shape=train.lr_shape,

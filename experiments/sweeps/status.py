@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from experiments.analysis.collect import fault_of
-from experiments.config.schema import Config, steps_of
+from experiments.config.schema import Config
 from experiments.paths import ROOT
 from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
@@ -122,7 +122,7 @@ class Speeds:
             return None
         plain = config.method.sizes(config.gate) is not None
         phases = 1 if plain else len(config.phases) + len(config.continue_with)
-        return phases * steps_of(config.train, config.task.usual_samples) / rate
+        return phases * config.train.steps_on(config.task.usual_samples) / rate
 
 
 @dataclass

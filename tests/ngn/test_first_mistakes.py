@@ -79,4 +79,4 @@ def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
         report = stack.report()
     assert report.count == [[2], [3]]
     assert [round(d, 9) for (d,) in report.distance] == [0.3, 0.05]
-    assert (report.parameters, report.deployed) == (41, [19, 28])
+    assert (report.parameters, report.deployed) == (40, [19, 28])
