@@ -96,7 +96,7 @@ def _pruned(config: Config, task: AdaptationTask, model: Any, wanted: argparse.N
         pruned_files.padded(model).save_pretrained(wanted.folder)
         again = AutoModelForCausalLM.from_pretrained(wanted.folder, dtype=next(model.parameters()).dtype).eval()
     task.base.tokenizer.save_pretrained(wanted.folder)
-    difference = pruned_files.difference(again, model, torch.tensor([task.held[0][0]]))
+    difference = export.difference(again, model, torch.tensor([task.held[0][0]]))
     count, dense = (sum(p.numel() for p in each.parameters()) for each in (again, task.base.model))
     print(f"{wanted.folder}: {count:,} parameters of {dense:,}; read back, logits differ by {difference:.1e}")
 

@@ -193,8 +193,6 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Draw what ``table`` shows against the first of the settings that differ; 0 if there is anything to draw."""
-    import table
-
     paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
     found = overview.rows(path for path in paths if path.exists())
     if not (by := overview.varied(found)):
@@ -202,7 +200,7 @@ def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
         return 1
     file = given.out or sweep.folder / "figure.png"
     file.parent.mkdir(parents=True, exist_ok=True)
-    table.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
+    overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
     print(f"{len(found)} of {len(paths)} runs have their record; {by[0]} against what was found:\n  {file}")
     return 0
 

@@ -12,9 +12,7 @@ smoke runs: this is for a look at one's own runs; the paper's tables are made by
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -23,43 +21,6 @@ from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.paths import RUNS
 from experiments.store.records import RecordError
-
-
-def write_csv(path: Path, table: Sequence[overview.Row]) -> None:
-    """Write one line per run, with all that its record says in numbers and settings."""
-    names = list(dict.fromkeys(key for entry in table for key in entry))
-    with path.open("w", newline="") as out:
-        writer = csv.DictWriter(out, names)
-        writer.writeheader()
-        writer.writerows(table)
-
-
-def plot(path: Path, found: Sequence[overview.Row], table: Sequence[overview.Row], key: str) -> None:
-    """Draw every column against the setting ``key``: a point per run, and a line through the medians."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = list(found[0])
-    columns = names[names.index("diverged") + 1 :]
-    figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
-    places = [entry[key] for entry in found]
-    numeric = all(isinstance(place, (int, float)) for place in places)
-    for ax, name in zip(axes[0], columns, strict=True):
-        x = {repr(place): place if numeric else at for at, place in enumerate(places)}
-        single = [(x[repr(entry.get(key))], entry[name]) for entry in table if name in entry]
-        ax.plot([a for a, _ in single], [b for _, b in single], "o", alpha=0.35, markersize=3)
-        known = [(x[repr(entry[key])], entry[name]) for entry in found if entry[name] is not None]
-        ax.plot([a for a, _ in known], [b for _, b in known], "-", color="black")
-        if numeric and min(places) > 0 and max(places) > 20 * min(places):
-            ax.set_xscale("log")
-        if not numeric:
-            ax.set_xticks(range(len(places)), [str(place) for place in places])
-        ax.set_xlabel(key)
-        ax.set_title(name, fontsize="small")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,9 +47,9 @@ def main(argv: list[str] | None = None) -> int:
     print(overview.text(found))
     print(f"medians over the runs of each line; {len(table)} runs in all")
     if given.csv:
-        write_csv(given.csv, table)
+        overview.write_csv(given.csv, table)
     if given.plot:
-        plot(given.plot, found, table, by[0])
+        overview.plot(given.plot, found, table, by[0])
     return 0
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -132,3 +133,40 @@ def text(found: Sequence[Row]) -> str:
 
 def _shown(value: Any) -> str:
     return "--" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def write_csv(path: Path, table: Sequence[Row]) -> None:
+    """Write one line per run, with all that its record says in numbers and settings."""
+    names = list(dict.fromkeys(key for entry in table for key in entry))
+    with path.open("w", newline="") as out:
+        writer = csv.DictWriter(out, names)
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def plot(path: Path, found: Sequence[Row], table: Sequence[Row], key: str) -> None:
+    """Draw every column against the setting ``key``: a point per run, and a line through the medians."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = list(found[0])
+    columns = names[names.index("diverged") + 1 :]
+    figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
+    places = [entry[key] for entry in found]
+    numeric = all(isinstance(place, (int, float)) for place in places)
+    for ax, name in zip(axes[0], columns, strict=True):
+        x = {repr(place): place if numeric else at for at, place in enumerate(places)}
+        single = [(x[repr(entry.get(key))], entry[name]) for entry in table if name in entry]
+        ax.plot([a for a, _ in single], [b for _, b in single], "o", alpha=0.35, markersize=3)
+        known = [(x[repr(entry[key])], entry[name]) for entry in found if entry[name] is not None]
+        ax.plot([a for a, _ in known], [b for _, b in known], "-", color="black")
+        if numeric and min(places) > 0 and max(places) > 20 * min(places):
+            ax.set_xscale("log")
+        if not numeric:
+            ax.set_xticks(range(len(places)), [str(place) for place in places])
+        ax.set_xlabel(key)
+        ax.set_title(name, fontsize="small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

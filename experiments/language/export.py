@@ -107,11 +107,21 @@ def check_peft(folder: Path, base: Any, deployed: nn.Module, ids: Tensor) -> flo
         if not same or layers[name].scaling["default"] != 1.0 or not bool(b.any()):
             raise ExportError(f"{folder}: peft does not read the terms of {name} as they were written")
     adapted.eval()
-    ours, theirs = deployed(input_ids=ids).logits.float(), adapted(input_ids=ids).logits.float()
-    difference = float((ours - theirs).abs().max() / ours.abs().max())
-    if not difference <= max(1e-4, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
-        raise ExportError(f"{folder}: logits of the model that peft loads differ by {difference:.1e}")
-    return difference
+    return difference(adapted, deployed, ids, 1e-4)
+
+
+@torch.no_grad()
+def difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5) -> float:
+    """The largest difference of the logits of two models for ``ids`` [N, L], relative to the largest logit.
+
+    Raises:
+        ExportError: if that is more than ``most``, and than the precision of the weights explains.
+    """
+    ours, theirs = deployed(input_ids=ids).logits.float(), model(input_ids=ids).logits.float()
+    found = float((ours - theirs).abs().max() / ours.abs().max())
+    if not found <= max(most, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
+        raise ExportError(f"what is read back gives logits that differ by {found:.1e}")
+    return found
 
 
 @torch.no_grad()

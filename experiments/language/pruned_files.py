@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import ngn
 from experiments.data.source import DataInfo
 from experiments.language.base import Base
-from experiments.language.export import ExportError
 from experiments.language.pruning import BEHIND, parts_of, spec_of
 
 WEIGHTS = "model.safetensors"
@@ -73,17 +71,3 @@ def load_compact(folder: str | Path) -> Any:
     single = {part.module: spec_of(part, part.size) for part in parts}
     ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.FixedCount(K, r=1.0))
     return ngn.load(model, Path(folder) / WEIGHTS).requires_grad_(False)
-
-
-@torch.no_grad()
-def difference(model: Any, deployed: Any, ids: Tensor) -> float:
-    """The largest difference of the logits of two models for ``ids`` [N, L], relative to the largest logit.
-
-    Raises:
-        ExportError: if that is more than the precision of the weights explains.
-    """
-    ours, theirs = deployed(input_ids=ids).logits.float(), model(input_ids=ids).logits.float()
-    found = float((ours - theirs).abs().max() / ours.abs().max())
-    if not found <= max(1e-5, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
-        raise ExportError(f"what is read back gives logits that differ by {found:.1e}")
-    return found

@@ -140,7 +140,7 @@ class CountGate(Weighted):
         if k > self.K_max:
             raise CapacityExceeded(
                 f"the boundary has reached t = {float(self.size().max()):.1f}, which needs more than K_max = "
-                f"{self.K_max} components; raise gate.K_max, or the capacity price schedule.lambda0"
+                f"{self.K_max} components; raise K_max, or the price lambda0"
             )
         return max(k, self.K)
 

@@ -1,7 +1,7 @@
 """The one trainer. It knows no task and no method by name.
 
 A step: move the schedules, take the task's gradients over the micro-batches, add the learner's penalty, clip for each
-model, step the optimiser; between these the hooks of :class:`~ngn.learner.Learner`. Losses have the shape [*R]: the
+model, step the optimiser; between these the hooks of :class:`~ngn.contract.Learner`. Losses have the shape [*R]: the
 models of a stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from
 the device except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are
 worth computing; so on CUDA a step can be one recorded graph (``cuda_graph.py``).
@@ -144,7 +144,7 @@ class Trainer:
         """What ``measure`` gives for the model in ``eval()`` mode, without gradients, under the training's autocast.
 
         Args:
-            measure: takes the model, such as :meth:`~experiments.tasks.base.Task.evaluate`.
+            measure: takes the model.
             mode: what a forward pass is: "soft", "hard" (truncated) or "kept" (the prefix with its gates).
         """
         training = [module for module in self.learner.modules() if module.training]

@@ -10,7 +10,7 @@ from torch import nn
 
 import ngn
 from ngn.budget import BudgetLearner, pi_step
-from ngn.cost import largest
+from ngn.cost import largest, multiply_adds
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 
@@ -259,7 +259,9 @@ def test_progress_shows_the_cost():
 
 
 @pytest.mark.parametrize("kind", ["macs", "milliseconds"])
-def test_other_costs_end_below_the_budget(kind):
+def test_other_costs_end_below_the_budget(kind, monkeypatch):
+    """Milliseconds by a clock that multiply-adds advance, as a busy machine's are any number."""
+    monkeypatch.setattr("ngn.cost.milliseconds", lambda forward, device: multiply_adds(forward) / 1e6)
     x = torch.zeros(64, 1)
     learner = bank(ngn.Budget(**{kind: "60%"}, example=x), t0=10.0)
     BANK.train(Trainer, learner, plan(30))

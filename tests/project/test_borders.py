@@ -37,10 +37,13 @@ EXCEPTIONS = {
     "ngn/integrations/lightning.py": "lightning",  # whose trainer it is for; nothing imports it
     "ngn/integrations/transformers.py": "transformers",  # likewise
     "ngn/train/kernels/build.py": "filelock",  # torch depends on it
-    "ngn/train/kernels/autoencoder.py": "experiments",  # knows its task; goes with the kernel
     "ngn/train/progress.py": "rich",  # for the bar on a terminal alone
 }
 """File of the library → what else it imports, and why it may."""
+
+
+def test_exceptions_are_of_files_that_are_there() -> None:
+    assert not [path for path in EXCEPTIONS if not (ROOT / path).is_file()]
 
 
 def files(folder: str) -> list[Path]:
