@@ -14,9 +14,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from experiments.config.identity import run_id, scientific
@@ -87,7 +86,7 @@ def row_of(config: Config, progress: float, boundary: bool, loss: float, task: f
     stack = Stack((config,))
     paid = schedule.commit is None or progress < schedule.commit
     course = paid * shape_at(schedule.lambda_shape, progress)
-    prices = [course * float(torch.as_tensor(OrderedGroup(stack, axis, 0).lambda0)) for axis in range(len(t))]
+    prices = [course * cast(float, OrderedGroup(stack, axis, 0).lambda0) for axis in range(len(t))]
     if len(set(prices)) == 1:
         prices = prices[:1]
     course = paid * shape_at(schedule.alpha_shape, progress)

@@ -5,7 +5,7 @@ import pytest
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import launch, places
+from experiments.runs import launch
 from experiments.store.records import Store
 
 
@@ -22,8 +22,7 @@ def config(folder, task="regression1d", gate="mlp", **own):
         ("twist", "layers", [{"method.parameters": "60%"}]),
     ],
 )
-def test_no_run_deploys_more_than_its_budget(tmp_path, monkeypatch, task, gate, limits):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
     configs = [config(tmp_path, task, gate, **limit, **{"gate.t0": 2.6}) for limit in limits]
     records = [Store(tmp_path).get(outcome.run_id) for outcome in launch.launch(configs)]
     assert len(records) == len(limits)
@@ -55,8 +54,7 @@ def test_what_is_no_budget_is_refused(tmp_path, own, message):
         config(tmp_path, **own)
 
 
-def test_a_budget_out_of_reach_leaves_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_a_budget_out_of_reach_leaves_the_others(tmp_path):
     configs = [config(tmp_path, **{"method.parameters": share}) for share in ("10%", "70%")]
     done = launch.share(configs)
     assert isinstance(done[run_id(configs[0])], ConfigError)
@@ -64,8 +62,7 @@ def test_a_budget_out_of_reach_leaves_the_others(tmp_path, monkeypatch):
     assert done[run_id(configs[1])].status == "complete"
 
 
-def test_text_has_no_multiply_adds(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_text_has_no_multiply_adds(tmp_path):
     with pytest.raises(ConfigError, match=r"use method\.parameters"):
         launch.launch([config(tmp_path, "wikisql_easy", "lora", **{"method.macs": "90%"})])
 

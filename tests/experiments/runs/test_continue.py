@@ -16,7 +16,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.paths import CONF
-from experiments.runs import phases, places
+from experiments.runs import phases
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -27,11 +27,6 @@ from ngn.train.trainer import Trainer
 FACTORS = [0.1, 1.0, 10.0]
 NAMES = ["continue_0p1", "continue_1", "continue_10"]
 ENGINES = ["torch", "auto"]
-
-
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(folder: Path, seeds: int = 1, **changes: object) -> list[Config]:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from experiments.config.compose import compose
-from experiments.runs import launch, places
+from experiments.runs import launch
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
@@ -42,8 +42,7 @@ def test_one_model_of_a_stack_stands_alone(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "gate"), [("mnist", "mlp"), ("cora", "gcn")])
-def test_the_record_holds_the_cost_before_and_after_truncation(tmp_path, monkeypatch, task, gate):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_the_record_holds_the_cost_before_and_after_truncation(tmp_path, task, gate):
     own = {"results": str(tmp_path / "results"), "progress": "never", "gate.t0": 1.0, "gate.K": 6}
     config = compose({"task": task, "gate": gate, "profile": "smoke"}, own)
     (outcome,) = launch.launch([config])

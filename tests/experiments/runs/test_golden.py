@@ -95,10 +95,7 @@ def differences(golden, got):
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), CASES)
-def test_what_computes_a_case_and_its_losses_are_those_of_the_numerics_version(
-    tmp_path, monkeypatch, task, gate, method
-):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_what_computes_a_case_and_its_losses_are_those_of_the_numerics_version(tmp_path, task, gate, method):
     golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
     config = config_of(task, gate, method, tmp_path)
     got = train(config, tmp_path)

@@ -17,18 +17,13 @@ from experiments.config import like
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.runs import launch, models, places
+from experiments.runs import launch, models
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
 
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[language]'")
 
 TASKS = ("wikisql_easy", "wikisql_hard", "spider", "gsm8k", "squad")
-
-
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path: Path, task: str = "wikisql_easy", gate: str = "lora", method: str = "ngn", **keys: Any) -> Config:

@@ -9,16 +9,11 @@ from waiting import until
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import launch, outcome, phases, places, sharing, training
+from experiments.runs import launch, outcome, phases, sharing, training
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import plan as plans
 from experiments.sweeps import worker
-
-
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path, seeds, **changes):

@@ -18,11 +18,6 @@ from experiments.store.records import RecordError, Store
 from ngn.files import temporary
 
 
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
-
-
 def smoke(tmp_path, task="regression1d", **overrides):
     keys = {key.replace("__", "."): value for key, value in overrides.items()}
     usual = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12}
@@ -146,7 +141,6 @@ def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         launch([config])
     monkeypatch.undo()
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     begun = _dies_in(monkeypatch, None)
     launch([config])
     assert begun == ["grown"]

@@ -15,15 +15,10 @@ from experiments.cli import app, expand
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
-from experiments.runs import loggers, places
+from experiments.runs import loggers
 from experiments.runs.launch import launch
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
-
-
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def short(tmp_path: Path, logger: str, seed: int = 0, **more: object) -> Config:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.runs import launch, memory, phases, places
+from experiments.runs import launch, memory, phases
 from experiments.runs.memory import free_bytes, replica_bytes, replicas_that_fit
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
@@ -75,7 +75,6 @@ def test_free_memory_is_told_on_linux():
 
 
 def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
     one = replica_bytes(configs[0], make_task(configs[0], CPU))
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))

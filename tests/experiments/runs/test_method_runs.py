@@ -8,7 +8,7 @@ from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import launch, places
+from experiments.runs import launch
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store
 
@@ -20,11 +20,6 @@ METHODS = {
     "decay-normalised": ("decay", {"method.learn_r": False, "method.normalise": True}),
     "decay-free": ("decay", {"method.boundary": False, "method.normalise": True}),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
 
 
 def smoke(tmp_path, name, **overrides):

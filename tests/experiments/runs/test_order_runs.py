@@ -5,7 +5,7 @@ import pytest
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys, run_id
-from experiments.runs import launch, places
+from experiments.runs import launch
 from experiments.store.records import Store
 
 ORDERS = {
@@ -21,8 +21,7 @@ def config(folder, order, method="ngn", **own):
     return compose({"task": "regression1d", "method": method, "profile": "smoke"}, keys)
 
 
-def test_every_order_runs_in_a_stack_as_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_every_order_runs_in_a_stack_as_alone(tmp_path):
     for order, own in ORDERS.items():
         own = {**own, "gate.t0": 2.6, "phases": ["grown", "fixed"]}
         runs = [config(tmp_path, order, **own, **{"seed.value": seed}) for seed in (3, 4)]

@@ -26,7 +26,6 @@ from experiments.store.records import RecordError, Store
 @pytest.fixture
 def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clean checkout with folders of its own."""
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     monkeypatch.setattr(places, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(places, "code", lambda: provenance.Code("c", True, "git"))
@@ -104,8 +103,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_models_that_were_kept_load_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_models_that_were_kept_load_in_another_process(tmp_path: Path) -> None:
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0]}
     paths = []
@@ -119,10 +117,9 @@ def test_models_that_were_kept_load_in_another_process(tmp_path: Path, monkeypat
     assert done.returncode == 0, done.stderr
 
 
-def test_a_model_that_was_not_kept_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_was_not_kept_is_named(tmp_path: Path) -> None:
     from experiments.runs.models import load
 
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
     with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):

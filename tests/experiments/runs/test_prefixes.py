@@ -8,7 +8,7 @@ from kernel_cases import BANK
 
 import ngn
 from experiments.config.compose import compose
-from experiments.runs import launch, places
+from experiments.runs import launch
 from experiments.runs.measure import prefixes_of
 from experiments.store.records import Store
 
@@ -30,8 +30,7 @@ def test_a_prefix_is_scored_as_the_sum_of_its_components(seeds):
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), [("regression1d", "mlp", "ngn"), ("mnist", "mlp", "decay")])
-def test_records_hold_them_where_a_boundary_was_learned(tmp_path, monkeypatch, task, gate, method):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_records_hold_them_where_a_boundary_was_learned(tmp_path, task, gate, method):
     keys = {"results": str(tmp_path), "progress": "never", "train.steps": 6, "train.epochs": None, "gate.t0": 2.6}
     choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
     outcomes = launch.launch([compose(choices, {**keys, "seed.value": seed}) for seed in (0, 1)])

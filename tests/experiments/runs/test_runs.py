@@ -24,11 +24,6 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OT
 SLOW = ("conv", "lora", "adapter")
 
 
-@pytest.fixture(autouse=True)
-def own_scratch(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
-
-
 def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
     choices = {"task": task, "profile": "smoke", "method": method, **({"gate": gate} if gate else {})}
     keys = {key.replace("__", "."): value for key, value in overrides.items()}

@@ -7,7 +7,7 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import launch, phases, places, training
+from experiments.runs import launch, phases, training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
 from ngn.train.kernels import supported
@@ -37,7 +37,6 @@ def test_its_name_is_that_of_its_runs():
 
 def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
     """It was planned for the kernel, whose stacks are wide; torch's are not."""
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     monkeypatch.setattr(training, "library", lambda kernel: None)
     settings = {"results": str(tmp_path / "r"), "progress": "never", "train.steps": 2, "phases": ["grown"]}
     configs = runs(LARGEST + 2, **settings)

@@ -12,7 +12,7 @@ import torch
 import ngn
 from experiments.config.compose import compose
 from experiments.paths import ROOT
-from experiments.runs import launch, models, places
+from experiments.runs import launch, models
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
@@ -31,8 +31,7 @@ def configuration(gate, **overrides):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gate", GATES)
-def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, monkeypatch, gate):
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
     config = compose(
         {"task": "tinystories", "gate": gate, "profile": "smoke"},
         {"results": str(tmp_path), "progress": "never", "train.steps": 6, "save": "deployed"},
