@@ -109,7 +109,7 @@ def test_a_diverged_replica_does_not_stop_the_growth_of_the_others():
 
 
 def test_growth_stops_with_a_message():
-    with pytest.raises(CapacityExceeded, match=r"K_max = 9 components; raise gate.K_max"):
+    with pytest.raises(CapacityExceeded, match=r"K_max = 9 components; raise K_max"):
         trainer_of(learner_of(STRUCTURES[0], None, 0, K_max=9), STRUCTURES[0]).fit()
 
 

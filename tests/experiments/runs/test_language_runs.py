@@ -219,7 +219,8 @@ def test_a_given_count_of_blocks_names_another_run_where_blocks_are_larger(tmp_p
     for keys, message in (
         ({"method": "base"}, "nothing to attach"),
         ({"gate__draw": 1}, "nothing is drawn"),
-        ({"gate__round_to": 5}, "a multiple of gate.round_to"),
+        ({"gate__round_to": 5}, "two multiples of gate.round_to"),
+        ({"gate__round_to": 48}, "two multiples of gate.round_to"),
         ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "has no meaning"),
     ):
         with pytest.raises(ConfigError, match=message):
