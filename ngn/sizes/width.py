@@ -52,7 +52,8 @@ class Width(Size):
             parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
         elif units in (ups[0].in_features, down.out_features):
             parts = []  # whether a norm of this size is of the units or of the stream cannot be told
-        cuts = [cut for part in (*ups, *by_unit(parts, units, name)) for cut in outputs(part, units // K)]
+        having = by_unit(parts, units, name or "the model")
+        cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
         hook(down, self.axis(name, K, make, cuts + inputs(down, units // K)))
 
     def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Linear], nn.Linear]:

@@ -136,11 +136,10 @@ def test_a_continuation_without_its_start_trains_that_again(tmp_path, monkeypatc
 def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypatch):
     """Killed between its record and the cleaning up: what is there belongs to that record."""
     config = smoke(tmp_path, force=True, phases=["grown"])
-    begun = _dies_in(monkeypatch, None)
-    monkeypatch.setattr(training.checkpoint, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    monkeypatch.undo()
+    with monkeypatch.context() as killed:
+        killed.setattr(training.checkpoint, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            launch([config])
     begun = _dies_in(monkeypatch, None)
     launch([config])
     assert begun == ["grown"]
