@@ -196,7 +196,9 @@ class OrderedAxis(nn.Module):
         c = self.coefficients()
         y = output[0] if isinstance(output, tuple) else output
         shaped = (value for value in kwargs.values() if isinstance(value, Tensor) and value.shape == y.shape)
-        h = args[0] if args else next(shaped)
+        h = args[0] if args else next(shaped, None)
+        if h is None:
+            raise ValueError(f"{self.name}: a layer is given nothing of the shape of what it gives")
         if c is not None:
             if h is y and not torch.compiler.is_compiling() and h._version:
                 raise ValueError(f"{self.name}: a layer adds to its input in place, which is lost then: x = x + f(x)")
