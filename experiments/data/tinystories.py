@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,17 +33,13 @@ def install(working: Path, folder: Path) -> None:
         loaded = datasets.load_dataset(SOURCE, cache_dir=str(working / "hub"))
     except Exception as fault:  # whatever the client's transport raises: it changes between versions
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
-    digests = {}
+    new = working / "texts"
+    new.mkdir(exist_ok=True)
     for part, name in (("train", "train.txt"), ("validation", "valid.txt")):
-        with open(working / name, "w+b") as file:
+        with open(new / name, "wb") as file:
             for story in loaded[part]["text"]:
                 file.write(f"{story.strip()}{END}".encode())
-            file.seek(0)
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    # The manifest first: files that it does not list yet would be refused by a reader that comes in between.
-    manifest.write(folder / manifest.FILE, manifest.Manifest(f"{SOURCE}, through datasets", digests))
-    for name in digests:
-        os.replace(working / name, folder / name)
+    manifest.install(new, manifest.of(new, f"{SOURCE}, through datasets"), folder)
 
 
 def stories(text: str) -> Iterator[str]:
