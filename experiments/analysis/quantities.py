@@ -12,7 +12,6 @@ from typing import Any
 
 from experiments.analysis.collect import Problem, Run
 from experiments.analysis.formats import WORDS
-from experiments.analysis.selection import RIVALS
 from experiments.analysis.significance import wilson_interval
 from experiments.tasks.language.components import thirds as split
 
@@ -65,11 +64,6 @@ def _exact(run: Run) -> float:
     return float(count == _path(run, "config.task.D"))
 
 
-def _fixed_mse(run: Run) -> float:
-    """MSE of the plain model of the learned size, which is a run of its own in the 1D study."""
-    return float(_path(run.companions["fixed"], "fixed.truncated.mse"))
-
-
 def _half(run: Run) -> float:
     """Score of the first half of the retained components, rounded down; of a single one itself."""
     most = max(_path(run, "grown.count")) // 2
@@ -92,10 +86,6 @@ def _size(part: str) -> Callable[[Run], float]:
 
 def _score(form: str) -> Callable[[Run], float]:
     return lambda run: _primary(run, f"{_phase_of(run)}.{form}")
-
-
-def _beside(name: str) -> Callable[[Run], float]:
-    return lambda run: _score("truncated")(run.companions[name])
 
 
 def _truncated(name: str) -> Callable[[Run], float]:
@@ -160,7 +150,6 @@ NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
     "prunes_back": _prunes_back,
     "exact": _exact,
-    "fixed_mse": _fixed_mse,
     "half": _half,
     # of models that adapt a pretrained one
     "size": _size("total"),
@@ -175,7 +164,6 @@ NAMED: dict[str, Callable[[Run], float]] = {
     "truncated": _score("truncated"),
     "score": _score("truncated"),
     "fixed_score": lambda run: _primary(run, "fixed.truncated"),
-    **{f"{name}_score": _beside(name) for name in ("base", *RIVALS)},
     "nats": _truncated("nats"),
     "seconds": lambda run: float(_path(run, f"{_phase_of(run)}.seconds")),
     "memory": lambda run: float(_path(run, f"{_phase_of(run)}.peak_memory_mib")),
@@ -188,10 +176,8 @@ NAMED: dict[str, Callable[[Run], float]] = {
 }
 
 NEEDS_COMPANION = {
-    "fixed_mse": "fixed",
     "forgetting": "base",
     "fixed_forgetting": "base",
-    **{f"{of}_score": of for of in ("base", *RIVALS)},
 }
 """Quantity → the companion that it is read from."""
 

@@ -106,7 +106,7 @@ def _learners(name: str, statistics: str, t: str, mse: str) -> Table:
             column("t", "t", "grown.t", t),
             column("soft", "soft MSE", "grown.soft.mse", mse),
             column("truncated", "truncated MSE", "grown.truncated.mse", mse),
-            column("fixed", "fixed MSE", "fixed_mse", mse),
+            column("fixed", "fixed MSE", "fixed/fixed.truncated.mse", mse),
         ),
         _METHODS,
     )
@@ -134,7 +134,7 @@ DECAY = Table(
         column("t", "t", "grown.t", MEAN_T),
         column("soft", "soft MSE", "grown.soft.mse", MEAN_MSE),
         column("truncated", "hard MSE", "grown.truncated.mse", MEAN_MSE),
-        column("fixed", "fixed MSE", "fixed_mse", MEAN_MSE),
+        column("fixed", "fixed MSE", "fixed/fixed.truncated.mse", MEAN_MSE),
     ),
     (
         row(

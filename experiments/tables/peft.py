@@ -40,7 +40,7 @@ def _rows(gate: str, prefix: str = "") -> tuple[Row, ...]:
 
 
 _COMPACT = (
-    column("base", "base", "base_score", _SCORE),
+    column("base", "base", "base/score", _SCORE),
     column("size", "NGN size (e/m/l)", "size", f"<size.value:d> ({_THIRDS})"),
     column("score", "NGN soft/trunc.", "score", _PAIR),
     column("fixed", "fixed", "fixed_score", _SCORE),
@@ -49,7 +49,7 @@ _COMPACT = (
 LORA = Table(
     "dataelevenlorabody",
     "Table 11: LoRA rank",
-    (*_COMPACT, column("sora", "SoRA", "sora_score", _SCORE), column("adalora", "AdaLoRA", "adalora_score", _SCORE)),
+    (*_COMPACT, column("sora", "SoRA", "sora/score", _SCORE), column("adalora", "AdaLoRA", "adalora/score", _SCORE)),
     _rows("lora"),
 )
 
@@ -59,7 +59,7 @@ DIAGNOSTICS = Table(
     "dataelevenbody",
     "Table 11: NGN and matched fixed models",
     (
-        column("base", "base", "base_score", _SCORE),
+        column("base", "base", "base/score", _SCORE),
         column("size", "size", "size", "<value:d>"),
         column("thirds", "e/m/l", "thirds", _THIRDS),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
