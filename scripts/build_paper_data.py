@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    publish(arguments.output, from_cells(MACROS, cells).encode(), replace=True)
+    publish(arguments.output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{arguments.output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0
 

@@ -2,7 +2,7 @@ r"""The paper's ``data_generated.tex`` from records alone. No published value is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
@@ -18,15 +18,27 @@ Print = Callable[[Table, Row, str], str]
 """(macro, row, column key) → the text of a cell."""
 
 
-def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER) -> str:
-    """The whole file: inline numbers together, then one paragraph a table body, in the order given."""
+Notes = Callable[[Table], Iterable[str]]
+"""Macro → lines on it."""
+
+
+def _no_notes(table: Table) -> Iterable[str]:
+    return ()
+
+
+def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER, notes_of: Notes = _no_notes) -> str:
+    """The whole file: inline numbers together, then one paragraph a table body, in the order given.
+
+    Notes on a macro are comments above it.
+    """
     lines = [*header, ""]
     bodies = [table for table in macros if not table.inline]
     for table in macros:
         if table.inline:
+            lines += [f"% {note}" for note in notes_of(table)]
             lines.append(rf"\newcommand{{\{table.name}}}{{{text_of(table, table.rows[0], table.columns[0].key)}}}")
     for table in bodies:
-        lines += ["", rf"\newcommand{{\{table.name}}}{{%"]
+        lines += ["", *(f"% {note}" for note in notes_of(table)), rf"\newcommand{{\{table.name}}}{{%"]
         for line in table.lines:
             if isinstance(line, str):
                 lines.append(line)
@@ -48,9 +60,14 @@ def reduce_all(reader: Reader, macros: Sequence[Table]) -> dict[str, Cell]:
     }
 
 
-def from_cells(macros: Sequence[Table], cells: dict[str, Cell]) -> str:
-    """The file of reduced cells."""
-    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed)
+def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) -> str:
+    """The file of reduced cells; ``reader`` has read their records, and says where their data are not the published."""
+
+    def notes(table: Table) -> tuple[str, ...]:
+        printed = [cell for name, cell in cells.items() if cell.complete and name.startswith(f"{table.name}.")]
+        return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
+
+    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed, notes_of=notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import record_samples as samples
+from figure_samples import put_grown
 from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis import published
 from experiments.analysis.build import from_cells, reduce_all
-from experiments.analysis.collect import Reader
+from experiments.analysis.collect import Reader, as_published
 from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
@@ -98,13 +100,45 @@ def test_every_row_that_has_runs_is_printed(store: Store) -> None:
 
 
 def test_our_file_reads_as_the_published_one_does(store: Store) -> None:
-    cells = reduce_all(Reader(store), COMPLETE)
-    read = published.parse(from_cells(COMPLETE, cells), COMPLETE)
+    cells = reduce_all(reader := Reader(store), COMPLETE)
+    read = published.parse(from_cells(COMPLETE, cells, reader), COMPLETE)
     assert published.count(read, COMPLETE) == (len(cells) - 3, 3)
     for name, one in cells.items():
         table, row, column = name.split(".")
         assert read[table][row][column]["text"] == one.printed
         assert set(read[table][row][column]["value"]) == set(one.value or {})
+
+
+def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_they_enter(store: Store) -> None:
+    assert "data differ" not in build(store)[1]
+    how = "mirror: 3 images decoded from JPEG"
+    (store.root / "other").mkdir()
+    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": how}
+    other = Store(store.root / "other")
+    for seed in range(10):
+        put_grown(other, BASELINE, seed, 6.0, 1e-5, data=mirror)
+    lines = build(other)[1].splitlines()
+    noted = [after for line, after in itertools.pairwise(lines) if line.endswith(f"regression1d, {how}")]
+    assert any(line.startswith(r"\newcommand{\stdT}") for line in noted)
+    assert all(line.startswith(r"\newcommand") for line in noted)
+    assert len(noted) < 22
+
+
+@pytest.mark.parametrize(
+    ("provenance", "published"),
+    [
+        ("official files, digests checked", True),
+        ("official files, unpacked from cifar-10-binary.tar.gz (md5:c32a1d4ab5d03f1284b67883e8d87530)", True),
+        ("generated: 512 points, uniform", True),
+        ("official files, digests checked; XQuAD (English), 80/20 by paragraph, in place of SQuAD", False),
+        ("official files, digests checked | forgetting on wikitext2: test part of WikiText-2", False),
+        ("official dev questions; dev questions, 80/20 by table for training and testing", False),
+        ("mirror; see its provenance file", False),
+        ("a slice of the corpus: 3.5 MB for training, 0.8 MB for validation", False),
+    ],
+)
+def test_data_are_the_published_ones_only_where_nothing_else_is_among_them(provenance: str, published: bool) -> None:
+    assert as_published({"provenance": provenance}) is published
 
 
 # what is a dash
@@ -235,7 +269,7 @@ def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], n
 def test_the_output_is_the_same_whatever_was_there(store: Store) -> None:
     first = build(store)[1]
     assert build(store)[1] == first
-    assert from_cells(MACROS, reduce_all(Reader(store), MACROS)) == first
+    assert from_cells(MACROS, reduce_all(reader := Reader(store), MACROS), reader) == first
 
 
 def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
