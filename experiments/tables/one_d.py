@@ -109,6 +109,7 @@ def _learners(name: str, statistics: str, t: str, mse: str) -> Table:
             column("fixed", "fixed MSE", "fixed/fixed.truncated.mse", mse),
         ),
         _METHODS,
+        note="The size of NGN and STE is t, which is up to one below the count, and of AWNN and L0 the count itself.",
     )
 
 

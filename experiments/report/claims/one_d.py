@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
 from experiments.analysis.selection import Selection
+from experiments.analysis.significance import exact_test
 from experiments.analysis.statistics import Array
 from experiments.analysis.verdict import DISAGREES
 from experiments.config.schema import branch_phase
@@ -146,12 +147,13 @@ def _awnn_fit(evidence: Evidence) -> Outcome:
 
 @claim("ste", "figure 7")
 def _ste_stalls(evidence: Evidence) -> Outcome:
-    """Straight-through stalls at small counts (four or fewer) more often than NGN."""
-    ours, other = _learner(evidence, "ngn")[_COUNT], _learner(evidence, "ste")[_COUNT]
-    share, base = (other <= 4).mean(), (ours <= 4).mean()
-    return Outcome(
-        bool(share > base), f"four components or fewer: {100 * share:.0f} % of STE, {100 * base:.0f} % of NGN"
+    """Straight-through stalls at small counts (four or fewer) more often than NGN (Fisher's exact test at 5 %)."""
+    ours, other = ((_learner(evidence, key)[_COUNT] <= 4) for key in ("ngn", "ste"))
+    p = exact_test(*((int(small.sum()), int((~small).sum())) for small in (other, ours)))
+    because = (
+        f"four components or fewer: {100 * other.mean():.0f} % of STE, {100 * ours.mean():.0f} % of NGN, p = {p:.2g}"
     )
+    return Outcome(bool(other.mean() > ours.mean() and p <= 0.05), because)
 
 
 def _learned_decay(evidence: Evidence, key: str, other: Selection) -> float:
