@@ -1,14 +1,22 @@
-"""A search by Optuna (`pip install optuna`) over the suite's own runs: python examples/search.py scratch/search 20
+"""A search by Optuna (`pip install optuna`) over the suite's own runs of Cora.
+
+    python scripts/fetch_data.py cora
+    python examples/search.py scratch/search 20
 
 Settings are chosen by the validation split, never by test scores. Every trial is a run with a record: a search that was
 stopped takes up what it has when it is started again.
 """
 
+import argparse
 import sys
+from pathlib import Path
 
 import optuna
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from experiments.config.compose import compose
+from experiments.data.errors import DataError
 from experiments.runs.launch import launch
 from experiments.store.records import read
 
@@ -32,4 +40,11 @@ def search(results: str, trials: int, profile: str = "full") -> optuna.Study:
 
 
 if __name__ == "__main__":
-    print(search(sys.argv[1], int(sys.argv[2])).best_params)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", help="folder of the records")
+    parser.add_argument("trials", type=int, help="runs of this call")
+    arguments = parser.parse_args()
+    try:
+        print(search(arguments.results, arguments.trials).best_params)
+    except DataError as missing:
+        sys.exit(str(missing))

@@ -15,3 +15,8 @@ SCRATCH = Path(OUTPUT).absolute() if OUTPUT else ROOT / "scratch"
 """Everything that is not committed: checkpoints, plans, records of trials."""
 RUNS = SCRATCH / "results" if OUTPUT else ROOT / "runs"
 """The records of everybody's own runs."""
+
+
+def paper_folder(results: Path) -> Path:
+    """Where what is built from these records goes: ``paper/``, or for other records a folder beside them."""
+    return ROOT / "paper" if results.resolve() == RESULTS else results.absolute().with_name(f"{results.name}-paper")

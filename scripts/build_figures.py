@@ -28,7 +28,7 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose, nearest
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.paths import RESULTS, ROOT
+from experiments.paths import RESULTS, paper_folder
 from experiments.store.records import Store
 
 
@@ -47,7 +47,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", metavar="FIGURE", help="these figures, of those below (default: all)")
     parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
-    parser.add_argument("--output", type=Path, default=ROOT / "paper" / "figures", help="folder of the figures")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder of the figures (default: paper/figures, of other records RESULTS-paper/figures)",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one per core)")
     parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")
     parser.add_argument(
@@ -129,8 +133,9 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print("figures need matplotlib: pip install -e '.[paper]'", file=sys.stderr)
         return 1
-    job = Job(arguments.results, arguments.output, arguments.dirty, overrides)
-    manifest = Manifest(arguments.output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
+    output = arguments.output or paper_folder(arguments.results) / "figures"
+    job = Job(arguments.results, output, arguments.dirty, overrides)
+    manifest = Manifest(output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
     status, changed = 0, []
     for name in names:
         state = None if arguments.force else manifest.unchanged(name)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.paths import RESULTS, ROOT
+from experiments.paths import RESULTS, paper_folder
 from experiments.store.records import Store, publish
 from experiments.tables import MACROS, macro
 from experiments.tasks import GATES_OF_TASK
@@ -28,7 +28,9 @@ from experiments.tasks import GATES_OF_TASK
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
-    parser.add_argument("--output", type=Path, default=ROOT / "paper" / "data_generated.tex", help="file to write")
+    parser.add_argument(
+        "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"
+    )
     parser.add_argument("--strict", action="store_true", help="write nothing and fail unless every number is there")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--explain", metavar="MACRO[.row[.column]]", help="print records and arithmetic; write nothing")
@@ -95,8 +97,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    publish(arguments.output, from_cells(MACROS, cells, reader).encode(), replace=True)
-    print(f"{arguments.output}: {printed} of {len(cells)} numbers, -- for the others")
+    output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
+    publish(output, from_cells(MACROS, cells, reader).encode(), replace=True)
+    print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0
 
 

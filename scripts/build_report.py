@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
-from experiments.paths import RESULTS, ROOT
+from experiments.paths import RESULTS, paper_folder
 from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.provenance import code
@@ -29,11 +29,13 @@ def main(argv: list[str] | None = None) -> int:
     """Run the script; the exit status: 1 if a file or package that it needs is missing or LaTeX stops, 0 without it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
-    parser.add_argument("--output", type=Path, default=ROOT / "paper", help="folder of the report")
+    parser.add_argument(
+        "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
+    )
     parser.add_argument("--summary", type=Path, help="also write the results page of the documentation to this file")
     parser.add_argument("--no-pdf", action="store_true", help="write report.tex and do not run LaTeX")
     arguments = parser.parse_args(argv)
-    out: Path = arguments.output
+    out: Path = arguments.output or paper_folder(arguments.results)
     if not (out / "data_generated.tex").exists():
         print(f"{out}/data_generated.tex is missing: run scripts/build_paper_data.py first", file=sys.stderr)
         return 1

@@ -121,8 +121,9 @@ class Folder:
             raise MissingData(f"{self.name}: {self.root} is one folder too deep; write data_root={self.root.parent}")
         raise MissingData(
             f"{self.name}: {missing.name} is not in {missing.parent}. Fetch it with "
-            f"`{fetch_command(self.root, self.name)}` (or everything with `make data`), or put the files there; "
-            f"docs/data.md says which. Another data root is named by data_root=DIR or $NGN_DATA."
+            f"`{fetch_command(self.root, self.name)}`, or put the files there; "
+            f"docs/data.md says which, and where they are from. "
+            "Another data root is named by data_root=DIR or $NGN_DATA."
         )
 
     def read(self, path: Path, unpack: Callable[[np.ndarray], np.ndarray] | None = None) -> np.ndarray:

@@ -10,7 +10,6 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,8 +25,10 @@ STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale"
 that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 Kind = tuple[str | None, ...]
-SAMPLE = 30
-"""Records per task that speeds are taken from."""
+SAMPLE = 10
+"""Records of each kind of name (task, gate, method, size) that speeds are taken from."""
+ENGINES = {"torch", "fused", "cuda_graph"}
+"""Those that there are today; how fast another was says nothing."""
 
 
 @dataclass
@@ -70,6 +71,16 @@ def present(results: Path) -> set[str]:
     return names
 
 
+def _sample(folder: Path) -> Iterator[Path]:
+    """A few records of each kind of name."""
+    seen: Counter[str] = Counter()
+    for path in sorted(folder.glob("*.json")):
+        kind = path.stem.rsplit("-s", 1)[0]
+        seen[kind] += 1
+        if seen[kind] <= SAMPLE:
+            yield path
+
+
 class Speeds:
     """What a run takes alone on a worker, from the records of its kind."""
 
@@ -92,11 +103,13 @@ class Speeds:
         if task not in self._rates:
             seen: dict[Kind, list[float]] = defaultdict(list)
             for root in self.roots:
-                for path in islice((root / task).glob("*.json"), SAMPLE):
+                for path in _sample(root / task):
                     try:
                         record = read(path)
                     except RecordError:
                         continue  # it is counted where the state of its run is
+                    if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
+                        continue
                     kind = self._kind(record["config"])
                     for phase in record["phases"].values():
                         self._peaks[kind] = max(self._peaks[kind], phase.get("peak_memory_mib") or 0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -25,6 +27,31 @@ def load(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+_EACH = """
+import os, runpy, sys
+import torch
+for path in sys.argv[1:]:
+    if (process := os.fork()) == 0:
+        sys.path[0] = os.path.dirname(path)
+        runpy.run_path(path, run_name="imported")
+        os._exit(0)
+    if os.waitpid(process, 0)[1]:
+        sys.exit(path)
+"""
+
+
+@pytest.mark.slow
+def test_every_script_finds_what_it_imports(tmp_path: Path) -> None:
+    """From another folder and with nothing but the packages that are installed, as they are called."""
+    programs = [path for path in ROOT.glob("benchmarks/*.py") if "__main__" in path.read_text()]
+    found = [*programs, ROOT / "examples" / "search.py"]
+    assert len(found) > 10
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    line = [sys.executable, "-c", _EACH, *map(str, found)]
+    done = subprocess.run(line, cwd=tmp_path, env=bare, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -282,6 +282,15 @@ def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> Non
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
 
 
+def test_other_records_leave_the_papers_file_alone(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (ROOT / "paper" / "data_generated.tex").read_bytes()
+    assert main(["--results", str(store.root)]) == 0
+    beside = store.root.with_name(f"{store.root.name}-paper") / "data_generated.tex"
+    assert beside.read_text() == build(store)[1]
+    assert str(beside) in capsys.readouterr().out
+    assert (ROOT / "paper" / "data_generated.tex").read_bytes() == before
+
+
 def test_the_script_runs_from_anywhere(store: Store, tmp_path: Path) -> None:
     elsewhere = tmp_path / "a folder"
     elsewhere.mkdir()

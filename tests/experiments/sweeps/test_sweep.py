@@ -169,6 +169,18 @@ def test_a_plain_model_is_estimated_by_its_one_phase(tmp_path):
     assert speeds.seconds(learned) == 2 * speeds.seconds(even) > 0
 
 
+def test_the_speed_of_an_engine_that_is_gone_says_nothing(tmp_path):
+    config = compose({"task": "mnist", "gate": "conv"})
+    took = grown([2.0], 1e-3, 1e-3) | {"run_steps_per_second": 2.0}
+    whole = record(config, dict.fromkeys(config.phases, took))
+    whole["execution"]["engine"] = "fused-branches"
+    Store(tmp_path).write(whole)
+    assert status.Speeds([Store(tmp_path)]).seconds(config) is None
+    whole["execution"]["engine"] = "torch"
+    Store(tmp_path).write(whole, replace=True)
+    assert status.Speeds([Store(tmp_path)]).seconds(config) > 0
+
+
 def test_what_is_planned_already_is_not_planned_again(tmp_path):
     first = frozen(tmp_path, 2)
     assert frozen(tmp_path, 2).path == first.path
