@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
-from experiments.analysis.selection import Selection, base_of, keys_of
+from experiments.analysis.selection import Selection, base_of, configurations
 from experiments.config.compose import nearest
-from experiments.config.identity import name_of
-from experiments.config.schema import Config, Seed
+from experiments.config.schema import Config
 from experiments.paths import RESULTS
 from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
@@ -55,8 +54,7 @@ class Study:
         seen: set[str] = set()
 
         def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
-            for config in configurations(selection):
-                name = name_of(config, keys_of(selection, config.seed.value))
+            for seed, config, name in configurations(selection):
                 if name not in seen:
                     seen.add(name)
                     yield name, config
@@ -67,18 +65,10 @@ class Study:
                 if record is None or record["status"] != "complete":
                     continue
                 for _, find in selection.companions:
-                    yield from visit(find(selection, config.seed.value, record))
+                    yield from visit(find(selection, seed, record))
 
         for selection in self.make():
             yield from visit(selection)
-
-
-def configurations(selection: Selection) -> Iterator[Config]:
-    """The configuration of each seed; composed once, since nothing but the seed differs."""
-    first: Config | None = None
-    for seed in selection.seeds:
-        first = selection.config(seed) if first is None else first
-        yield first.model_copy(update={"seed": Seed(value=seed)})
 
 
 def _baseline() -> list[Selection]:

@@ -26,7 +26,7 @@ def install(working: Path, folder: Path) -> None:
     Raises:
         DataError: if the package datasets is not there, or the hub cannot be reached.
     """
-    need(SOURCE, "datasets")
+    need(SOURCE, "datasets", extra="tinystories")
     import datasets
 
     try:

@@ -46,7 +46,7 @@ class Progress:
     Attributes:
         counts: how many runs are in each state.
         notes: (run id, state, line) of what a reader has to know; at most ``limit`` are kept.
-        left_seconds: single-worker seconds of what is unfinished, by its own kind's speed; None where none is known.
+        left_seconds: single-worker seconds of what is unfinished, by its own kind's speed, as far as one is known.
         unknown: unfinished runs of whose kind no record tells a speed.
         more: notes that were not kept.
     """

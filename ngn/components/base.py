@@ -175,6 +175,8 @@ class OrderedSum(OrderedAxis):
         if self.capacity is None:
             y: Tensor = self.bank(x, self.scale)
             return y
+        if not self.called:
+            self.called = True
         c = self.capacity.coefficients(self.mode)
         if self.capacity.rms_eps is None:
             y = self.bank(x, c)

@@ -39,7 +39,9 @@ def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
 
 def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
     pytest.importorskip("torch_pruning")
-    for unit in units(tmp_path, "--methods", "Torch-Pruning"):
+    found = units(tmp_path, "--methods", "Torch-Pruning")
+    assert found
+    for unit in found:
         assert 0.15 < unit["parameters"] / unit["dense"] <= 0.25
 
 

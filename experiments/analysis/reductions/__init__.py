@@ -1,6 +1,6 @@
-"""What studies reduce to beyond the cells of tables: plateaus, initial boundaries, sensitivity, compute.
+"""What studies reduce to beyond the cells of tables: plateaus, initial boundaries, calibration, cost.
 
 Each module names its runs, which :mod:`experiments.studies` takes from it, and reads their records through a
-:class:`~experiments.analysis.collect.Reader`. ``overrides`` (dotted key → value) name stand-ins, such as shorter runs.
+:class:`~experiments.analysis.collect.Reader`.
 What has no usable record is left out, and the numbers of runs say so. Imports neither torch nor matplotlib.
 """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from experiments.analysis.collect import Reader, Run
 from experiments.analysis.compare import Comparison
@@ -168,14 +169,6 @@ def geometric_mean(numbers: Array) -> float:
 
 def rank_correlation(x: Array, y: Array) -> float:
     """Spearman's coefficient; ties take their mean rank. 0 where one of the two does not vary."""
-
-    def ranks(values: Array) -> Array:
-        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-        last = np.cumsum(counts)
-        mean: Array = (last - (counts - 1) / 2)[inverse]
-        return mean
-
-    a, b = ranks(x), ranks(y)
-    if a.std() == 0 or b.std() == 0:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
-    return float(np.corrcoef(a, b)[0, 1])
+    return float(spearmanr(x, y).statistic)

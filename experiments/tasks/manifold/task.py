@@ -61,7 +61,7 @@ class FreshBatches:
 
 
 class Autoencoder(nn.Module):
-    """Encoder, gated bottleneck, decoder: ``depth`` GELU layers each, then a linear map back to the input's size."""
+    """Encoder, gated bottleneck, decoder: ``gate.hidden_layers`` GELU layers each; then a map to the input's size."""
 
     def __init__(self, inputs: int, gate: LatentComponent, bottleneck: GatedBottleneck, seeds: Seeds) -> None:
         super().__init__()

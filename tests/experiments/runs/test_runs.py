@@ -21,7 +21,7 @@ from experiments.tasks.regression1d import Regression1D
 # of the tasks on a pretrained model, which differ in their questions alone, one
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"}
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OTHERS for gate in gates]
-SLOW = ("conv", "lora", "adapter")
+SLOW = ("conv", "lora", "adapter", "prune", "heads", "slices", "heads_slices", "states")
 
 
 def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):

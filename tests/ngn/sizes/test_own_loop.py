@@ -17,8 +17,8 @@ def network():
     return nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
 
 
-def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False, **settings):
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12)}, frozen=frozen, **({"lambda0": 1.0} | settings))
+def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False, where="", **settings):
+    learner = ngn.learn_sizes(model, {where: ngn.Width(12)}, frozen=frozen, **({"lambda0": 1.0} | settings))
     groups = [] if frozen else [{"params": learner.body_parameters(), "lr": 1e-2}]
     if boundary:
         groups.append({"params": learner.controller_parameters(), "lr": 0.3})
@@ -68,6 +68,15 @@ def test_a_size_that_no_forward_pass_meets_is_said():
     learner = trained(Around(*network()), steps=4)
     with pytest.warns(UserWarning, match="not learned: model was in no forward pass"):
         learner.deploy()
+
+
+def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
+    bank = ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3, t0=2.0))
+    learner = trained(nn.Sequential(bank, network()), steps=4, where="1")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        learner.deploy()
+    assert not any("no forward pass" in str(warning.message) for warning in said)
 
 
 def test_what_was_trained_elsewhere_was_learned():
