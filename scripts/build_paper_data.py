@@ -20,9 +20,10 @@ from experiments.analysis.build import from_cells, partial_rows, problems_of, re
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
 from experiments.paths import RESULTS, paper_folder
-from experiments.store.records import Store, publish
+from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tasks import GATES_OF_TASK
+from ngn.files import publish
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,7 +51,7 @@ def _table(reader: Reader, name: str) -> int:
 
     from experiments.analysis import published
     from experiments.analysis.compare import compare_all
-    from experiments.sweeps.terminal import print_problems, rich_tables, summary
+    from experiments.analysis.terminal import print_problems, rich_tables, summary
 
     task = name if name in GATES_OF_TASK else None
     macros = MACROS if task or name == "all" else (macro(name.lstrip("\\")),)

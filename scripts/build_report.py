@@ -22,7 +22,8 @@ from experiments.paths import RESULTS, paper_folder
 from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.provenance import code
-from experiments.store.records import RecordError, Store, publish
+from experiments.store.records import RecordError, Store
+from ngn.files import publish
 
 
 def main(argv: list[str] | None = None) -> int:

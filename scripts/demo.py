@@ -58,8 +58,8 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
     import build_figures
     import build_paper_data
 
+    from experiments.analysis.terminal import show
     from experiments.runs.launch import launch
-    from experiments.sweeps.terminal import show
 
     results = given.output / "results"
     store, seeds = Store(results), [config.seed.value for config in configs]

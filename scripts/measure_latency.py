@@ -31,11 +31,12 @@ from experiments.paths import RESULTS
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, code_block, machine, packages
-from experiments.store.records import Store, publish
+from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.cost import milliseconds
+from ngn.files import publish
 from ngn.train import host
 
 Forward = Callable[[Any], torch.Tensor]

@@ -44,7 +44,7 @@ def foreseen(error: Exception) -> bool:
     """Whether an error is written for the reader, so that its message is enough."""
     if isinstance(error, (ConfigError, FileError)):
         return True
-    from experiments.data.source import DataError  # not earlier: only a run that got this far needs the readers
+    from experiments.data.errors import DataError  # not earlier: only a run that got this far needs the readers
     from ngn.methods.base import CapacityExceeded
 
     return isinstance(error, (DataError, CapacityExceeded))

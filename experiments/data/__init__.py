@@ -3,6 +3,7 @@
 Only numpy is needed here. ``docs/data.md`` describes the layout of a data root.
 """
 
-from experiments.data.source import DataError, DataInfo, GraphData, ImageData, MissingData, data_root
+from experiments.data.errors import DataError, MissingData
+from experiments.data.source import DataInfo, GraphData, ImageData, data_root
 
 __all__ = ["DataError", "DataInfo", "GraphData", "ImageData", "MissingData", "data_root"]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.data import unpickle
-from experiments.data.source import DataError, Folder, GraphData
+from experiments.data.errors import DataError
+from experiments.data.source import Folder, GraphData
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 SIZES = (2708, 1433, 7)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import filelock
 
-from experiments.data.source import DataError, DataInfo, MissingData
+from experiments.data.errors import DataError, MissingData
+from experiments.data.source import DataInfo
 
 CHUNK = 2**18
 WORKING = ".fetch"

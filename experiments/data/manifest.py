@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.errors import DataError
-from experiments.store.records import publish
+from ngn.files import publish
 
 FILE = "manifest.json"
 MAX_PROVENANCE = 500

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts, tinystories
+from experiments.data.errors import DataError
 from experiments.data.fetch import Origin, Remote, move
-from experiments.data.source import DataError, DataInfo, Folder
-from experiments.store.records import publish
+from experiments.data.source import DataInfo, Folder
+from ngn.files import publish
 
 _READERS: dict[str, Any] = {
     "mnist": mnist,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.data.source import DataError, DataInfo, Folder
+from experiments.data.errors import DataError
+from experiments.data.source import DataInfo, Folder
 
 
 @dataclass(frozen=True)

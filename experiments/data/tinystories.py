@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data import manifest
+from experiments.data.errors import DataError
 from experiments.data.packages import need
-from experiments.data.source import DataError
 from experiments.paths import SCRATCH
 
 SOURCE = "roneneldan/TinyStories"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.paths import ROOT
-from experiments.store.records import Store, publish
+from experiments.store.records import Store
+from ngn.files import publish
 
 NAME = ".manifest.json"
 _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/published.json")

@@ -16,10 +16,11 @@ from torch import nn
 
 from experiments.blocks import ConfigError
 from experiments.data import smollm2, stories260k
+from experiments.data.errors import DataError
 from experiments.data.fetch import file_digest
 from experiments.data.gguf import convert
 from experiments.data.packages import need
-from experiments.data.source import DataError, DataInfo, combined_digest
+from experiments.data.source import DataInfo, combined_digest
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
 

@@ -7,8 +7,8 @@ from typing import Any
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.explain import arithmetic, digits
+from experiments.analysis.terminal import plain
 from experiments.page.runs import RunTable
-from experiments.sweeps.terminal import plain
 
 
 def key_of(item: Comparison) -> str:

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
+from experiments.analysis.terminal import interval_text, plain
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
@@ -24,7 +25,6 @@ from experiments.page.strips import strip
 from experiments.report.content import Report, TableContent
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
-from experiments.sweeps.terminal import interval_text, plain
 from experiments.tables.model import Row
 
 ASSETS = Path(__file__).with_name("assets")

@@ -18,6 +18,7 @@ from experiments.analysis.reductions.compute import Spent, by_study, hardware, t
 from experiments.analysis.reductions.cost import CostRow
 from experiments.analysis.reductions.cost import table as cost_table
 from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.terminal import plain
 from experiments.analysis.verdict import DISAGREES, NOT_RUN
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
@@ -26,7 +27,6 @@ from experiments.report.sections import OWN_TEXTS, PLANS, Plan
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
-from experiments.sweeps.terminal import plain
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
 from experiments.tables.own import OWN

@@ -20,6 +20,7 @@ import jinja2
 from experiments.analysis import tex
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
+from experiments.analysis.terminal import interval_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import Data, sentence
@@ -27,7 +28,6 @@ from experiments.report import methods
 from experiments.report.content import Report, Section
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
-from experiments.sweeps.terminal import interval_text
 
 VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
 INSTALL = "LaTeX is not installed: apt-get install texlive-latex-extra (or any TeX Live) and run this again"

@@ -17,7 +17,8 @@ from experiments.config.schema import Config
 from experiments.paths import RESULTS, RUNS, SCRATCH
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
-from experiments.store.records import RecordError, publish
+from experiments.store.records import RecordError
+from ngn.files import publish
 
 FORMAT = 1
 

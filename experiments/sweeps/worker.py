@@ -18,9 +18,9 @@ from typing import Any
 from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
 from experiments.store.leases import LEASE
-from experiments.store.records import RecordError, publish
+from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
-from ngn.files import FileError
+from ngn.files import FileError, publish
 from ngn.train import interrupt
 
 PATIENCE = LEASE + 30

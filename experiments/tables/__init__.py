@@ -6,7 +6,7 @@ To give a row its runs, set ``runs=Selection.of(...)`` where the row is written;
 from __future__ import annotations
 
 from experiments.tables import one_d, peft, pruning, transfer, vae
-from experiments.tables.model import Column, Row, StandIn, Table
+from experiments.tables.model import Table
 
 MACROS: tuple[Table, ...] = (
     *one_d.NUMBERS,
@@ -41,6 +41,3 @@ def macro(name: str) -> Table:
         if table.name == name:
             return table
     raise KeyError(f"there is no macro '{name}'; there are: {', '.join(table.name for table in MACROS)}")
-
-
-__all__ = ["MACROS", "Column", "Row", "StandIn", "Table", "macro"]

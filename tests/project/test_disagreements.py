@@ -9,11 +9,11 @@ import pytest
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all, totals
+from experiments.analysis.terminal import plain
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.paths import ROOT
 from experiments.report.claims import NOT_SUPPORTED, judge_all
 from experiments.store.records import Store
-from experiments.sweeps.terminal import plain
 from experiments.tables import MACROS
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()

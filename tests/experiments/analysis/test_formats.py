@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from experiments.analysis.formats import half_unit, parse_format, print_number, read
+from experiments.analysis.terminal import plain
 from experiments.analysis.tex import escape
-from experiments.sweeps.terminal import plain
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_foreseen_error_is_its_message_and_status_1(
 
 
 def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from experiments.data.source import DataError
+    from experiments.data.errors import DataError
 
     def engine(config: Config) -> Any:
         raise DataError("train.gz is not there: make data")

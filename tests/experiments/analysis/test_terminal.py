@@ -9,8 +9,8 @@ import pytest
 import record_samples as samples
 from rich.console import Console
 
+from experiments.analysis.terminal import show
 from experiments.store.records import Store
-from experiments.sweeps.terminal import show
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT
 from scripts.build_paper_data import main
