@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from experiments.analysis.collect import Reader
+from experiments.analysis.collect import DIFFER, Reader
 from experiments.analysis.statistics import Array
 
 Key = TypeVar("Key", bound=Hashable)
@@ -192,4 +192,5 @@ class Spec:
             notes.append("numbers: runs behind a point")
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
-        return replace(found, notes=(*notes, *reader.data_notes(shown)))
+        first, rest = (own := reader.data_notes(shown))[:1], [note.removeprefix(DIFFER) for note in own[1:]]
+        return replace(found, notes=(*notes, *first, *rest))  # a caption is one sentence
