@@ -98,7 +98,7 @@ def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypa
     message = str(caught.value)
     assert f"{first} is not in {tmp_path / 'a b' / name}" in message
     assert f"python scripts/fetch_data.py {name} --data-root '{tmp_path / 'a b'}'" in message
-    assert "make data" in message
+    assert "docs/data.md says which" in message
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
     with pytest.raises(MissingData, match=f"`python scripts/fetch_data.py {name}`"):
         reader(tmp_path)
