@@ -192,5 +192,6 @@ class Spec:
             notes.append("numbers: runs behind a point")
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
-        first, rest = (own := reader.data_notes(shown))[:1], [note.removeprefix(DIFFER) for note in own[1:]]
-        return replace(found, notes=(*notes, *first, *rest))  # a caption is one sentence
+        for n, note in enumerate(reader.data_notes(shown)):
+            notes.append(note.removeprefix(DIFFER) if n else note)  # a caption is one sentence
+        return replace(found, notes=tuple(notes))
