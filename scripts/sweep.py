@@ -142,7 +142,7 @@ def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: setting
         if names:
             lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
             print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
-    missing = [name for names in plan.tasks for name in names if name not in status.present(plan.results)]
+    missing = {name for names in plan.tasks for name in names} - {path.stem for path in Store(plan.results).paths()}
     return 1 if failed or missing else 3 if diverged else 0
 
 

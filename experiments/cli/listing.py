@@ -13,7 +13,7 @@ from experiments.figures import FIGURES
 from experiments.paths import RESULTS
 from experiments.store.records import Store
 from experiments.studies import STUDIES
-from experiments.sweeps.status import Speeds, in_words, present
+from experiments.sweeps.status import Speeds, in_words
 from experiments.tables import MACROS
 
 NOTES = """\
@@ -24,8 +24,9 @@ python scripts/build_paper_data.py --table TABLE   shows a table; scripts/build_
 
 def show() -> None:
     """Print every study: its runs, records, time and memory; what it is; its tables and figures."""
-    runs = {study.name: dict(study.runs(Store(RESULTS))) for study in STUDIES.values()}
-    records, speeds, prints = present(RESULTS), Speeds([Store(RESULTS)]), printed(runs)
+    store = Store(RESULTS)
+    runs = {study.name: dict(study.runs(store)) for study in STUDIES.values()}
+    records, speeds, prints = {path.stem for path in store.paths()}, Speeds([store]), printed(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]

@@ -75,7 +75,7 @@ class RunTable:
         self._at: dict[str, int] = {}
         self._about, self._steps = _Once(), _Once()
         self._bases: dict[tuple[Any, ...], tuple[int, dict[str, Any]]] = {}
-        for path in sorted(self.store.root.glob("*/*.json")):
+        for path in self.store.paths():
             seen = reader.seen.get(path.stem)
             try:
                 record = seen.record if isinstance(seen, Run) else read(path)

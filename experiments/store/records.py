@@ -117,6 +117,10 @@ class Store:
         """Where the curves of a run are or would be."""
         return self.path(run_id).with_suffix("").with_name(f"{run_id}.curves.npz")
 
+    def paths(self) -> list[Path]:
+        """The records that are there, damaged ones among them, in the order of their names; none is opened."""
+        return sorted(self.root.glob("[!.]*/[!.]*.json"))
+
     def get(self, run_id: str) -> dict[str, Any] | None:
         """The record of a run, or None if it is not there.
 

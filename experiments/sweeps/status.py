@@ -6,7 +6,6 @@ A state costs one look into a folder for all runs, and one record's reading for 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,19 +55,6 @@ class Progress:
     left_seconds: float = 0.0
     unknown: int = 0
     more: int = 0
-
-
-def present(results: Path) -> set[str]:
-    """Run ids of all records in a folder, by one listing a task; nothing is opened."""
-    names: set[str] = set()
-    if not results.is_dir():
-        return names
-    with os.scandir(results) as tasks:
-        for task in tasks:
-            if task.is_dir() and not task.name.startswith("."):
-                with os.scandir(task.path) as entries:
-                    names.update(e.name[:-5] for e in entries if e.name.endswith(".json") and e.name[0] != ".")
-    return names
 
 
 def _sample(folder: Path) -> Iterator[Path]:
@@ -155,7 +141,7 @@ class View:
         self.leases = Leases(self.results)
         folder = self.results / HIDDEN
         self.leased = {p.name[: -len(".lease")] for p in folder.glob("*.lease")} if folder.is_dir() else set()
-        self.records = present(self.results)
+        self.records = {path.stem for path in Store(self.results).paths()}
 
     def state(self, name: str, config: Config) -> State:
         """The state of one run."""

@@ -29,7 +29,7 @@ MAX_MEMBER = 2**20
 def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:
     """The records of a folder that clean code of that commit has made, and what is wrong with damaged files."""
     records, damaged = [], []
-    for path in sorted(store.root.glob("*/[!.]*.json")):
+    for path in store.paths():
         try:
             code = read(path)["code"]
         except RecordError as fault:

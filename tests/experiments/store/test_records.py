@@ -136,6 +136,19 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
     assert set(curves["grown.step"]) == {written["time"]["seconds"]}, "curves of another writer"
 
 
+def test_listed_by_name_without_curves_and_hidden_files(tmp_path):
+    store = Store(tmp_path / "results")
+    assert store.paths() == []
+    names = ["mnist/mnist-b", "cora/cora-a", "mnist/mnist-a"]
+    for name in [*names, ".leases/mnist-c", "mnist/.mnist-d"]:
+        path = store.root / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{")
+    (store.root / "mnist" / "mnist-a.curves.npz").touch()
+    found = [path.relative_to(store.root).as_posix() for path in store.paths()]
+    assert found == [f"{name}.json" for name in sorted(names)]
+
+
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty", "no curves", "too many"])
 def test_damaged_curves_are_named_and_none(tmp_path, damage, caplog):
     store = Store(tmp_path)
