@@ -26,7 +26,7 @@ BEGIN, END = "<!-- faults: written by scripts/fault_table.py -->", "<!-- end of 
 
 def titles() -> dict[str, str]:
     """The faults and what they are, in order; without importing torch here."""
-    return dict(re.findall(r'^    "(\w+)": \("(.*?)", [\w.]+\),$', FAULTS.read_text(), re.MULTILINE))
+    return dict(re.findall(r'^    "(\w+)": Fault\(\s*"(.*?)"', FAULTS.read_text(), re.MULTILINE))
 
 
 def inject(name: str) -> dict[str, object]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
@@ -29,9 +30,10 @@ from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
 """Random moments of each kind of SIGKILL; the program's argument may say otherwise."""
+LEARNERS = ("ste", "l0", "awnn", "decay")
 
 
-def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Count:
+def kills(folder: Path, count: int, kind: str, seeds: int, writes: bool = False) -> Count:
     """Kill at random moments, each in a fresh folder; give the command again; compare."""
     total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds), writes)
     expected = undisturbed(folder, kind, seeds)
@@ -59,61 +61,19 @@ def _kills(folder: Path, kind: str, seeds: int, count: int, writes: bool) -> Cou
     return result
 
 
-def kill_steps(folder: Path) -> Count:
-    return _kills(folder, "1d, every phase", 1, KILLS, writes=False)
-
-
-def kill_saves(folder: Path) -> Count:
-    return _kills(folder, "1d", 1, 2 * KILLS, writes=True)
-
-
-def kill_stack_steps(folder: Path) -> Count:
-    return _kills(folder, "cora", 3, KILLS, writes=False)
-
-
-def kill_stack_saves(folder: Path) -> Count:
-    return _kills(folder, "cora", 3, KILLS, writes=True)
-
-
-def kill_writing(folder: Path) -> Count:
-    return fault_places.kill_writing(folder, KILLS)
-
-
-def kill_otherwise(folder: Path) -> Count:
-    return fault_places.killed_and_asked_otherwise(folder, 2 * KILLS)
-
-
-def kill_commands(folder: Path) -> Count:
-    return fault_commands.kill_commands(folder, 5 * KILLS)
-
-
-def damaged_files(folder: Path) -> Count:
-    return fault_files.killed_and_damaged(folder, 12 * KILLS)
-
-
-def damaged_records(folder: Path) -> Count:
-    return fault_files.damaged_records(folder, 2 * KILLS)
-
-
-def damaged_beside(folder: Path) -> Count:
-    return fault_files.damaged_beside(folder, 13 * KILLS)
-
-
-def damaged_kernel(folder: Path) -> Count:
-    return fault_files.damaged_kernel(folder, KILLS // 2)
-
-
-def kill_kernel(folder: Path) -> Count:
-    """The compiled kernel, between its calls and inside of saving."""
-    parts = [_kills(folder / str(writes), "kernel", 3, KILLS // 2, writes=writes) for writes in (False, True)]
-    return Count(parts[0].means, *(sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost")))
-
-
-def kill_learners(folder: Path) -> Count:
-    """The other capacity learners, noise and moving averages included."""
-    parts = [_kills(folder / name, name, 2, KILLS // 4, writes=False) for name in ("ste", "l0", "awnn", "decay")]
+def _together(parts: Sequence[Count]) -> Count:
     tried, survived, gone = (sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost"))
     return Count(parts[0].means, tried, survived, gone)
+
+
+def kill_kernel(folder: Path, count: int) -> Count:
+    """The compiled kernel, between its calls and inside of saving."""
+    return _together([kills(folder / str(writes), count, "kernel", 3, writes) for writes in (False, True)])
+
+
+def kill_learners(folder: Path, count: int) -> Count:
+    """The other capacity learners, noise and moving averages included."""
+    return _together([kills(folder / name, count, name, 2) for name in LEARNERS])
 
 
 def signals(folder: Path) -> Count:
@@ -234,52 +194,90 @@ def out_of_memory(folder: Path) -> Count:
     return result
 
 
-WARM = {
-    "damaged_files": ("1d", "cora", "kernel", "ste", "l0", "awnn", "decay"),
-    "damaged_kernel": ("kernel",),
-    "kill_stack_steps": ("cora",),
-    "kill_stack_saves": ("cora",),
-    "kill_learners": ("ste", "l0", "awnn", "decay"),
-}
-"""What is trained once before the children are forked, so that none imports anything anew; else the 1D study."""
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault, injected into a folder.
 
-FAULTS: dict[str, tuple[str, Callable[[Path], Count]]] = {
-    "kill_steps": ("SIGKILL at a random step of a run of five phases", kill_steps),
-    "kill_saves": ("SIGKILL before or after a random system call of saving (single run)", kill_saves),
-    "kill_stack_steps": ("SIGKILL at a random step of a stack of three", kill_stack_steps),
-    "kill_stack_saves": ("SIGKILL before or after a random system call of saving (stack of three)", kill_stack_saves),
-    "kill_writing": ("killed inside of writing a file, half of which is there", kill_writing),
-    "kill_kernel": ("SIGKILL at a random point of the compiled 1D kernel (stack of three)", kill_kernel),
-    "kill_learners": ("SIGKILL at a random step of each other capacity learner (stack of two)", kill_learners),
-    "kill_commands": ("SIGKILL at any moment of `python run.py`; in every second run the code changes", kill_commands),
-    "kill_otherwise": ("SIGKILL, then a member's fixed model first, or `force=true`", kill_otherwise),
-    "signals": ("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
-    "damaged_checkpoints": ("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
-    "damaged_files": ("SIGKILL, then any file that is left damaged or the code changed, every kind", damaged_files),
-    "damaged_records": ("a record or its curves damaged, then the same command", damaged_records),
-    "damaged_beside": ("records, curves, plans, ledgers, leases, archives damaged, every script", damaged_beside),
-    "damaged_kernel": ("cached kernel or its digest damaged", damaged_kernel),
-    "disk_full": ("disk full at a checkpoint, at a record", fault_places.disk_full),
-    "read_only_results": ("folder of records not writable", fault_places.read_only_results),
-    "nan_in_a_replica": ("NaN in one replica of a stack", nan_in_a_replica),
-    "out_of_memory": ("out of memory in a stack", out_of_memory),
-    "one_run_many_processes": ("sixteen processes on one run", fault_places.one_run_many_processes),
-    "dead_owners": ("owner of a lease killed, silent, or its lease garbled", fault_places.dead_owners),
-    "clock_backwards": ("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
+    Attributes:
+        title: what it is, in docs/reliability.md.
+        inject: given the folder and, if there is ``times``, how many kills.
+        times: the kills, in multiples of :data:`KILLS`.
+        warm: what is trained once before the children are forked, so that none imports anything anew.
+    """
+
+    title: str
+    inject: Callable[..., Count]
+    times: float | None = None
+    warm: tuple[str, ...] = ("1d",)
+
+    def count(self, folder: Path, kills: int) -> Count:
+        return self.inject(folder) if self.times is None else self.inject(folder, int(self.times * kills))
+
+
+FAULTS = {
+    "kill_steps": Fault(
+        "SIGKILL at a random step of a run of five phases", partial(kills, kind="1d, every phase", seeds=1), 1
+    ),
+    "kill_saves": Fault(
+        "SIGKILL before or after a random system call of saving (single run)",
+        partial(kills, kind="1d", seeds=1, writes=True),
+        2,
+    ),
+    "kill_stack_steps": Fault(
+        "SIGKILL at a random step of a stack of three", partial(kills, kind="cora", seeds=3), 1, warm=("cora",)
+    ),
+    "kill_stack_saves": Fault(
+        "SIGKILL before or after a random system call of saving (stack of three)",
+        partial(kills, kind="cora", seeds=3, writes=True),
+        1,
+        warm=("cora",),
+    ),
+    "kill_writing": Fault("killed inside of writing a file, half of which is there", fault_places.kill_writing, 1),
+    "kill_kernel": Fault("SIGKILL at a random point of the compiled 1D kernel (stack of three)", kill_kernel, 0.5),
+    "kill_learners": Fault(
+        "SIGKILL at a random step of each other capacity learner (stack of two)", kill_learners, 0.25, warm=LEARNERS
+    ),
+    "kill_commands": Fault(
+        "SIGKILL at any moment of `python run.py`; in every second run the code changes",
+        fault_commands.kill_commands,
+        5,
+    ),
+    "kill_otherwise": Fault(
+        "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
+    ),
+    "signals": Fault("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
+    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
+    "damaged_files": Fault(
+        "SIGKILL, then any file that is left damaged or the code changed, every kind",
+        fault_files.killed_and_damaged,
+        12,
+        warm=("1d", "cora", "kernel", *LEARNERS),
+    ),
+    "damaged_records": Fault("a record or its curves damaged, then the same command", fault_files.damaged_records, 2),
+    "damaged_beside": Fault(
+        "records, curves, plans, ledgers, leases, archives damaged, every script", fault_files.damaged_beside, 13
+    ),
+    "damaged_kernel": Fault("cached kernel or its digest damaged", fault_files.damaged_kernel, 0.5, warm=("kernel",)),
+    "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
+    "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
+    "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),
+    "out_of_memory": Fault("out of memory in a stack", out_of_memory),
+    "one_run_many_processes": Fault("sixteen processes on one run", fault_places.one_run_many_processes),
+    "dead_owners": Fault("owner of a lease killed, silent, or its lease garbled", fault_places.dead_owners),
+    "clock_backwards": Fault("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
 }
 
 
 def main() -> int:
     """Inject kinds of faults; print the count of each."""
-    global KILLS
     names, folder = sys.argv[1].split(","), Path(sys.argv[2])
-    KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else KILLS
-    for kind in dict.fromkeys(kind for name in names for kind in WARM.get(name, ("1d",))):
+    each = int(sys.argv[3]) if len(sys.argv) > 3 else KILLS
+    for kind in dict.fromkeys(kind for name in names for kind in FAULTS[name].warm):
         train(folder / "warm", configs(folder / "warm", kind, 2))
     counts = {}
     for name in names:
         (folder / name).mkdir(parents=True)
-        counts[name] = asdict(FAULTS[name][1](folder / name))
+        counts[name] = asdict(FAULTS[name].count(folder / name, each))
     print(json.dumps(counts))
     return 0
 
