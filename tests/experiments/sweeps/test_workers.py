@@ -145,7 +145,7 @@ def test_two_sweeps_share_the_work(tmp_path):
     both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [process.communicate(timeout=900) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
-    assert len(status.present(results)) == 200
+    assert len(Store(results).paths()) == 200
     assert not list(results.rglob("*.lease"))
 
 
