@@ -96,7 +96,7 @@ class OrderedAxis(nn.Module):
         name, unit: what reports call the axis and its components.
 
     Raises:
-        TypeError: if the capacity is none.
+        TypeError: if ``capacity`` is neither a Capacity nor None.
         ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank; if
             ``places`` is no permutation of 0 ... K - 1.
 

@@ -7,6 +7,7 @@ import functools
 import inspect
 import types
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -131,24 +132,32 @@ def floating(outputs: Any) -> list[Tensor]:
     return [part for leaf in leaves if leaf is not outputs for part in floating(leaf)]
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in ``eval()`` mode; afterwards every module is as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 @torch.no_grad()
 def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: int | None = None) -> None:
     """Raise a ValueError if the outputs for ``example`` differ by more than their precision explains: by 6e-5 of the
     largest in float32, 1e-2 in float16, 8e-2 in bfloat16. Both models draw the same random numbers."""
     args, named = arguments(example)
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            wanted = floating(model(*args, **named))
-            torch.manual_seed(0)
-            outputs = floating(deployed(*args, **named))
-    finally:
-        for module in training:
-            module.training = True
+    with evaluating(model), torch.random.fork_rng():
+        torch.manual_seed(0)
+        wanted = floating(model(*args, **named))
+        torch.manual_seed(0)
+        outputs = floating(deployed(*args, **named))
     if not wanted or len(wanted) != len(outputs):
-        raise ValueError(f"on the example there are {len(outputs)} tensors to be compared with {len(wanted)}")
+        raise ValueError(
+            f"on the example the deployed model returns {len(outputs)} tensors, the truncated one {len(wanted)}"
+        )
     for want, got in zip(wanted, outputs, strict=True):
         want = want if replica is None else want[replica]
         if want.shape != got.shape:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ngn.checks import check_equal, is_frozen, tensors_of
 from ngn.methods.base import Mode
-from ngn.report import Group, Report, milliseconds
+from ngn.report import Group, Report, latency_of
 from ngn.truncation import deploy
 
 SETTLED = 0.1
@@ -210,7 +210,7 @@ class Learner(nn.Module, ABC):
             raise TypeError(f"replica is the number of one, not a {type(replica).__name__}; an input goes to example=")
         sizes = self.size() if replica is None else self.size()[replica]
         if not bool(sizes.isfinite().all()):
-            raise ValueError(f"the training has diverged: sizes {sizes.tolist()}, of which there is no truncated model")
+            raise ValueError(f"the training has diverged: a model of sizes {sizes.tolist()} cannot be truncated")
 
     def groups(self) -> list[Group]:
         """The learned sizes by name, of a learner that has one model and names."""
@@ -239,7 +239,7 @@ class Learner(nn.Module, ABC):
         now = sum(p.numel() for p in self.model.parameters()) - sizes
         distance, timed = self._distance(), None
         if latency is not None:
-            timed = milliseconds(self.model, latency), milliseconds(models[0], latency)
+            timed = latency_of(self.model, latency), latency_of(models[0], latency)
         return Report(
             self.size().tolist(),
             self.count().tolist(),

@@ -58,6 +58,12 @@ def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
     return (half_up(t) + (1 if delta > 0 else 0)).clamp(max=K)
 
 
+def rounded_up(width: Tensor, K: int) -> Tensor:
+    """The smallest count, of 1 to K, that is not below a width: int64. A width of 16 + 1e-9 or less is 16, so that
+    rounding adds nothing to an initial width."""
+    return torch.ceil(width - 1e-9).to(torch.int64).clamp(1, K)
+
+
 def prefix(count: Tensor, K: int) -> Tensor:
     """1 for k < count, else 0. count: [*R]; returns bool [*R, K]."""
     return torch.arange(K, device=count.device) < count.unsqueeze(-1)

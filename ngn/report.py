@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import arguments
-from ngn.cost import milliseconds as timed
+from ngn.checks import arguments, evaluating
+from ngn.cost import milliseconds
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,8 @@ def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
 
 
 @torch.no_grad()
-def milliseconds(model: nn.Module, example: Any) -> float:
+def latency_of(model: nn.Module, example: Any) -> float:
     """Median wall time of a call of ``model`` in eval mode; ``example``: a tuple or a dictionary for many arguments."""
     args, named = arguments(example)
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        return timed(lambda: model(*args, **named), next(model.parameters()).device)
-    finally:
-        for module in training:
-            module.training = True
+    with evaluating(model):
+        return milliseconds(lambda: model(*args, **named), next(model.parameters()).device)

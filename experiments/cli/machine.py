@@ -102,7 +102,7 @@ def data_sets_of(config: Config) -> set[str]:
     if config.profile != "full":
         return set()
     task, model = config.task, config.model
-    names = {*(task.data_sets or (task.name,)), *(() if model is None or model.data is None else (model.data,))}
+    names = {*task.data_sets, *(() if model is None or model.data is None else (model.data,))}
     return names & set(sets.NAMES)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.errors import DataError
-from ngn.files import publish
+from ngn.files import digest, publish
 
 FILE = "manifest.json"
 MAX_PROVENANCE = 500
@@ -57,8 +56,8 @@ def read(path: Path) -> Manifest | None:
     files = content.get("files") if isinstance(content, dict) else None
     if not isinstance(files, dict):
         raise DataError(f'{path}: must be an object with "provenance" and "files"')
-    for name, digest in files.items():
-        if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+    for name, listed in files.items():
+        if not isinstance(listed, str) or not re.fullmatch(r"[0-9a-f]{64}", listed):
             raise DataError(f"{path}: the entry of {name} is no sha256 (64 lower-case hexadecimal digits)")
     return Manifest(checked_provenance(content.get("provenance"), str(path)), files)
 
@@ -72,11 +71,8 @@ def write(path: Path, manifest: Manifest) -> None:
 
 def of(folder: Path, provenance: str) -> Manifest:
     """A manifest of all the files below a folder."""
-    digests = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with open(path, "rb") as file:
-            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return Manifest(provenance, digests)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Manifest(provenance, {path.relative_to(folder).as_posix(): digest(path) for path in files})
 
 
 def install(new: Path, listed: Manifest, folder: Path) -> None:

@@ -26,17 +26,17 @@ PANELS = {
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """In "count" two series, by whether t ended within 0.01 of an integer, and the plateaus; in "mse" both errors."""
-    quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse", "grown.t"]
+    quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse"]
     gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
     points, steps, lines = [], [], []
     for price, group in sorted(gathered.groups.items()):
         for n, run in enumerate(group.runs):
-            count, integer, soft, truncated, t = (float(group.values[name][n]) for name in quantities)
+            count, integer, soft, truncated = (float(group.values[name][n]) for name in quantities)
             ids = (run.run_id,)
             points.append(Point(LANDED if integer else BETWEEN, price, count, ids, "count"))
             points.append(Point(SOFT, price, soft, ids, "mse"))
             points.append(Point(TRUNCATED, price, truncated, ids, "mse"))
-            steps.append(Price(PRICES.index(price), price, int(count), t, soft, truncated, run.run_id))
+            steps.append(Price(PRICES.index(price), price, int(count), run.run_id))
     for plateau in plateaus(steps):
         label = f"×{plateau.width:.1f}" if plateau.width >= _LABELLED else ""
         ends = np.array([plateau.low, plateau.high])

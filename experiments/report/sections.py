@@ -1,6 +1,6 @@
 """The sections of the report: which tables and figures they hold, and what has to be said beside them.
 
-No result stands in these texts: numbers come from records. Plain text; backticks mark code.
+The numbers of tables and figures come from records, never from these texts. Plain text; backticks mark code.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from experiments.paths import ROOT
+from experiments.store.records import Store
 from experiments.sweeps import plan as plans
 from experiments.sweeps.settings import Cluster
 from experiments.sweeps.worker import note_failure
@@ -158,11 +159,8 @@ class Supervisor:
             reason = f"stopped after {self.cluster.task_minutes:g} minutes (task_minutes)"
         else:
             reason = f"the worker ended with {_in_words(status)}; see {self.plan.path.parent / 'workers.log'}"
-        names = [
-            name
-            for name in self.plan.tasks[worker.task]
-            if not (self.plan.results / name.split("-", 1)[0] / f"{name}.json").exists()
-        ]
+        store = Store(self.plan.results)
+        names = [name for name in self.plan.tasks[worker.task] if not store.path(name).exists()]
         note_failure(self.plan.path, names, reason)
         self.report(worker.task, dict.fromkeys(names, reason))
 

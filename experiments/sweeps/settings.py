@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
@@ -51,8 +51,8 @@ def names() -> list[str]:
     return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
 
 
-def load(name: str, changes: Sequence[str] = ()) -> Cluster:
-    """Settings by name or file, with ``key=value`` changes.
+def load(name: str, changes: Sequence[str] = (), **given: Any) -> Cluster:
+    """Settings by name or file, with ``key=value`` changes, or with values that are ``given``.
 
     Raises:
         ConfigError: naming what was wrong, with the nearest legal name.
@@ -62,7 +62,7 @@ def load(name: str, changes: Sequence[str] = ()) -> Cluster:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"no cluster '{name}'.{nearest(name, names())} There are {', '.join(names())}, or a file")
-    content = read_yaml(path)
+    content = read_yaml(path) | given
     for change in changes:
         key, sign, value = change.partition("=")
         if not sign:

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.analysis.collect import fault_of
 from experiments.config.schema import Config
-from experiments.paths import ROOT
+from experiments.paths import RESULTS
 from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
 
@@ -139,8 +139,7 @@ class View:
 
     def __post_init__(self) -> None:
         self.leases = Leases(self.results)
-        folder = self.results / HIDDEN
-        self.leased = {p.name[: -len(".lease")] for p in folder.glob("*.lease")} if folder.is_dir() else set()
+        self.leased = {path.stem for path in (self.results / HIDDEN).glob("*.lease")}
         self.records = {path.stem for path in Store(self.results).paths()}
 
     def state(self, name: str, config: Config) -> State:
@@ -161,7 +160,7 @@ class View:
         except RecordError as error:
             return State("refused", str(error))
         # Only the folder that the paper is built from refuses records of uncommitted code.
-        fault = fault_of(record, config, name, allow_dirty=self.results.resolve() != ROOT / "results")
+        fault = fault_of(record, config, name, allow_dirty=self.results.resolve() != RESULTS)
         if fault is not None:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
         return State("done") if record["status"] == "complete" else State("diverged", "its record says so")

@@ -174,13 +174,11 @@ class TaskSettings(Closed):
         inputs, outputs: shape of one input, and entries of one output.
         usual_model: the choice of ``model=`` where none is named; "none" where nothing pretrained is needed.
         packages: modules that have to be installed beside those that every task needs.
-        data_sets: names of the data sets that it reads; empty for the one of its own name.
     """
 
     numerics: ClassVar[int] = 1
     usual_model: ClassVar[str] = "none"
     packages: ClassVar[tuple[str, ...]] = ()
-    data_sets: ClassVar[tuple[str, ...]] = ()
     components: ClassVar[tuple[type[Component], ...]]
     kernel: ClassVar[str | None] = None
     usual_samples: ClassVar[int] = 512
@@ -189,6 +187,11 @@ class TaskSettings(Closed):
 
     if TYPE_CHECKING:
         name: str
+
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """Names of the data sets that it reads; what is made, such as ``regression1d``, is none."""
+        return (self.name,)
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the task.

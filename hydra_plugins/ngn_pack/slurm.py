@@ -1,4 +1,4 @@
-"""``hydra/launcher=pack_slurm``: a multirun on Slurm, one array task a stack. It waits for the jobs.
+"""``hydra/launcher=pack_slurm``: a multirun on Slurm, one array task per stack. It waits for the jobs.
 
     python run.py task=mnist seed=0..9 hydra/launcher=pack_slurm hydra.launcher.partition=gpu hydra.launcher.gpus=1
 
@@ -24,12 +24,14 @@ POLL = 2.0
 class PackSlurmLauncher(PackLauncher):
     """Trains a batch as array tasks; folders and reports are those of :class:`PackLauncher`.
 
-    Args: as in ``experiments/clusters/slurm.yaml``.
+    Args:
+        settings: what differs from ``experiments/clusters/slurm.yaml``; None is as it stands there. Shell lines
+            (``setup``) and options of one cluster (``more``) take a file: ``scripts/sweep.py run --cluster FILE``.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings = {name: value for name, value in settings.items() if value is not None}
 
     def train(self, configs: list[Config]) -> Outcomes:
         """Train runs as array tasks, and wait for them; those that have their records are left out."""
@@ -39,12 +41,12 @@ class PackSlurmLauncher(PackLauncher):
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
-        from experiments.sweeps.settings import Cluster
+        from experiments.sweeps.settings import load
         from experiments.sweeps.worker import failure_path
 
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
-        cluster = Cluster.model_validate({"kind": "slurm", **self.settings})
+        cluster = load("slurm", **self.settings)
         configs = [config for config in configs if reference(config) is None]
         if not configs:
             return {}
@@ -82,20 +84,20 @@ class PackSlurmLauncher(PackLauncher):
 
 @dataclass
 class PackSlurmLauncherConf:
-    """``hydra/launcher=pack_slurm``; see :class:`experiments.sweeps.settings.Cluster`."""
+    """``hydra/launcher=pack_slurm``: keys of ``experiments/clusters/slurm.yaml``; None is as it stands there."""
 
     _target_: str = "hydra_plugins.ngn_pack.slurm.PackSlurmLauncher"
-    workers: Optional[int] = 100  # noqa: UP045 (OmegaConf reads the annotations)
-    runs_per_task: int = 50
-    task_minutes: Optional[float] = 240.0  # noqa: UP045
-    grace_seconds: float = 90.0
+    workers: Optional[int] = None  # noqa: UP045 (OmegaConf reads the annotations)
+    runs_per_task: Optional[int] = None  # noqa: UP045
+    task_minutes: Optional[float] = None  # noqa: UP045
+    grace_seconds: Optional[float] = None  # noqa: UP045
     partition: Optional[str] = None  # noqa: UP045
     account: Optional[str] = None  # noqa: UP045
     qos: Optional[str] = None  # noqa: UP045
-    gpus: int = 0
-    cpus: int = 1
+    gpus: Optional[int] = None  # noqa: UP045
+    cpus: Optional[int] = None  # noqa: UP045
     memory_gb: Optional[float] = None  # noqa: UP045
-    max_array_size: int = 1000
+    max_array_size: Optional[int] = None  # noqa: UP045
 
 
 ConfigStore.instance().store(group="hydra/launcher", name="pack_slurm", node=PackSlurmLauncherConf, provider="ngn")

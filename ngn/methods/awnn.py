@@ -19,11 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ngn.gate import ordering_weights, prefix, softplus_inverse
+from ngn.gate import ordering_weights, prefix, rounded_up, softplus_inverse
 from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
-
-SLACK = 1e-9
-"""A width of 16 + 1e-9 or less is 16: rounding must not add a block to the initial width."""
 
 
 class AdaptiveWidth(Capacity):
@@ -97,7 +94,7 @@ class AdaptiveWidth(Capacity):
         return (torch.stack(squares).sum(0) * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
 
     def count(self) -> Tensor:
-        return torch.ceil(self.size() - SLACK).to(torch.int64).clamp(1, self.K)
+        return rounded_up(self.size(), self.K)
 
     def size(self) -> Tensor:
         """The width before it is rounded up: ln(1 - q) / ln r."""

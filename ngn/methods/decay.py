@@ -14,12 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import ordering_weights, prefix
+from ngn.gate import ordering_weights, prefix, rounded_up
 from ngn.methods.base import Mode, Scalar, setting
 from ngn.methods.ngn import CountGate
-
-SLACK = 1e-9
-"""A width of n + 1e-9 or less is n: rounding must not add a block."""
 
 
 class DecayGate(CountGate):
@@ -100,7 +97,7 @@ class DecayGate(CountGate):
     def count(self) -> Tensor:
         if self.has_boundary:
             return super().count()
-        return torch.ceil(self.size() - SLACK).to(torch.int64).clamp(1, self.K)
+        return rounded_up(self.size(), self.K)
 
     def learned_decay(self) -> Tensor | None:
         return None if self.rho is None else torch.sigmoid(self.rho).detach()

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from ngn.checks import evaluating
 from ngn.contract import Learner
 from ngn.methods.base import Mode as GateMode
 from ngn.schedules import warmed_up
@@ -147,14 +148,8 @@ class Trainer:
             measure: takes the model.
             mode: what a forward pass is: "soft", "hard" (truncated) or "kept" (the prefix with its gates).
         """
-        training = [module for module in self.learner.modules() if module.training]
-        self.learner.eval()
-        try:
-            with torch.no_grad(), self.learner.mode(mode), self._autocast():
-                return measure(self._called())
-        finally:
-            for module in training:
-                module.training = True
+        with torch.no_grad(), evaluating(self.learner), self.learner.mode(mode), self._autocast():
+            return measure(self._called())
 
     def _report(self, step: int) -> None:
         if self.on_evaluate is not None:

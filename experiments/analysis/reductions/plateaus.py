@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import sample
@@ -18,14 +17,14 @@ SWEEP = tuple(
     BASELINE.with_seeds([SWEEP_SEED]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
     for price in PRICES
 )
-"""One run a price; the snapping strength follows it, alpha_max = lambda0."""
+"""One run per price; the snapping strength follows it, alpha_max = lambda0."""
 LEAST = 5
 """Prices that agree before one speaks of a plateau: five in a row span a factor of 1.08."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What the run at one price found: its lambda0, retained count, boundary and mean squared errors.
+    """What the run at one price, lambda0, retained.
 
     ``place``: its index among the prices of the sweep.
     """
@@ -33,9 +32,6 @@ class Price:
     place: int
     price: float
     count: int
-    t: float
-    soft: float
-    truncated: float
     run: str
 
 
@@ -64,23 +60,15 @@ class Plateau:
         return len(self.runs)
 
 
-def staircase(reader: Reader, overrides: Mapping[str, Any] | None = None) -> tuple[Price, ...]:
+def staircase(reader: Reader) -> Iterator[Price]:
     """Every price of the sweep that has a usable record, ascending."""
-    return tuple(_found(reader, overrides or {}))
-
-
-def _found(reader: Reader, overrides: Mapping[str, Any]) -> Iterator[Price]:
-    quantities = ["grown.count", "grown.t", "grown.soft.mse", "grown.truncated.mse"]
     for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
-        numbers, used, _ = sample(
-            reader.collect(selection.with_overrides(overrides)), quantities, frozenset(quantities)
-        )
+        numbers, used, _ = sample(reader.collect(selection), ["grown.count"], frozenset(["grown.count"]))
         if used:
-            count, t, soft, truncated = (float(numbers[name][0, 0]) for name in quantities)
-            yield Price(place, price, int(count), t, soft, truncated, used[0])
+            yield Price(place, price, int(numbers["grown.count"][0, 0]), used[0])
 
 
-def plateaus(found: Sequence[Price], least: int = LEAST) -> tuple[Plateau, ...]:
+def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
     """Stretches of at least ``least`` neighbouring prices with one retained count, in the order given.
 
     A single price that differs or has no record ends a stretch: nothing is smoothed, nothing filled in.

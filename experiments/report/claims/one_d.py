@@ -54,7 +54,7 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
 @claim("plateaus", "figure 2")
 def _plateaus(evidence: Evidence) -> Outcome:
     """Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3)."""
-    prices = staircase(evidence.reader)
+    prices = [*staircase(evidence.reader)]
     if not sufficient(len(prices), len(PRICES)):
         raise Untested(f"λ sweep: {len(prices)} of {len(PRICES)} runs")
     # the first and the last are cut off by the ends of the sweep, so their width is not the plateau's

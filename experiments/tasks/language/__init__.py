@@ -56,6 +56,10 @@ class Adaptation(Benchmark):
     eval_batch: Count = 32
     """Questions answered at once."""
 
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        return (self.corpus, self.general)
+
     def check(self, config: Config) -> None:
         if config.train.batch is None:
             raise ValueError(f"task={self.name} packs a number of questions into a step: give train.batch")
@@ -70,7 +74,6 @@ class WikiSQLEasy(Adaptation):
     """WikiSQL questions with exactly one condition."""
 
     corpus: ClassVar[str] = "wikisql"
-    data_sets: ClassVar[tuple[str, ...]] = ("wikisql", "wikitext2")
     subset: ClassVar[str | None] = "easy"
 
     name: Literal["wikisql_easy"]
@@ -80,7 +83,6 @@ class WikiSQLHard(Adaptation):
     """WikiSQL questions with two or more conditions, and as many with one."""
 
     corpus: ClassVar[str] = "wikisql"
-    data_sets: ClassVar[tuple[str, ...]] = ("wikisql", "wikitext2")
     subset: ClassVar[str | None] = "hard"
 
     name: Literal["wikisql_hard"]
@@ -90,7 +92,6 @@ class Spider(Adaptation):
     """Questions over the schemas of many databases."""
 
     corpus: ClassVar[str] = "spider"
-    data_sets: ClassVar[tuple[str, ...]] = ("spider", "wikitext2")
 
     name: Literal["spider"]
 
@@ -99,7 +100,6 @@ class GSM8K(Adaptation):
     """Grade-school word problems, answered step by step."""
 
     corpus: ClassVar[str] = "gsm8k"
-    data_sets: ClassVar[tuple[str, ...]] = ("gsm8k", "wikitext2")
     stops: ClassVar[tuple[str, ...]] = ("Question:",)
 
     name: Literal["gsm8k"]
@@ -109,6 +109,5 @@ class SQuAD(Adaptation):
     """Questions on a paragraph, answered by a part of it."""
 
     corpus: ClassVar[str] = "squad"
-    data_sets: ClassVar[tuple[str, ...]] = ("squad", "wikitext2")
 
     name: Literal["squad"]
