@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.sizes.rank import Rank as Rank
     from ngn.sizes.width import Width as Width
     from ngn.train.fit import fit as fit
+    from ngn.train.losses import Supervised as Supervised
     from ngn.train.plan import TrainPlan as TrainPlan
     from ngn.train.trainer import Trainer as Trainer
     from ngn.truncation import deploy as deploy
@@ -100,6 +101,7 @@ _NAMES = {
     "ngn.learner": "CapacityLearner",
     "ngn.budget": "Budget BudgetLearner",
     "ngn.allocation": "SoRALearner SingularValueLearner",
+    "ngn.train.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",
     "ngn.train.fit": "fit",
@@ -108,10 +110,12 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = ["__version__", *_WHERE]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'ngn' has no attribute {name!r}")
-    return getattr(importlib.import_module(_WHERE[name]), name)
+if not TYPE_CHECKING:  # a type checker would take any name from it
+
+    def __getattr__(name: str) -> Any:
+        if name not in _WHERE:
+            raise AttributeError(f"module 'ngn' has no attribute {name!r}")
+        return getattr(importlib.import_module(_WHERE[name]), name)
 
 
 def __dir__() -> list[str]:

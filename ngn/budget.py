@@ -101,6 +101,8 @@ class Budget:
         value = setting(given, replicas)
         if not bool((value > 0).all()):
             raise ValueError(f"a budget is positive, not {given}")
+        if self.kind != "milliseconds" and bool((value < 1).any()):
+            raise ValueError(f"a budget of {given} {self.kind}: a share is written as in '60%'")
         return value
 
 

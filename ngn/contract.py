@@ -205,12 +205,14 @@ class Learner(nn.Module, ABC):
         return (self.size() - self.size().round()).abs() if self.has_boundary else None
 
     def check_sizes(self, replica: int | None = None) -> None:
-        """Raise a ValueError if a size is no number, as after a loss that was none."""
+        """Raise a ValueError if a size is no number, as after a loss that was none, or there is no such replica."""
         if replica is not None and not isinstance(replica, int):
             raise TypeError(f"replica is the number of one, not a {type(replica).__name__}; an input goes to example=")
+        if replica is not None and self.replicas is None:
+            raise ValueError("there is one model and no stack of replicas: leave replica= out")
         sizes = self.size() if replica is None else self.size()[replica]
         if not bool(sizes.isfinite().all()):
-            raise ValueError(f"the training has diverged: a model of sizes {sizes.tolist()} cannot be truncated")
+            raise ValueError(f"the training has diverged: sizes {sizes.tolist()} cannot be truncated to")
 
     def groups(self) -> list[Group]:
         """The learned sizes by name, of a learner that has one model and names."""
@@ -279,6 +281,8 @@ class Learner(nn.Module, ABC):
             ValueError: if a size is no number, the model cannot be copied faithfully, or the result differs on the
                 example.
         """
+        if unsettled not in ("warn", "allow"):
+            raise ValueError(f"unsettled is 'warn' or 'allow', not {unsettled!r}")
         self.check_sizes(replica)
         if unsettled == "warn" and (idle := self.idle()):
             warnings.warn(f"sizes that were not learned: {'; '.join(idle)} (silent: unsettled='allow')", stacklevel=2)

@@ -28,10 +28,12 @@ from ngn.axis import OrderedAxis
 from ngn.checks import arguments
 from ngn.truncation import Choice, owned, truncated
 
+USED = 0.9
+"""Part of a limit that counts are expected to use."""
 SECONDS = 0.2
 """Wall time spent on timing one model."""
-PASSES = (5, 200)
-"""Fewest and most timed forward passes, after one that is not timed."""
+PASSES = (3, 70)
+"""Fewest and most timed forward passes behind a median."""
 
 
 @torch.no_grad()
@@ -44,7 +46,8 @@ def multiply_adds(forward: Callable[[], Any]) -> int:
 
 @torch.no_grad()
 def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
-    """Median wall time of a call, ms, with as many threads as torch has."""
+    """Median wall time of a call, ms, with as many threads as torch has: the least of three medians, as whatever else
+    the machine does only adds to it."""
 
     def timed() -> float:
         began = time.perf_counter()
@@ -53,11 +56,14 @@ def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
             torch.cuda.synchronize(device)
         return time.perf_counter() - began
 
+    def median() -> float:
+        passes: list[float] = []
+        while len(passes) < PASSES[0] or (sum(passes) < SECONDS / 3 and len(passes) < PASSES[1]):
+            passes.append(timed())
+        return statistics.median(passes)
+
     timed()
-    passes: list[float] = []
-    while len(passes) < PASSES[0] or (sum(passes) < SECONDS and len(passes) < PASSES[1]):
-        passes.append(timed())
-    return statistics.median(passes) * 1e3
+    return min(median() for _ in range(3)) * 1e3
 
 
 class Cost:
@@ -189,6 +195,10 @@ def largest(
     where most is saved for what the counts move away; at last those below their sizes are raised where that fits, one
     by one, the nearest first.
 
+    A group whose one step saves much more than is needed, as a layer does among widths, would leave much of the limit
+    unused. So where a tenth of it is, those that gave way stay for a trial, one by one, and the others give way: the
+    counts that use most of the limit are taken.
+
     Args:
         allowed: ascending counts of each group.
         estimate, measured: cost of counts, the second as it is and expensive to know.
@@ -201,7 +211,33 @@ def largest(
     (3, 1)
     >>> largest([2.4, 1.4], [range(1, 9)] * 2, total, total, 5, fill=True)
     (3, 2)
+    >>> depth_times_width = lambda counts: counts[0] * counts[1]
+    >>> largest([2.0, 6.4], [range(1, 3), range(1, 7)], depth_times_width, depth_times_width, 11)
+    (2, 5)
     """
+
+    def near(stays: int | None = None) -> tuple[int, ...] | None:
+        return _largest(sizes, allowed, estimate, measured, limit, fill, stays)
+
+    counts = near()
+    assert counts is not None
+    if estimate(counts) < USED * limit:
+        nearest = [min(a, key=lambda n: (abs(n - s), n)) for s, a in zip(sizes, allowed, strict=True)]
+        gave_way = [g for g, (now, n) in enumerate(zip(counts, nearest, strict=True)) if now < n]
+        counts = max((counts, *filter(None, map(near, gave_way))), key=estimate)
+    return counts
+
+
+def _largest(
+    sizes: Sequence[float],
+    allowed: Sequence[Sequence[int]],
+    estimate: Callable[[tuple[int, ...]], float],
+    measured: Callable[[tuple[int, ...]], float],
+    limit: float,
+    fill: bool,
+    stays: int | None,
+) -> tuple[int, ...] | None:
+    """As :func:`largest`, with one group that does not give way; None where nothing fits then."""
     at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
 
     def counts(lower: int | None = None) -> tuple[int, ...]:
@@ -215,8 +251,13 @@ def largest(
         moved = abs(fewer - sizes[g]) - abs(now - sizes[g])
         return (estimate(counts()) - estimate(counts(g))) / (now - fewer + moved + 1e-9)
 
-    while any(at) and not (estimate(counts()) <= limit and fits()):
-        at[max((g for g, i in enumerate(at) if i > 0), key=saved)] -= 1
+    while not (estimate(counts()) <= limit and fits()):
+        able = [g for g, i in enumerate(at) if i > 0 and g != stays]
+        if not able:
+            break
+        at[max(able, key=saved)] -= 1
+    if stays is not None and not fits():
+        return None
     rising = set(range(len(at)))
     while rising:
         left = {g: allowed[g][at[g] + 1] - sizes[g] for g in rising if at[g] + 1 < len(allowed[g])}

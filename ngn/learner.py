@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -16,7 +17,11 @@ from ngn.methods.base import Mode
 from ngn.report import Group, groups_of
 
 STILL = 0.05
-"""A boundary that has moved by less has not been trained."""
+"""A boundary that has moved by less, or by less than this part of a t below 1, has not been trained."""
+LATE = 0.8
+"""Part of the time before sizes are fixed after which a boundary is expected to be at rest."""
+MOVING = (0.5, 0.1)
+"""It is not, if it still moves by more components, and by a larger part of all the way that it has gone."""
 
 
 class CapacityLearner(Learner):
@@ -51,8 +56,11 @@ class CapacityLearner(Learner):
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
         self.watched = False
         """Whether :meth:`deploy` warns of sizes that were not learned."""
-        self._start = [p.detach().clone() for p in self.controller_parameters()]
         self._stepped = self._priced = False
+        self._seen = torch.stack([self.size()] * 2)
+        """The smallest and the largest sizes so far, of those who are watched: [2, *R, G]."""
+        self._late: dict[str, Tensor] = {}
+        """Their sizes shortly before they are fixed, and just before."""
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -66,8 +74,16 @@ class CapacityLearner(Learner):
 
     def set_progress(self, progress: float) -> None:
         self._stepped |= progress > 0
+        if self.watched:
+            self._watch(progress)
         for axis in self.axes:
             axis.capacity.set_progress(progress)
+
+    def _watch(self, progress: float) -> None:
+        size, fixed = self.size(), min(axis.capacity.commit or 1.0 for axis in self.axes)
+        if progress < fixed:  # rounding is no movement
+            self._seen = torch.stack([*torch.stack([*self._seen.to(size), size]).aminmax(dim=0)])
+            self._late["before" if progress < LATE * fixed else "last"] = size
 
     def commit_at(self, progress: float) -> None:
         """Let the boundaries that are not committed at a time of their own be integers from ``progress`` on."""
@@ -94,19 +110,45 @@ class CapacityLearner(Learner):
         self._priced = True
 
     def idle(self) -> list[str]:
+        controllers = self.controller_parameters()
         progress = [getattr(axis.capacity, "progress", None) for axis in self.axes]
-        if not self.watched or (not self._stepped and any(p is not None and float(p) > 0 for p in progress)):
-            return []  # not watched, or trained elsewhere and loaded
-        pairs = zip(self.controller_parameters(), self._start, strict=True)
-        far = max((float((now - start.to(now.device)).detach().abs().max()) for now, start in pairs), default=STILL)
+        if not self._stepped and any(p is not None and float(p) > 0 for p in progress):
+            return []  # trained elsewhere and loaded
+        stepless = "learner.step(progress) was never called, so no schedule moved"
+        if not self.watched:
+            trained = any(p.grad is not None for p in controllers)
+            return [stepless] if trained and not self._stepped else []
+        if not any(getattr(axis.capacity, "committed", False) for axis in self.axes):
+            self._watch(0.0)
+        low, high = self._seen
         reasons = {
-            "t is where it started (are learner.controller_parameters() in the optimiser, at 0.05 or so?)": far < STILL,
-            "learner.step(progress) was never called, so no schedule moved": not self._stepped,
-            "learner.penalty() was never part of a loss": not self._priced and bool(self.controller_parameters()),
+            "t is where it started (are learner.controller_parameters() in the optimiser, at 0.05 or so?)": bool(
+                controllers and (high - low < STILL * high.clamp(max=1.0)).all()
+            ),
+            stepless: not self._stepped,
+            "learner.penalty() was never part of a loss": not self._priced and bool(controllers),
         }
-        named = zip(self.names, self.axes, strict=True)
-        never = [f"{name} was in no forward pass" for name, axis in named if not axis.called]
-        return [reason for reason, holds in reasons.items() if holds] + never
+        never = [f"{name} was in no forward pass" for name, axis in self._named() if not axis.called]
+        return [reason for reason, holds in reasons.items() if holds] + (never or self._moving())
+
+    def _named(self) -> Iterator[tuple[str, OrderedAxis]]:
+        return zip(self.names, self.axes, strict=True)
+
+    def _moving(self) -> list[str]:
+        """What sizes were still on their way when they were fixed, of one model."""
+        if self.replicas is not None or len(self._late) < 2:
+            return []
+        before, last = (part.tolist() for part in (self._late["before"], self._late["last"].to(self._late["before"])))
+        far = (MOVING[1] * (self._seen[1] - self._seen[0])).clamp(min=MOVING[0]).tolist()
+        each = zip(self.names, before, last, far, strict=True)
+        steps = [(name, a, b) for name, a, b, most in each if abs(a - b) > most]
+        if not steps:
+            return []
+        name, a, b = max(steps, key=lambda step: abs(step[1] - step[2]))
+        return [
+            f"{len(steps)} of {len(before)} were still moving when they were fixed, {name} from t = {a:.1f} to {b:.1f} "
+            "in the last fifth of the time: train longer, raise the boundaries' learning rate, or take a smaller K"
+        ]
 
     def groups(self) -> list[Group]:
         return groups_of(self.axes, self.names) if self.replicas is None else []

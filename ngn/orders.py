@@ -58,8 +58,8 @@ class Order:
             raise ValueError(f"an order is one of {', '.join(get_args(Kind))}, not {self.kind!r}")
         if not self.exponent > 0:
             raise ValueError(f"the exponent of an order is positive, not {self.exponent}")
-        if self.ranks is not None and (not self.ranks or min(self.ranks) < 1):
-            raise ValueError(f"ranks are 1 or more, not {self.ranks}")
+        if self.ranks is not None and (not isinstance(self.ranks, (tuple, list)) or min(self.ranks, default=0) < 1):
+            raise ValueError(f"ranks are numbers of components, 1 or more, such as (1, 2, 4), not {self.ranks}")
 
     @property
     def kept(self) -> bool:

@@ -26,8 +26,8 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
 
     Raises:
         TypeError: if the model is a learner.
-        ValueError: if sizes are still to be learned, the suffix is another, the example has one sample, or the program
-            does not give what the model does.
+        ValueError: if sizes are still to be learned, the suffix is another, the example has one sample, the model would
+            return a cache, or a program of torch does not give what the model does.
         ImportError: if ONNX is wanted and not installed.
 
     >>> import tempfile, torch, ngn
@@ -41,8 +41,11 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
     path = Path(path)
     check_deployed(model, "export")
     if path.suffix not in (".pt2", ".onnx"):
-        raise ValueError(f"{path.name} says not which program: .pt2 (torch) or .onnx")
+        raise ValueError(f"{path.name}: the suffix says which program, .pt2 (torch) or .onnx")
     args, named = arguments(example)
+    config = getattr(model, "config", None)
+    if getattr(config, "use_cache", False) and named.get("use_cache", True):
+        raise ValueError("a program returns tensors and no cache of keys: set model.config.use_cache = False")
     dim = torch.export.Dim("batch")
 
     def first(value: Any) -> Any:

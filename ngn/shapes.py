@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from ngn.truncation import Choice, owned, truncated, without_tensors
 
 def check_deployed(model: nn.Module, call: str) -> None:
     """Refuse what still learns its sizes, for a function that is named ``call``."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{call} takes a model and a file, not a {type(model).__name__}")
     if isinstance(model, Learner):
         raise TypeError(f"{call} takes a deployed model: {call}(learner.deploy(), ...)")
     if axes_of(model):
@@ -48,16 +51,16 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     """A deployed model from a file of :func:`save`.
 
     Args:
-        model: built as the trained one was, with at least as many components on every axis. Values that the file holds
-            do not matter, so such parameters may be on the meta device, but not buffers that no file holds. It is left
-            as it is.
+        model: built as the trained one was, with at least as many components on every axis; or its learner. Values
+            that the file holds do not matter, so such parameters may be on the meta device, but not buffers that no
+            file holds. It is left as it is.
 
     Returns:
         A copy of ``model``, in eval mode, with the sizes and the values of the file. Frozen parameters that the file
         leaves out are the model's own, shared with it.
 
     Raises:
-        ValueError: if the file is not of such a model, or a buffer has no values.
+        ValueError: if the file is damaged or not of such a model, or a buffer has no values.
 
     >>> import tempfile, torch, ngn
     >>> def model(): return ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=8, seeds=0), ngn.CountGate(8, t0=2.1))
@@ -66,7 +69,14 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     ...     ngn.load(model(), file.name).K
     3
     """
-    stored = safetensors.torch.load(Path(path).read_bytes())
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"load takes a model and a file, not a {type(model).__name__}")
+    if isinstance(model, Learner):
+        model = model.model
+    try:
+        stored = safetensors.torch.load(Path(path).read_bytes())
+    except safetensors.SafetensorError as fault:
+        raise ValueError(f"{path} is no file of ngn.save, or damaged ({fault})") from None
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     stacks = [axis for axis in axes if any(isinstance(owned(cut), nn.ModuleList) for cut in axis.cuts)]
     if stacks and len(stacks) < len(axes):  # first, as the layers that stay have other names in the file

@@ -62,9 +62,13 @@ def deploy(
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
     axes = axes_of(model)
-    stacked = {module.replicas is not None for module in model.modules() if isinstance(module, Stacked)}
-    if (True in stacked) != (replica is not None):
-        raise ValueError("name the replica to deploy of a stack, and none of a single model")
+    stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
+    if stacked and replica is None:
+        raise ValueError("the model is a stack, one model for each of several seeds: replica= says which to deploy")
+    if replica is not None and not stacked:
+        raise ValueError("there is one model and no stack of replicas: leave replica= out")
+    if most is not None and most < 1:
+        raise ValueError(f"a prefix has at least one component, not {most}")
     refuse_closures(model, axes)
     choices = {}
     for axis in axes:

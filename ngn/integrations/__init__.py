@@ -33,6 +33,8 @@ class BoundarySteps:
     """
 
     def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
+        if not isinstance(learner, Learner):
+            raise TypeError(f"the callback takes what ngn.learn_sizes returns, not a {type(learner).__name__}")
         self.learner = learner
         self.optimizer = torch.optim.Adam(learner.controller_parameters(), lr=lr)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Self, Union
+from typing import Any, Literal, Self, Union
 
 import torch
 from torch import Tensor, nn
@@ -177,22 +177,28 @@ class Weighted(Capacity):
 
     def put_in_order(self, order: Order | None, r: Scalar) -> None:
         """Give the K components the weights of an order (None for geometric) of ratio ``r``."""
+        if not isinstance(order, Order | None):
+            raise TypeError(f"an order is written as in ngn.Order('power'), not {order!r}")
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
         if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):
             raise ValueError(
                 f"with r = 1 the order {self.order.kind} puts no component first: give r below 1, or ranks"
             )
-        self.register_buffer("w", None, persistent=False)
+        self.register_buffer("w", None)
         self.register_buffer("law", None, persistent=False)
         self.weigh(0.0)
 
     def weigh(self, progress: float) -> None:
         """The weights at ``progress``; a size that is rounded for good trains with those that it is deployed with."""
-        w, order = self.order.weights(self.r, self.K, progress), self.order
+        w, order = self.order.weights(self.r, self.K, progress).contiguous(), self.order
         self.w = w if order.kept else torch.ones_like(w)
         done = self.committed and not order.drawn
         self.law = None if order.kept else torch.ones_like(w) if done else w
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(f"{prefix}w", self.w)  # a state of version 0.1 lacks it
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def set_progress(self, progress: float) -> None:
         if not self.order.constant:

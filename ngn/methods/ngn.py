@@ -24,6 +24,9 @@ from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, r
 
 NOMINAL_ZERO = 1e-4
 """Where a boundary stands that is to be 0, which softplus does not reach."""
+COMMIT = 0.9
+"""When sizes are rounded that say nothing of it, outside of the paper's studies and of budgets: what is left of the
+training mends what that costs."""
 
 
 class CountGate(Weighted):
@@ -38,6 +41,8 @@ class CountGate(Weighted):
         order: another order than r^k.
         delta: 1/2 (count >= 1) or -1/2 (count >= 0).
         t0: initial boundary.
+        stride: t = stride softplus(tau), 1 in the paper. Adam moves tau by its rate in a step, however steep the price,
+            so that a boundary over hundreds of components needs a stride to get anywhere.
         kappa: alpha(p) = s(p) max(alpha_max, kappa lambda(p)), s its shape. The penalty has minima near integers only
             where lambda < pi alpha, at n - asin(lambda / (pi alpha)) / 2 pi; kappa = 1 sees to that at every price.
         lambda_shape, alpha_shape, beta_shape: their courses over training progress.
@@ -56,8 +61,10 @@ class CountGate(Weighted):
     """
 
     has_boundary = True
-    settled: Tensor | None
-    """What it is rounded to, [*R]; NaN before it is; None where it never is."""
+    settled: Tensor
+    """What it is rounded to, [*R]; infinite before it is, or where it never is."""
+    commits: Tensor
+    """``commit`` as a number, infinite for None: a state that is loaded says when it was rounded."""
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class CountGate(Weighted):
         order: Order | None = None,
         delta: float = 0.5,
         t0: Scalar = 1e-4,
+        stride: float = 1.0,
         lambda_shape: Shape = POWER_DECAY,
         alpha_shape: Shape = DELAYED_LINEAR,
         beta_shape: Shape = LINEAR,
@@ -90,8 +98,10 @@ class CountGate(Weighted):
             )
         require_shapes(lambda_shape=lambda_shape, alpha_shape=alpha_shape, beta_shape=beta_shape)
         self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None
-        self.shapes = (lambda_shape, alpha_shape, beta_shape)
-        self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas)))
+        self.shapes, self.stride = (lambda_shape, alpha_shape, beta_shape), stride
+        if not stride > 0:
+            raise ValueError(f"a stride is positive, not {stride}")
+        self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas) / stride))
         for name, value in (
             ("lambda0", lambda0),
             ("alpha_max", alpha_max),
@@ -102,6 +112,12 @@ class CountGate(Weighted):
             self.register_buffer(name, setting(value, replicas), persistent=False)
             if not bool((getattr(self, name) >= 0).all()):
                 raise ValueError(f"{name} must not be negative, but is {value}")
+        if not isinstance(weights, Tensor | None):
+            raise TypeError(f"weights are a tensor of K numbers, not a {type(weights).__name__}")
+        if weights is not None and not bool((weights > 0).all()):
+            raise ValueError("weights are positive")
+        if not bool((torch.as_tensor(r) > 0).all()):
+            raise ValueError(f"r is positive, not {r}")
         if weights is not None and (K is None or order is not None):
             raise ValueError("weights need a preset K and no order; give r or order, from which those of any K follow")
         if K is None and order is not None and order.kind == "matryoshka" and order.ranks is None:
@@ -123,6 +139,8 @@ class CountGate(Weighted):
         self.progress: Tensor
         self.register_buffer("beta", self.beta_start, persistent=False)
         self.beta: Tensor
+        self.register_buffer("settled", torch.full_like(self.tau.detach(), torch.inf))
+        self.register_buffer("commits", torch.full((), torch.inf, dtype=torch.float64))
         self.commit_at(commit)
         self.set_progress(0.0)
         if K is None:
@@ -153,8 +171,13 @@ class CountGate(Weighted):
         self.set_progress(float(self.progress))  # the scheduled values have to lie where the settings do
         return self
 
-    def _load_from_state_dict(self, *args: Any, **settings: Any) -> None:
-        super()._load_from_state_dict(*args, **settings)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if f"{prefix}tau" in state_dict:  # a state of version 0.1 may lack these
+            state_dict.setdefault(f"{prefix}settled", torch.full_like(self.settled, torch.inf))
+            state_dict.setdefault(f"{prefix}commits", self.commits)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self.settled.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        self.commit = None if bool(self.commits.isinf()) else float(self.commits)
         self.committed = False  # whatever it was: what was loaded says whether it is
         self.set_progress(float(self.progress))
 
@@ -177,20 +200,19 @@ class CountGate(Weighted):
         if progress is not None and not 0.0 < progress < 1.0:
             raise ValueError(f"commit is a fraction of training in (0, 1), not {progress}")
         self.commit = progress
-        self.register_buffer("settled", None if progress is None else torch.full_like(self.tau.detach(), torch.nan))
+        self.commits.fill_(torch.inf if progress is None else progress)
+        self.settled.fill_(torch.inf)
 
     @torch.no_grad()
     def _commit(self, progress: float) -> None:
         """Round the boundary where its time has come; where schedules begin anew it goes on from there."""
         before, self.committed = self.committed, self.commit is not None and progress >= self.commit
-        if self.settled is None:
-            return
         if self.committed:
-            self.settled.copy_(torch.where(self.settled.isnan(), torch.floor(self._learned() + 0.5), self.settled))
+            self.settled.copy_(torch.where(self.settled.isinf(), torch.floor(self._learned() + 0.5), self.settled))
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
             self.tau.copy_(self.settled_tau())
-            self.settled.fill_(torch.nan)
+            self.settled.fill_(torch.inf)
 
     def settle(self, count: Tensor) -> None:
         """Make the boundary, from the commit on, that of ``count`` components, int64 [*R], whatever was learned.
@@ -198,27 +220,31 @@ class CountGate(Weighted):
         Raises:
             ValueError: if the boundary is never committed.
         """
-        if self.settled is None:
+        if self.commit is None:
             raise ValueError("a size is settled where commit says when: CountGate(..., commit=0.9)")
         self.settled.copy_(count - int(self.delta > 0))
 
     def settled_tau(self) -> Tensor:
         """tau of the boundary as it is rounded, [*R]; NaN where it has diverged."""
-        assert self.settled is not None
         finite = self.settled.isfinite()
         t = torch.where(finite, self.settled, 1.0).clamp(min=NOMINAL_ZERO)
-        return torch.where(finite, softplus_inverse(t), torch.nan)
+        return torch.where(finite, softplus_inverse(t / self.stride), torch.nan)
+
+    @torch.no_grad()
+    def put_at(self, count: int) -> None:
+        """Let the boundary stand where it retains ``count`` components."""
+        self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - (self.delta > 0)) / self.stride))
 
     def _learned(self) -> Tensor:
-        return F.softplus(self.tau, threshold=700.0)
+        return self.stride * F.softplus(self.tau, threshold=700.0)
 
     def t(self) -> Tensor:
-        """The boundary softplus(tau), [*R]; from the commit on an integer, without a slope.
+        """The boundary stride softplus(tau), [*R]; from the commit on an integer, without a slope.
 
         It is told by the buffers alone, so that averages of a model, into which they are copied, have it, too.
         """
         t = self._learned()
-        return t if self.settled is None else torch.where(self.settled.isnan(), t, self.settled)
+        return torch.where(self.settled.isinf(), t, self.settled)
 
     def gates(self, mode: Mode) -> Tensor:
         """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""

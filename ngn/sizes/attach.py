@@ -14,7 +14,7 @@ from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
-from ngn.sizes.sound import refuse_uncuttable, unchanged_on_error
+from ngn.sizes.sound import refuse_different, refuse_uncuttable, unchanged_on_error
 
 
 def learn_sizes(
@@ -22,6 +22,7 @@ def learn_sizes(
     sizes: Mapping[str, Size],
     *,
     budget: Budget | None = None,
+    example: Any = None,
     frozen: bool = False,
     capacity: Maker | None = None,
     **gate: Any,
@@ -36,6 +37,9 @@ def learn_sizes(
             ``ngn.Heads``, ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``. ``*`` stands for anything within one part of a
             name, ``**`` for any number of parts, "" for the model. Every matched module has a size of its own.
         budget: what the deployed model may cost, in place of a price: :class:`~ngn.budget.BudgetLearner`.
+        example: an input (a tuple for several arguments, a dictionary for named ones; by itself that of the budget), on
+            which every size is cut to half for a trial, before anything is trained: what the cut model computes has to
+            be what the model computes without the other half.
         frozen: whether the present parameters are frozen, so that sizes (and terms of ranks) alone are learned.
         capacity: makes the capacity of (name, K), in place of a :class:`~ngn.methods.ngn.CountGate`.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
@@ -60,6 +64,11 @@ def learn_sizes(
     Traceback (most recent call last):
     ValueError: no module matches 'block.*.mlp'; near are: blocks.*.mlp, blocks.*.mlp.*, blocks.*
     """
+    if not isinstance(model, nn.Module) or not isinstance(sizes, Mapping):
+        raise TypeError(
+            "learn_sizes takes a model and which of its modules get which size, such as {'blocks.*.mlp': "
+            f"ngn.Width(16)}}, not a {type(model).__name__} and a {type(sizes).__name__}"
+        )
     for pattern, size in sizes.items():
         if not isinstance(size, Size):
             raise TypeError(f"{pattern!r} takes a size such as ngn.Width(16), not {size!r}")
@@ -87,6 +96,10 @@ def learn_sizes(
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
         refuse_uncuttable(model, axes)
+        if example is None and budget is not None:
+            example = budget.example
+        if example is not None:
+            refuse_different(model, axes, example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.watched = capacity is None
     return learner

@@ -16,10 +16,12 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ngn.axis import Counts, Cut, OrderedAxis
 from ngn.methods.base import Capacity
-from ngn.methods.ngn import CountGate
+from ngn.methods.ngn import COMMIT, CountGate
 
 SATURATED = 16.0
 """Logit of a gate that float32 cannot tell from an open one: sigmoid(16) = 1 - 1e-7."""
+REACH = 32
+"""Components that a boundary crosses in a usual training; over more of them it has a stride, which makes it so many."""
 Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -40,13 +42,16 @@ class Size(ABC):
     def __init__(self, K: int | None = None, places: Places = None, round_to: int = 1, **gate: Any) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
             raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
+        if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
+            raise ValueError(f"{type(self).__name__}: round_to is a number of entries, 1 or more, not {round_to!r}")
         if not (places is None or callable(places) or isinstance(places, Sequence)):
             raise TypeError(f"{type(self).__name__}: places are a permutation such as [2, 0, 1], not {places!r}")
         self.K, self.places, self.round_to, self.settings = K, places, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
-        settings: dict[str, Any] = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": 0.9} | common | self.settings
+        usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
+        settings: dict[str, Any] = usual | common | self.settings
         full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
         return CountGate(K, **({"t0": full} | settings))
 

@@ -26,6 +26,8 @@ class Heads(Size):
         head_dim: entries of a head, where the module does not say.
         interleaved: whether one map for all of them gives query, key and value of each head in turn, not all queries
             first.
+        counts: integer attributes of the module that are numbers of heads, beside those that are known (``num_heads``
+            and the like): they shrink with the size.
 
     >>> import torch, ngn
     >>> attention = torch.nn.MultiheadAttention(8, 4, batch_first=True)
@@ -44,9 +46,11 @@ class Heads(Size):
         out: str = "",
         head_dim: int | None = None,
         interleaved: bool = False,
+        counts: Sequence[str] = (),
         **gate: Any,
     ) -> None:
         super().__init__(None, places, **gate)
+        self.counts = (counts,) if isinstance(counts, str) else (*counts,)
         self.qkv, self.out = ((qkv,) if isinstance(qkv, str) else (*qkv,)), out
         self.head_dim, self.interleaved = head_dim, interleaved
 
@@ -81,7 +85,10 @@ class Heads(Size):
             cuts = [cut for m in maps for cut in outputs(m, m.out_features // K)]
         beside = module.get_submodule(paths[0].rpartition(".")[0])
         self._refuse_shared(module, name, beside, {m.out_features for m in maps} - {d})
-        counts = [(m, count) for m in module.modules() for count in _COUNTS if isinstance(getattr(m, count, None), int)]
+        if missing := [count for count in self.counts if not isinstance(getattr(module, count, None), int)]:
+            raise ValueError(f"{name or 'the model'} has no number {missing[0]}: counts are its attributes")
+        named = dict.fromkeys((*_COUNTS, *self.counts))
+        counts = [(m, count) for m in module.modules() for count in named if isinstance(getattr(m, count, None), int)]
         hook(to, self.axis(name, K, make, cuts + inputs(to, to.in_features // K), counts))
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.methods.ngn import CountGate
+from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.base import Maker, Size
 
 
@@ -34,7 +34,7 @@ class Rank(Size):
         self.seed = seed
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
-        return CountGate(K, **({"delta": -0.5, "t0": 0.1, "commit": 0.9} | common | self.settings))
+        return CountGate(K, **({"delta": -0.5, "t0": 0.1, "commit": COMMIT} | common | self.settings))
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         def made(base: Any) -> LowRankLinear:

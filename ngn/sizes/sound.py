@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.books import value_of
+from ngn.checks import check_equal
 from ngn.components.low_rank import Bottleneck
-from ngn.truncation import owned
+from ngn.methods.ngn import CountGate
+from ngn.truncation import deploy, owned
 
 
 @contextmanager
@@ -33,6 +37,38 @@ def unchanged_on_error(model: nn.Module) -> Iterator[None]:
         for p, wanted in trained:
             p.requires_grad_(wanted)
         raise
+
+
+def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+    """Cut every size to half for a trial, and refuse what then computes something else than the model without the other
+    half; where gates are at hand that can be put there.
+
+    Raises:
+        ValueError: naming the size.
+    """
+    sized = [(axis, axis.capacity) for axis in axes if isinstance(axis.capacity, CountGate)]
+    if sized and (reason := _difference(model, sized, example)):
+        alone = ((each[0].name, _difference(model, [each], example)) for each in sized)
+        name, reason = next(((name, found) for name, found in alone if found), (sized[0][0].name, reason))
+        raise ValueError(f"{name}: cut to half it is not what the model computes without the other half ({reason})")
+
+
+def _difference(model: nn.Module, sized: Sequence[tuple[OrderedAxis, CountGate]], example: Any) -> str | None:
+    """Why ``model`` with these sizes at half does not deploy to what it computes; None if it does."""
+    before = [gate.tau.detach().clone() for _, gate in sized]
+    try:
+        for axis, gate in sized:
+            gate.put_at(max(1, axis.K // 2))
+            axis.mode = "hard"
+        check_equal(model, deploy(model, share_frozen=True), example)
+    except (ValueError, RuntimeError, TypeError, IndexError, AssertionError) as fault:
+        return str(fault).partition("\n")[0]
+    finally:
+        with torch.no_grad():
+            for value, (axis, gate) in zip(before, sized, strict=True):
+                gate.tau.copy_(value)
+                axis.mode = "soft"
+    return None
 
 
 def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:

@@ -140,6 +140,6 @@ class IteratedBatches:
                 self._pass = iter(self.source)
                 self._batch = next(self._pass, self)
             if self._batch is self:
-                raise ValueError(f"after {self._index + 1} batches there is none, and none from the start")
+                raise ValueError(f"the batches ended after {self._index + 1}, and begun again there were none")
             self._index += 1
         return self._batch

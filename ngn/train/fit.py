@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
+from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
-from ngn.train.losses import Supervised
+from ngn.train.losses import Supervised, of_outputs
 from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer
-
-COMMIT = 0.9
-"""Without a budget: what is left of the training mends what rounding costs."""
 
 
 def fit(
@@ -37,6 +36,8 @@ def fit(
             which is gone through as often as the steps need, or an object with ``at(index) -> batch``.
         targets: the training targets, or None where ``inputs`` are batches.
         loss: mean loss of each model, [*R]: (output, target) → loss with targets, (model, batch) → loss with batches.
+            One of torch's, such as ``torch.nn.functional.cross_entropy``, takes the batches to be pairs of input and
+            target; for another loss of output and target write ``ngn.Supervised(loss)``.
         plan: steps, optimiser, learning rates, clipping.
         commit: fraction of training from which boundaries are integers, and the model the truncated one; of those that
             say nothing of it themselves (:class:`~ngn.methods.ngn.CountGate`; those of ``learn_sizes`` do). None leaves
@@ -45,7 +46,7 @@ def fit(
             ``progress``.
 
     Raises:
-        TypeError: if there is no learner, or samples are no tensors.
+        TypeError: if there is no learner, plan or loss, or samples are no tensors.
         ValueError: if the loss is not one number per model.
 
     Returns:
@@ -60,8 +61,8 @@ def fit(
     >>> x = torch.linspace(-1, 1, 8).unsqueeze(-1)
     >>> pairs = torch.utils.data.TensorDataset(x, x.sin())
     >>> loader = torch.utils.data.DataLoader(pairs, batch_size=4, shuffle=True)
-    >>> loss = Supervised(torch.nn.functional.mse_loss)
-    >>> course = fit(learner, loader, None, loss, TrainPlan(steps=6, optimizer="adamw"), progress="never")
+    >>> plan = ngn.TrainPlan(steps=6, optimizer="adamw")
+    >>> course = ngn.fit(learner, loader, None, torch.nn.functional.mse_loss, plan, progress="never")
     >>> course.curves["task"].shape
     (6, 1)
     """
@@ -70,6 +71,10 @@ def fit(
     for name, value in (("inputs", inputs), ("targets", targets)):
         if isinstance(value, np.ndarray):
             raise TypeError(f"{name} are a numpy array: pass torch.from_numpy({name})")
+    if not callable(loss) or not isinstance(plan, TrainPlan):
+        raise TypeError(f"fit takes a loss and an ngn.TrainPlan(steps=...), not {loss!r} and {plan!r}")
+    if targets is not None and isinstance(inputs, DataLoader):
+        raise TypeError("the batches of a DataLoader hold their targets: fit(learner, loader, None, loss, plan)")
     if isinstance(learner, CapacityLearner):
         if commit is not None:
             learner.commit_at(commit)
@@ -84,7 +89,8 @@ def fit(
         course = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
     else:
         batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
-        course = Trainer(learner, batches, loss, plan, **settings).fit()
+        whole = Supervised(loss) if of_outputs(loss) else loss
+        course = Trainer(learner, batches, whole, plan, **settings).fit()
     if (diverged := course.diverged_at[course.diverged_at >= 0]).size:
         warnings.warn(
             f"the loss was no longer finite at step {diverged.min()}: lower the learning rates, or set plan.clip",

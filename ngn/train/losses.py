@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """(model, batch) → mean loss of each model, [*R]. Calling the model gives its soft forward pass."""
-Criterion = Callable[[Tensor, Tensor], Tensor]
+Criterion = Callable[..., Tensor]
 """(output [*R, N, ...], target [N, ...] or [*R, N, ...]) → mean loss of each model, [*R]."""
 
 
@@ -29,6 +30,15 @@ class Supervised:
     def __call__(self, model: nn.Module, batch: tuple[Any, Tensor]) -> Tensor:
         x, target = batch
         return self.criterion(model(x), target)
+
+
+def of_outputs(loss: Callable[..., Tensor]) -> bool:
+    """Whether a loss is of output and target, as torch's are: its first arguments are called input and target."""
+    try:
+        names = [*inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters]
+    except (TypeError, ValueError):  # it does not say
+        return False
+    return names[:2] == ["input", "target"]
 
 
 def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:

@@ -59,6 +59,8 @@ class TrainPlan:
         for name, least in (("steps", 0), ("accumulate", 1), ("lr", 0), ("lr_boundary", 0), ("weight_decay", 0)):
             if not bool(torch.as_tensor(getattr(self, name) >= least).all()):
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if not isinstance(self.steps, int) or not isinstance(self.accumulate, int):
+            raise TypeError(f"steps and accumulate are whole numbers, not {self.steps!r} and {self.accumulate!r}")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip must be positive, or None for none, not {self.clip}")
         if not 0.0 <= self.warmup < 1.0:

@@ -245,7 +245,8 @@ def test_one_group_gives_way_where_most_is_saved():
         return largest(sizes, [range(5)] * 2, total, total, limit)
 
     assert chosen([2.6, 2.9], 33) == (3, 3)
-    assert chosen([2.6, 2.9], 32) == (2, 3)
+    assert chosen([2.6, 2.9], 32) == (3, 2), "(2, 3) would leave a quarter of the limit unused"
+    assert chosen([2.6, 2.9], 25) == (2, 3)
     assert chosen([3.7, 2.2], 33) == (3, 3), "what is left is used where a component is half open"
     assert chosen([0.2, 0.2], 5) == (0, 1)
     assert chosen([4.0, 4.0], 0) == (0, 0)

@@ -36,5 +36,5 @@ def test_every_public_name_has_an_example(name):
 
 def test_editors_see_what_is_loaded_when_it_is_used():
     tree = ast.parse((ROOT / "ngn" / "__init__.py").read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     assert {(a.name, part.module) for part in block.body for a in part.names} == set(ngn._WHERE.items())

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import ngn
+from ngn.integrations import BoundarySteps
 
 
 def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
@@ -20,7 +21,8 @@ def fit(learner: object, x: object, loss: object) -> None:
     ngn.fit(learner, x, torch.zeros(2, 1), loss, ngn.TrainPlan(steps=1), progress="never")
 
 
-MSE = nn.functional.mse_loss
+MSE, X = nn.functional.mse_loss, torch.zeros(2, 1)
+MLP = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
 MISTAKES = {
     "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
     "inputs are a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
@@ -46,6 +48,31 @@ MISTAKES = {
     "autocast is one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
     "clip_scope is one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
+    "steps and accumulate are whole numbers": lambda: ngn.TrainPlan(steps=1.5),
+    "written as in ngn.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
+    "such as (1, 2, 4), not 4": lambda: ngn.Order("matryoshka", ranks=4),
+    "r is positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
+    "weights are positive": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
+    "weights are a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
+    "a stride is positive": lambda: ngn.CountGate(4, stride=0.0),
+    "which of its modules get which size": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
+    "round_to is a number of entries, 1 or more, not -8": lambda: ngn.Width(round_to=-8),
+    "round_to is a number of entries, 1 or more, not '8'": lambda: ngn.Heads(round_to="8"),
+    "a share is written as in '60%'": lambda: ngn.learn_sizes(
+        MLP, {"": ngn.Width(4)}, budget=ngn.Budget(parameters=0.6)
+    ),
+    "unsettled is 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
+    "replica= says which to deploy": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),
+    "leave replica= out": lambda: learner_at(1.0).deploy(replica=1),
+    "a prefix has at least one component, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
+    "load takes a model and a file, not a str": lambda: ngn.load("small.safetensors", MLP),
+    "save takes a model and a file, not a str": lambda: ngn.save("small.safetensors", MLP),
+    "no file of ngn.save, or damaged": lambda: ngn.load(MLP, __file__),
+    "fit takes a loss and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
+    "the batches of a DataLoader hold their targets": lambda: fit(
+        learner_at(1.0), torch.utils.data.DataLoader(X), MSE
+    ),
+    "the callback takes what ngn.learn_sizes returns": lambda: BoundarySteps(MLP),
     "progress is one of auto, always, never, not 'on'": lambda: ngn.fit(
         learner_at(1.0), torch.zeros(2, 1), torch.zeros(2, 1), lambda a, b: (a - b).square().mean(),
         ngn.TrainPlan(steps=1), progress="on",

@@ -107,6 +107,8 @@ def _capacities(learner: CapacityLearner) -> str | None:
         if any(not p.requires_grad or p.dtype != torch.float64 for p in learned):
             return "the boundary is frozen or not float64"
     gates = [capacity for capacity in capacities if isinstance(capacity, CountGate)]
+    if any(gate.stride != 1 for gate in gates):
+        return "the kernel's boundaries are softplus(tau), without a stride"
     if len({(gate.delta, gate.shapes, gate.commit) for gate in gates}) > 1:
         return "the groups' boundaries differ in their schedules"
     return None

@@ -110,6 +110,21 @@ def test_a_committed_learner_takes_what_a_checkpoint_says(early):
     assert float(again.size()) == 2.0
 
 
+@pytest.mark.parametrize("commit", [0.5, None])
+def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
+    """Whatever it says of a commit and of weights itself; and a state of version 0.1, which said less."""
+    gate = ngn.CountGate(6, t0=2.4, commit=0.5, weights=torch.linspace(1.0, 0.5, 6))
+    gate.set_progress(0.9)
+    again = ngn.CountGate(6, commit=commit)
+    again.load_state_dict(gate.state_dict())
+    assert (again.commit, float(again.size())) == (0.5, 2.0)
+    assert torch.equal(again.coefficients("soft"), gate.coefficients("soft"))
+    old = {name: value for name, value in gate.state_dict().items() if name in ("tau", "progress")}
+    again = ngn.CountGate(6, commit=commit)
+    again.load_state_dict(old)
+    assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
+
+
 @pytest.mark.parametrize("order", ["geometric", "matryoshka"])
 def test_an_average_of_models_is_committed_with_them(order):
     """Averages copy buffers in place, and call nothing."""

@@ -124,3 +124,14 @@ def test_files_need_a_model_built_as_the_trained_one(family, tmp_path):
     ngn.learn_sizes(bare, sizes)
     with pytest.raises(ValueError, match="init_empty_weights"):
         ngn.load(bare, tmp_path / "small")
+
+
+def test_a_program_of_a_model_with_a_cache_is_refused_before_it_is_made(tmp_path):
+    model, mlp, *_ = llama()
+    small = ngn.learn_sizes(model, {mlp: ngn.Width(8, t0=3.0)}).deploy(unsettled="allow")
+    with pytest.raises(ValueError, match=r"no cache of keys: set model\.config\.use_cache = False"):
+        ngn.export(small, tmp_path / "small.pt2", example={"input_ids": IDS})
+    small.config.use_cache = False
+    ngn.export(small, tmp_path / "small.pt2", example={"input_ids": IDS})
+    program = torch.export.load(tmp_path / "small.pt2").module()
+    torch.testing.assert_close(program(input_ids=IDS).logits, small(IDS).logits)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import ngn
+from ngn.gate import softplus_inverse
 from ngn.report import Group
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
@@ -158,3 +159,45 @@ def test_the_report_says_what_changes(capsys):
 @pytest.mark.parametrize(("n", "text"), [(999_999, "999,999"), (2_100_000, "2.1 M"), (3 * 10**9, "3.0 G")])
 def test_large_numbers_are_short(n, text):
     assert f"-{text} parameters" in str(Group("a", "heads", 1.0, 4, 2, 64, n))
+
+
+def test_a_boundary_that_only_went_back_and_forth_has_moved():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0)
+    (tau,) = learner.controller_parameters()
+    learner(X).sum().backward()
+    learner.penalty().sum().backward()
+    for t in (7.5, 8.0):
+        tau.data.copy_(softplus_inverse(t))
+        learner.step(0.5)
+    assert learner.idle() == []
+
+
+def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
+    with pytest.warns(
+        UserWarning, match=r"1 of 1 were still moving .* model from t = [\d.]+ to [\d.]+ in the last fifth"
+    ):
+        trained(network(), steps=40).deploy()
+
+
+def test_a_loop_without_steps_is_said_of_every_learner():
+    axis = ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
+    learner = ngn.CapacityLearner(axis)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.deploy()
+    learner(X).square().mean().backward()
+    with pytest.warns(UserWarning, match="no schedule moved"):
+        learner.deploy()
+
+
+def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1))
+    sizes = {"": ngn.Width(up=["0"], down="2")}
+    learner = ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters="50%"), example=x)
+    how = ngn.TrainPlan(steps=400, lr_boundary=0.2)
+    ngn.fit(learner, x, x.prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
+    assert learner.axes[0].capacity.stride == 8
+    assert learner.idle() == []
+    assert float(learner.cost.measured((int(learner.count()),))) > 0.97 * float(learner.limit)

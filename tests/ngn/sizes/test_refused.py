@@ -3,8 +3,9 @@
 import warnings
 
 import pytest
+import torch
 from sizable import Fused, Gated, chain, convs
-from torch import nn
+from torch import Tensor, nn
 
 import ngn
 
@@ -123,3 +124,76 @@ def test_after_a_refusal_it_can_be_tried_again():
 def test_what_is_of_another_kind_is_said(mistake, message):
     with pytest.raises(TypeError, match=message):
         mistake()
+
+
+class Counted(nn.Module):
+    """Attention that knows its number of heads as ``h``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
+        self.h = 4
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part(x).unflatten(-1, (self.h, -1)).transpose(-3, -2) for part in (self.wq, self.wk, self.wv))
+        return self.wo(nn.functional.scaled_dot_product_attention(q, k, v).transpose(-3, -2).flatten(-2))
+
+
+class Apart(nn.Module):
+    """A residual block whose norms are not registered behind their convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
+        self.bn1, self.bn2 = nn.BatchNorm2d(8), nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+
+
+class Outside(nn.Module):
+    """Layers that do not return h + F(h) themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x).tanh()
+        return x
+
+
+HEADS = {"qkv": ("wq", "wk", "wv"), "out": "wo", "head_dim": 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "shape", "message"),
+    [
+        (Counted, {"": ngn.Heads(**HEADS)}, (2, 5, 8), "model: cut to half it is not what"),
+        (Apart, {"conv1": ngn.Channels(8)}, (2, 4, 6, 6), r"conv1: cut to half .*running_mean"),
+        (Outside, {"layers": ngn.Depth()}, (2, 8), "layers: cut to half"),
+    ],
+)
+def test_what_could_not_be_cut_is_found_on_an_example_before_the_training(model, sizes, shape, message):
+    model, x = model(), torch.randn(*shape)
+    before = model(x), repr(model)
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(model, sizes, example=x)
+    assert torch.equal(model(x), before[0])
+    assert repr(model) == before[1]
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(model, sizes, budget=ngn.Budget(macs="60%", example=x))
+
+
+def test_what_is_missing_can_be_named():
+    x = torch.randn(2, 5, 8)
+    learner = ngn.learn_sizes(Counted(), {"": ngn.Heads(**HEADS, counts=["h"], t0=1.0)}, example=x)
+    small = learner.deploy(example=x, unsettled="allow")
+    assert (small.h, small.wq.out_features) == (2, 4)
+    with pytest.raises(ValueError, match="has no number n_heads"):
+        ngn.learn_sizes(Counted(), {"": ngn.Heads(**HEADS, counts="n_heads")})
+    learner = ngn.learn_sizes(
+        Apart(), {"conv1": ngn.Channels(8, also=["bn1"], into="conv2")}, example=x[0].expand(4, 5, 8)[None]
+    )
+    assert float(learner.size()) > 8, "the trial leaves the boundary where it was"
