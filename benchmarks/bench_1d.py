@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from processes import Rate, measure, options, throughput
 from study_1d import FULL, LOSS, QUICK, SAMPLES, Course, H, K, data, fused, learner_of, plan_of
 
+from experiments.runs import host
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train import checkpoint
-from ngn.train import host as process
 from ngn.train.kernels import KernelTrainer
 from ngn.train.trainer import Trainer
 
@@ -199,7 +199,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
             if kind == "loop":
                 found = loop_rate(course)
             elif kind in ("torch", "fused"):
-                with process.prepared():  # as every training that writes a record is
+                with host.prepared():  # as every training that writes a record is
                     trainer = Trainer if kind == "torch" else KernelTrainer
                     found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
             else:

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from study_1d import LOSS, data, fused
 
 from experiments.config.schema import Config
+from experiments.runs import host
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -35,7 +36,6 @@ from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
-from ngn.train import host as process
 from ngn.train.batches import FullBatches, Split
 from ngn.train.kernels import KernelTrainer
 from ngn.train.losses import Supervised, cross_entropy
@@ -220,7 +220,7 @@ def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[s
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)
     before = ""
-    with process.prepared():  # for all variants of a group alike
+    with host.prepared():  # for all variants of a group alike
         for title, name, milliseconds, ratio in bench(groups, parser.parse_args(arguments).quick):
             if title != before:
                 print(f"{title}\n  {'variant':34} {'ms / model-step':>16} {'x the first':>12}")

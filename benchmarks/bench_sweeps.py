@@ -20,9 +20,9 @@ import sweep  # noqa: E402
 from record_samples import grown, record  # noqa: E402
 
 from experiments.analysis.selection import Selection  # noqa: E402
+from experiments.runs.host import peak_mib  # noqa: E402
 from experiments.store.records import check  # noqa: E402
 from experiments.studies import STUDIES, Study  # noqa: E402
-from ngn.train.host import peak_mib  # noqa: E402
 
 PHASES = {"grown": {**grown([2.0], 1e-3, 1e-3), "run_steps_per_second": 5000.0}}
 

@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_models import trained
 from processes import Rate, measure, options, throughput
 
+from experiments.runs import host
 from ngn.components.conv import ConvBank
 from ngn.components.gcn import GCNBank, GraphInput
-from ngn.train import host as process
 
 BATCH = 128
 Run = Callable[[int], None]
@@ -228,7 +228,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
     if request["study"] == "matmul":
         yield lambda: {"rate": throughput("matmul", request["seconds"] / 2)}
         return
-    with process.prepared():  # as every training that writes a record is; for all variants alike
+    with host.prepared():  # as every training that writes a record is; for all variants alike
         run = STUDIES[request["study"]][2](request["form"])
         yield lambda: {"rate": timed(run, request["seconds"]) * request["seeds"]}
 

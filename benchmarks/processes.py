@@ -22,7 +22,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
-from ngn.train.host import peak_mib
+from experiments.runs.host import peak_mib
 
 Rate = Callable[[], dict[str, float]]
 """Measures; returns at least "rate", which is summed over processes."""

@@ -27,6 +27,7 @@ from experiments.config.identity import run_id  # noqa: E402
 from experiments.config.schema import Config  # noqa: E402
 from experiments.config.seeds import parse_seeds  # noqa: E402
 from experiments.paths import RESULTS  # noqa: E402
+from experiments.runs.leave import leave  # noqa: E402
 from experiments.store.records import Store  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
@@ -104,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
         with interrupt.handled():
             return demo(given, configs, overrides)
     except KeyboardInterrupt as stopped:
-        return interrupt.leave(stopped, shlex.join(["python", *sys.argv]))
+        return leave(stopped, shlex.join(["python", *sys.argv]))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from experiments.analysis.collect import Reader
 from experiments.config.schema import Config
 from experiments.data import DataError
 from experiments.paths import RESULTS
+from experiments.runs import host
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, code_block, machine, packages
@@ -37,7 +38,6 @@ from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.cost import milliseconds
 from ngn.files import publish
-from ngn.train import host
 
 Forward = Callable[[Any], torch.Tensor]
 

@@ -26,6 +26,7 @@ from experiments.cli.sweep import Sweep
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.data import DataError
+from experiments.runs.leave import leave
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
@@ -259,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
-        return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
+        return leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
 COMMANDS = {

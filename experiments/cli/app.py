@@ -20,6 +20,7 @@ from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.session import Session, configuration, full_error
 from experiments.config.compose import selection
+from experiments.runs.leave import leave
 from ngn.train import interrupt
 
 
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interrupt.handled():
             start(session)
     except KeyboardInterrupt as stopped:
-        return interrupt.leave(stopped, command)
+        return leave(stopped, command)
     finally:
         session.summary()
     return session.status()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from experiments.config.schema import Config, is_integer
+from experiments.runs import host
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES, Result
 from experiments.tasks.base import Task
@@ -20,7 +21,6 @@ from ngn.components.base import OrderedSum
 from ngn.contract import Learner
 from ngn.methods.base import Mode
 from ngn.shapes import save
-from ngn.train import host
 from ngn.train.batches import Batches
 from ngn.train.plan import Course
 from ngn.train.trainer import Trainer

@@ -19,7 +19,7 @@ from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.methods.fixed import fixed_size, size_name
-from experiments.runs import outcome
+from experiments.runs import host, outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
@@ -32,7 +32,7 @@ from experiments.store.records import RecordError, Store
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.files import publish
-from ngn.train import checkpoint, host
+from ngn.train import checkpoint
 from ngn.train.kernels.libraries import library
 
 log = logging.getLogger(__name__)

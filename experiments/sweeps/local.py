@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from experiments.paths import ROOT
+from experiments.runs.leave import bell
 from experiments.store.records import Store
 from experiments.sweeps import plan as plans
 from experiments.sweeps.settings import Cluster
@@ -85,9 +86,9 @@ class Supervisor:
         self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
         free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
         with (
-            interrupt.handled(), interrupt.deferred(), interrupt.bell() as bell, selectors.DefaultSelector() as lines,
+            interrupt.handled(), interrupt.deferred(), bell() as rung, selectors.DefaultSelector() as lines,
         ):  # fmt: skip
-            lines.register(bell, selectors.EVENT_READ)
+            lines.register(rung, selectors.EVENT_READ)
             while (self._waiting or self._put_off or self._workers) and not interrupt.asked():
                 while free and (self._waiting or self._put_off):
                     worker = self._start(free.pop())
@@ -95,8 +96,8 @@ class Supervisor:
                     self._workers.append(worker)
                     self._give(worker)
                 for key, _ in lines.select(self._until_late()):
-                    if key.fileobj is bell:
-                        bell.recv(4096)
+                    if key.fileobj is rung:
+                        rung.recv(4096)
                         continue
                     worker = key.data
                     line = worker.process.stdout.readline()

@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.blocks import ConfigError
 from experiments.config.identity import run_id
+from experiments.runs.leave import leave
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
@@ -87,7 +88,7 @@ def slurm_task(plan: str, number: int) -> dict[str, str]:
             done = run_task(Path(plan), number)
     except KeyboardInterrupt as stopped:
         # A hard exit: submitit would otherwise write a result that says the job is over, and not run it again.
-        os._exit(interrupt.leave(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
+        os._exit(leave(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
     for name, status in done.items():
         print(f"{name}: {status}", flush=True)
     failed = [status for status in done.values() if status not in ("complete", "present", "diverged", "held")]
@@ -110,7 +111,7 @@ def main() -> int:
                 answer: dict[str, Any] = {"task": int(number), "runs": runs}
                 print(json.dumps(answer), file=answers, flush=True)
     except KeyboardInterrupt as stopped:
-        return interrupt.leave(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
+        return leave(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
     return 0
 
 

@@ -10,6 +10,7 @@ from sweep_samples import frozen
 from waiting import until
 
 from experiments.paths import CONF, ROOT
+from experiments.runs.leave import leave
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
@@ -201,7 +202,7 @@ def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
     for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     number = signal.Signals[signum]
-    assert interrupt.leave(interrupt.Interrupted(number), "the command") == 128 + number
+    assert leave(interrupt.Interrupted(number), "the command") == 128 + number
     shown = capsys.readouterr().err
     assert "To go on:\n  the command" in shown
     assert asked.exists() == (told is not None)

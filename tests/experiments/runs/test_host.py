@@ -14,16 +14,16 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.runs import places, training
+from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.train.host import denormals_flushed
 
 TINY = torch.finfo(torch.float32).tiny
 NEARLY_ZERO = 1e-30
 PROGRAM = """
 import ctypes, resource
-from ngn.train.host import keep_freed_memory
+from experiments.runs.host import keep_freed_memory
 
 libc, block = ctypes.CDLL(None), ctypes.c_void_p()
 size = 36 * 2**20  # above every threshold that glibc moves to by itself
@@ -79,7 +79,7 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
 
 THREADS = """
 import torch
-from ngn.train.host import denormals_flushed
+from experiments.runs.host import denormals_flushed
 
 torch.set_num_threads(4)
 with denormals_flushed():
@@ -136,7 +136,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 def test_the_peak_is_that_of_the_program_and_not_of_its_parent() -> None:
     """The child of a process of 700 MiB says what it takes itself: less before, some 100 MiB more afterwards."""
     child = (
-        "from ngn.train.host import peak_mib; before = peak_mib(); much = bytearray(100 * 2**20); "
+        "from experiments.runs.host import peak_mib; before = peak_mib(); much = bytearray(100 * 2**20); "
         "print(before, peak_mib())"
     )
     parent = f"import subprocess, sys; much = bytearray(700 * 2**20); subprocess.run([sys.executable, '-c', {child!r}])"
