@@ -1,7 +1,7 @@
 """Scheduled values over training progress p = step / steps, in [0, 1].
 
 A shape is a number that multiplies an amplitude. The shape is the same for all replicas of a stack and is computed on
-the host; the amplitude may be a tensor with one entry a replica.
+the host; the amplitude may be a tensor with one entry per replica.
 """
 
 from __future__ import annotations

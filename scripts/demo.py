@@ -33,7 +33,7 @@ from ngn.train import interrupt  # noqa: E402
 
 NOTES = """
 recorded: the suite's own record of the same seed. Processors round differently, and over 25,000 steps that can carry a
-  boundary to another integer: on another kind of processor three of ten counts are others. Nothing is wrong then.
+  boundary to another integer: on another type of processor about three of ten counts differ. This is expected.
 calibrated: what the paper leaves open was chosen so that this table comes out close to it, so agreement here shows
   nothing; "cannot tell" is a spread too wide to decide. docs/verdicts.md has the rules.
 not printed: tables that want more seeds than these ten; the file holds "--" for them and for every study that was not

@@ -94,7 +94,7 @@ def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[st
 
 
 def text(entries: list[dict[str, Any]], rounds: int) -> str:
-    """The file, a model a line."""
+    """The file, one model per line."""
     head = {
         "schema": latency.SCHEMA_VERSION,
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -103,7 +103,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         return 0
     if given.detach:
         return _leave_running(sweep, plan, given)
-    return _run_here(sweep, plan, unfinished, cluster)
+    return _run_here(plan, unfinished, cluster)
 
 
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
     return 0
 
 
-def _run_here(sweep: Sweep, plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
+def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
     from experiments.sweeps.local import Supervisor
 
     outcomes: dict[str, str] = {}

@@ -84,7 +84,7 @@ def _fit(widths: list[int], room: int) -> list[int]:
 
 
 def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Group:
-    """One block a row, headed by its label (and the name of its stand-in), and one line a cell, in common columns.
+    """One block per row, headed by its label (and the name of its stand-in), and one line per cell, in common columns.
 
     Args:
         room: columns of the terminal.

@@ -118,9 +118,9 @@ class Session:
         config = configuration(job)
         if hydra.output_subdir is not None:
             write_folder(Path(hydra.runtime.output_dir) / hydra.output_subdir, config, overrides)
-        self.report(number, config, overrides)
+        self.report(number, config)
 
-    def report(self, number: int, config: Config, overrides: Sequence[str]) -> None:
+    def report(self, number: int, config: Config) -> None:
         """Run a job, unless a launcher has, print a line, and note what went wrong.
 
         In a multirun the jobs after a failed one still run. Errors written for the reader show their message alone.
@@ -167,7 +167,7 @@ class Session:
         if came:
             place = os.path.relpath(RUNS) if RUNS.is_relative_to(Path.cwd()) else RUNS
             what = "the run is" if not several else f"{came} of the runs are"
-            print(f"{what} in the records that came with the suite; this trains here:", file=sys.stderr)
+            print(f"{what} among the suite's own records; to train it yourself:", file=sys.stderr)
             print(f"  {self.command} {shlex.quote(f'results={place}')}", file=sys.stderr)
 
     def status(self) -> int:

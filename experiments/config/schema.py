@@ -242,6 +242,6 @@ def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
     return keys
 
 
-def is_integer(t: float, tolerance: float = 0.01) -> bool:
-    """Whether a boundary ends within ``tolerance`` of an integer, as the paper's "integer" column counts it."""
-    return abs(t - math.floor(t + 0.5)) < tolerance
+def is_integer(t: float) -> bool:
+    """Whether a boundary ends within 0.01 of an integer, as the paper's "integer" column counts it."""
+    return abs(t - math.floor(t + 0.5)) < 0.01

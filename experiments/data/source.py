@@ -136,7 +136,7 @@ class Folder:
         """
         try:
             if path.stat().st_size > MAX_BYTES:
-                raise DataError(f"{path}: larger than any file of a data set. {self._way_out(path)}")
+                raise DataError(f"{path}: larger than any file of a data set. {self._way_out()}")
             raw = np.fromfile(path, dtype=np.uint8)
         except OSError as fault:
             raise DataError(f"{path}: unreadable ({fault.strerror or fault})") from None
@@ -145,7 +145,7 @@ class Folder:
             try:
                 content, name = unpack(raw), path.stem
             except (OSError, EOFError, ValueError) as fault:
-                raise DataError(f"{path}: damaged, cannot be unpacked ({fault}). {self._way_out(path)}") from None
+                raise DataError(f"{path}: damaged, cannot be unpacked ({fault}). {self._way_out()}") from None
         key = Path(os.path.relpath(path, self.path)).as_posix()
         self.files[key] = hashlib.sha256(raw.data).hexdigest()
         digest = self.files[key] if content is raw else hashlib.sha256(content.data).hexdigest()
@@ -176,9 +176,9 @@ class Folder:
         fault = "; ".join(expected) or (
             f"found sha256:{self.files[key]}; no official digest of this file is known and no manifest lists it"
         )
-        raise DataError(f"{path}: not the expected file ({fault}). {self._way_out(path)}")
+        raise DataError(f"{path}: not the expected file ({fault}). {self._way_out()}")
 
-    def _way_out(self, path: Path) -> str:
+    def _way_out(self) -> str:
         return (
             f"If it is damaged, remove it and run `{fetch_command(self.root, self.name)}`; if it is a substitute on "
             f"purpose, adopt it: python scripts/fetch_data.py --adopt {self.name} "

@@ -38,7 +38,7 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             point = Point(_SERIES[method], int(count), float(middle), group.ids, task, float(low), float(high))
             points.append(replace(point, shift=_SIDE[method]))
     points.sort(key=lambda point: point.x)
-    return gathered.data(points, notes=["median over seeds, bars: quartiles; truncated models, of at most the budget"])
+    return gathered.data(points, notes=["median over seeds, bars: quartiles; truncated models within the budget"])
 
 
 SPEC = Spec("budgets", "Under a budget, beside fixed models", PANELS, _make, 4.6, 2)

@@ -52,7 +52,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         points += spread(each, 0.14, 0.28 * _SIDE[series])
     prices = sorted({s.config(0).schedule.lambda0 for k, s in selections.items() if "grown.count" in quantities[k]})
     notes = [
-        "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, from three runs on; faint: each run",
+        "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, where there are three runs; faint: each run",
         "grown: pooled by count over the prices λ₀ = " + ", ".join(map(np.format_float_positional, prices)),
     ]
     return gathered.data(points, notes=notes)

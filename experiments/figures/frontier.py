@@ -61,7 +61,7 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
         ends = (mean - sd, mean + sd) if len(values) > 2 else (None, None)
         points.append(Point(FIXED, count, mean, tuple(name for name, _ in seeds.values()), "", *ends))
     notes = [
-        "fixed: mean over the seeds; bars: one standard deviation, from three seeds on",
+        "fixed: mean over the seeds; bars: one standard deviation, where there are three seeds",
         "published: the median; learned: truncated, one point per seed, spread sideways within its count",
     ]
     return gathered.data(points, lines=[_published(task, gate)], notes=notes)

@@ -39,7 +39,7 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
                 scores[count][run.run_id] = score
         for count, each in sorted(scores.items()):
             points.append(Point(_SHOWN[order], count, float(np.median([*each.values()])), tuple(each), at))
-    notes = ["median over seeds of one trained model each, truncated to so many components and not trained again"]
+    notes = ["median over seeds of one trained model each, truncated to so many components, without retraining"]
     return gathered.data(points, notes=notes)
 
 

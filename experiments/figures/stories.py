@@ -66,7 +66,7 @@ def _prefixes(reader: Reader, overrides: Mapping[str, Any]) -> Data:
                 kept = sum(min(most, count) for count in grown["count"])
                 points.append(Point(PREFIX, kept, bits, (run.run_id,), gate))
             points.append(_point(LEARNED, run, "grown", gate))
-    notes = [_NOTE, "one grown model per seed, cut to at most 1, 2, … components per layer and not trained again"]
+    notes = [_NOTE, "one grown model per seed, cut to at most 1, 2, … components per layer, without retraining"]
     return gathered.data(points, notes=notes)
 
 

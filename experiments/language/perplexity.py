@@ -61,7 +61,9 @@ def windows(
                 return made
             made.append((ids[at : at + 1], ids[at + 1 : at + 1 + tokens]))
     if not made:
-        raise ConfigError(f"task.replay={tokens}: the general text has no so many tokens behind those of forgetting")
+        raise ConfigError(
+            f"task.replay={tokens}: the general text has fewer tokens than that after those used to measure forgetting"
+        )
     return made
 
 

@@ -177,6 +177,6 @@ class RunTable:
         }
 
 
-def thinned(points: int, most: int = CURVE_POINTS) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The places of at most ``most`` points, evenly spread, the first and the last among them; shape [kept]."""
-    return np.unique(np.linspace(0, points - 1, min(points, most)).round().astype(np.int64))
+def thinned(points: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The places of at most ``CURVE_POINTS`` points, evenly spread, the first and the last among them; shape [kept]."""
+    return np.unique(np.linspace(0, points - 1, min(points, CURVE_POINTS)).round().astype(np.int64))

@@ -41,7 +41,7 @@ OWN_TEXTS = {
     "commit": "At 90 % of training every boundary becomes its nearest integer, gates become 0 or 1, and the rest of "
     "training is that of the truncated model: what is left of truncation is rounding. Each row stands below the same "
     "row as it is. Errors, bits of a character and nats of an answer token are medians and better low, accuracies in % "
-    "better high. L0, AWNN and a decay that is learned alone have no boundary to be rounded, and adapted or pruned "
+    "better high. L0, AWNN and a decay that is learned without a boundary have none to round, and adapted or pruned "
     "models are rows on SmolLM2, the pruned one in its own table.",
     "tied_alpha": "The penalty has minima near integers only where the price is below pi times the snapping strength. "
     "Here that strength is at least kappa times the price of the moment; kappa = 0 is the paper's. Medians of errors.",
@@ -63,7 +63,7 @@ OWN_TEXTS = {
     "medians; of the truncated one the range, too.",
     "suspects": "Experiments about disagreements with the paper, planned before they were run, each beside the runs as "
     "they are: the limit on the parameters of hard-concrete gates, snapping under a learned decay, the weights of "
-    "fixed models (under the setting of before the calibration), the training on Cora, and the boundary's rate "
+    "fixed models (under the setting used before the calibration), the training on Cora, and the boundary's rate "
     "on MNIST and CIFAR-10. Errors, or accuracies in %, as mean and "
     "standard deviation; the last column is a median. What is held out was never trained on and is no test data.",
     "stories": "The TinyStories rows of table 8, trained on 4,045 stories instead of two million, by models of two "
@@ -77,7 +77,7 @@ OWN_TEXTS = {
     "singular values (SVD cut), and an even allocation are given the total rank that NGN has learned: kept and target. "
     "The score is the task's first one in %, with Wilson's 95 % interval over a fixed list of examples. Splits other "
     "than the official ones are named in docs/data.md and in each record.",
-    "lora_smollm2_cost": "Of the same runs: nats of an answer token, which tell models apart that score nothing; "
+    "lora_smollm2_cost": "Of the same runs: nats of an answer token, which separate models that score zero; "
     "perplexity on general text as a multiple of the model's before; wall time of the training, on a machine that had "
     "other work; peak memory of the process.",
     "adapter_smollm2": "The same with adapters, whose width is learned.",
@@ -132,7 +132,7 @@ PLANS = (
             "trained at the body's rate was decided after short runs.",
             "The learned size depends on which inputs are drawn, and all seeds share one draw. What the calibration "
             "of rate and draw changed is in docs/log.md, with the tests that it passed and failed; the runs under the "
-            "setting of before are kept (study former).",
+            "earlier setting are kept (study former).",
             "The size depends on how a processor rounds, too: of ten seeds of the baseline (before that calibration) "
             "that were trained on two kinds, three end at another t, by half a component or one. That is a tenth of "
             "the variance over seeds.",
@@ -140,7 +140,7 @@ PLANS = (
             "near the middle between two integers, where the last gate is steepest and sin²(πt) nearly flat, is "
             "released only once α has outgrown what is left of λ, and by then the body, whose components would have to "
             "follow, has little of its learning rate left. Boundaries between integers at high prices in figure 2 "
-            "stand there; that this is why is our reading, not a result.",
+            "lie there; this explanation is our interpretation, not a result.",
         ),
     ),
     Plan(

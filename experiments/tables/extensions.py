@@ -17,12 +17,12 @@ GROWN = {"phases": ("grown",)}
 COMMIT = {"schedule.commit": 0.9}
 
 
-def _columns(phase: str = "grown") -> tuple[Column, ...]:
+def _columns() -> tuple[Column, ...]:
     return (
         column("t", "learned t", "grown.t", MEAN_T),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
-        column("soft", "soft", f"{phase}.soft.mse", MEDIAN_MSE),
-        column("truncated", "trunc", f"{phase}.truncated.mse", MEDIAN_MSE),
+        column("soft", "soft", "grown.soft.mse", MEDIAN_MSE),
+        column("truncated", "trunc", "grown.truncated.mse", MEDIAN_MSE),
     )
 
 

@@ -47,10 +47,8 @@ def shuffled(items: Sequence[T], address: str) -> list[T]:
     return [items[i] for i in order]
 
 
-def split_by(
-    items: Sequence[T], key: Callable[[T], Hashable], address: str, share: float = 0.8
-) -> tuple[list[T], list[T]]:
-    """Items of ``share`` of the keys, and the rest: what belongs together (a table, a paragraph) stays together."""
+def split_by(items: Sequence[T], key: Callable[[T], Hashable], address: str) -> tuple[list[T], list[T]]:
+    """Items of 80 % of the keys, and the rest: what belongs together (a table, a paragraph) stays together."""
     keys = shuffled(sorted({key(item) for item in items}, key=str), address)
-    first = set(keys[: round(share * len(keys))])
+    first = set(keys[: round(0.8 * len(keys))])
     return [item for item in items if key(item) in first], [item for item in items if key(item) not in first]

@@ -28,12 +28,12 @@ from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, SEVEN
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 
-def _by_count(counts: Array, errors: Array, least: int = 3) -> dict[int, float]:
-    """Count → geometric mean error, where at least ``least`` runs kept that count."""
+def _by_count(counts: Array, errors: Array) -> dict[int, float]:
+    """Count → geometric mean error, where at least three runs kept that count."""
     return {
         int(count): geometric_mean(errors[counts == count])
         for count in np.unique(counts)
-        if (counts == count).sum() >= least
+        if (counts == count).sum() >= 3
     }
 
 
