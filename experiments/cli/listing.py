@@ -17,7 +17,7 @@ from experiments.sweeps.status import Speeds, in_words
 from experiments.tables import MACROS
 
 NOTES = """\
-time: of all runs on one worker, estimated from the speed in the records    memory: of the largest process    ?: not known
+time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: not known
 python scripts/sweep.py run STUDY                  trains what is missing; `status` says how far it is
 python scripts/build_paper_data.py --table TABLE   shows a table; scripts/build_figures.py --only FIGURE draws one"""
 
