@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.latent import RankOneBank as RankOneBank
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
+    from ngn.components.low_rank import merge as merge
     from ngn.components.mlp import MLPBank as MLPBank
     from ngn.components.parallel import ParallelModel as ParallelModel
     from ngn.components.state_space import MambaBlock as MambaBlock
@@ -80,7 +81,7 @@ _NAMES = {
     "ngn.components.parallel": "ParallelModel",
     "ngn.components.depth": "TanhBank ChainBank",
     "ngn.components.latent": "RankOneBank",
-    "ngn.components.low_rank": "LowRankLinear attach_low_rank",
+    "ngn.components.low_rank": "LowRankLinear attach_low_rank merge",
     "ngn.components.adapter": "Adapter attach_adapters",
     "ngn.components.transformer": "HeadBank SliceBank",
     "ngn.components.state_space": "StateBank MambaBlock",

@@ -95,6 +95,52 @@ class LowRankLinear(Bottleneck):
         y: Tensor = self.base(x)
         return y + self.raised(self.lowered(x))
 
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """One linear map of the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to the type of W.
+
+        Raises:
+            ValueError: if the number of terms is still learned.
+        """
+        if self.axis.capacity is not None:
+            raise ValueError("the model has sizes that are still learned: deploy it first")
+        base, change = self.base, self.raised(self.down.double().T).T
+        like: dict[str, Any] = {"device": base.weight.device, "dtype": base.weight.dtype}
+        whole = nn.utils.skip_init(nn.Linear, base.in_features, base.out_features, base.bias is not None, **like)
+        whole.weight.copy_(base.weight.double() + change)
+        if base.bias is not None:
+            whole.bias.copy_(base.bias)
+        return whole.requires_grad_(base.weight.requires_grad).train(self.training)
+
+
+def merge(model: nn.Module) -> nn.Module:
+    """Replace every linear map with learned terms beside it by the one map that both are; ``model``, changed in place.
+
+    What is left has stock classes and the shapes of the model before its terms, so that ``save_pretrained`` and
+    everything else that knows that model takes it.
+
+    Args:
+        model: what :meth:`~ngn.contract.Learner.deploy` gave.
+
+    Returns:
+        The model; of a single map the map that takes its place.
+
+    Raises:
+        ValueError: if sizes are still to be learned.
+
+    >>> import torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+    >>> sizes = {name: ngn.Rank(4, t0=2.0) for name in "02"}
+    >>> small = ngn.learn_sizes(model, sizes, frozen=True).deploy(unsettled="allow")
+    >>> ngn.merge(small)[2]
+    Linear(in_features=6, out_features=3, bias=True)
+    """
+    if isinstance(model, LowRankLinear):
+        return model.merged()
+    for path in [path for path, module in model.named_modules() if isinstance(module, LowRankLinear)]:
+        replace(model, path, LowRankLinear.merged)
+    return model
+
 
 def replace(model: nn.Module, name: str, made: Callable[[Any], nn.Module]) -> None:
     """Put ``made(module)`` in the place of the submodule ``name``, and wherever else the model has that module.

@@ -178,3 +178,28 @@ def test_autocast_keeps_the_residual_stream(kind):
         y = model(X)
     assert y.dtype == torch.float32
     torch.testing.assert_close(y, model(X), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 3e-2)])
+def test_merged_maps_are_stock_and_give_what_maps_and_terms_gave(dtype, near):
+    """In the type of the map; r = 1/2, so that coefficients are in the terms."""
+    torch.manual_seed(0)
+    model = Backbone(dtype)
+    sizes = {"layers.0.q": ngn.Rank(K, t0=2.0, r=0.5), "layers.*.v": ngn.Rank(K, t0=0.01)}
+    learner = ngn.learn_sizes(model, sizes)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("up"):
+                p.normal_()
+    with pytest.raises(ValueError, match="deploy it first"):
+        ngn.merge(model)
+    small, x = learner.deploy(unsettled="allow"), torch.randn(5, 6).to(dtype)
+    with torch.no_grad():
+        wanted = small(x)
+        merged = ngn.merge(small)
+        torch.testing.assert_close(merged(x), wanted, rtol=near, atol=near)
+    assert [type(part) for part in merged.layers[0].children()] == [nn.Linear] * 3
+    assert merged.state_dict().keys() == Backbone().state_dict().keys()
+    assert merged.layers[0].q.weight.dtype == dtype
+    alone = ngn.LowRankLinear(nn.Linear(6, 3), ngn.CountGate(4, t0=1.8), seed=0, name="q")
+    assert type(ngn.merge(ngn.deploy(alone))) is nn.Linear
