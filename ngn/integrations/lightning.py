@@ -7,6 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
+from ngn.budget import BudgetLearner
 from ngn.contract import Learner
 from ngn.integrations import BoundarySteps
 
@@ -26,7 +27,7 @@ class SizesCallback(Callback):
         small = learner.deploy()
 
     The penalty is added to the gradients, not to the loss that is shown, and the boundaries have an optimiser of their
-    own. A training that is resumed from the end of an epoch goes on as it would have; within one Lightning begins its
+    own. The mean t is logged and, under a budget, the cost. A training that is resumed from the end of an epoch goes on as it would have; within one Lightning begins its
     data anew.
 
     Args:
@@ -60,4 +61,9 @@ class SizesCallback(Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step > self.done:  # not one of several batches whose gradients are accumulated
             self.done = trainer.global_step
-            self.steps.learner.step(min(1.0, self.done / self.total))
+            learner = self.steps.learner
+            learner.step(min(1.0, self.done / self.total))
+            if self.done % trainer.log_every_n_steps == 0:
+                pl_module.log("t", learner.size().mean().float(), prog_bar=True)
+                if isinstance(learner, BudgetLearner):
+                    pl_module.log(learner.budget.kind, learner.costs()[0].mean().float(), prog_bar=True)

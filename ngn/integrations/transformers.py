@@ -19,7 +19,8 @@ class SizesCallback(TrainerCallback, ExportableState):
         trainer.train()
         small = learner.deploy()
 
-    The penalty is added to the gradients, not to the loss that is shown. What the trainer sets for its own optimiser
+    The penalty is added to the gradients, not to the loss that is shown, beside which ``sizes`` says where t stands and,
+    under a budget, the cost. What the trainer sets for its own optimiser
     (learning rate, schedule, weight decay) is not that of the boundaries. A training that is resumed from a checkpoint
     goes on as it would have; ``restore_callback_states_from_checkpoint`` is not needed for that, and cannot make this
     callback, whose learner is not in the file.
@@ -46,6 +47,10 @@ class SizesCallback(TrainerCallback, ExportableState):
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.steps.take()
+
+    def on_log(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if (logs := others.get("logs")) is not None:
+            logs["sizes"] = self.steps.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.steps.learner.step(state.global_step / state.max_steps)

@@ -41,6 +41,7 @@ def same_as_fit(learner, steps, lr, accumulate):
 def learned(learner):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*still moving")  # so few steps
         small = learner.deploy(example=X)
     with torch.no_grad():
         assert torch.allclose(small(X), learner.model(X), atol=1e-6)
@@ -170,3 +171,36 @@ def test_lightning_resumes_exactly(tmp_path, way):
 
     straight = train(made(way))
     assert alike(train(made(way), ckpt_path=tmp_path / "step=4.ckpt"), straight)
+
+
+def test_transformers_shows_the_cost_beside_t(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from ngn.integrations.transformers import SizesCallback
+
+    shown = []
+
+    class Watcher(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **others):
+            shown.append(logs["sizes"])
+
+    learner = ngn.learn_sizes(Model(), SIZES, budget=ngn.Budget(parameters="60%"))
+    settings = arguments(transformers, tmp_path, 4, save_strategy="no", logging_steps=2)
+    callbacks = [SizesCallback(learner), Watcher()]
+    transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train()
+    assert len(shown) == 3
+    assert all(said.startswith("t ") and said.endswith("parameters") for said in shown)
+    assert shown[-1] == learner.standing()
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_lightning_logs_the_cost_beside_t():
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    module = lightning_module(lightning)()
+    learner = ngn.learn_sizes(module.model, SIZES, budget=ngn.Budget(parameters="60%"))
+    settings = QUIET | {"enable_checkpointing": False, "log_every_n_steps": 2}
+    trainer = lightning.Trainer(max_steps=4, callbacks=[SizesCallback(learner)], **settings)
+    trainer.fit(module, LOADER)
+    assert float(trainer.callback_metrics["t"]) == pytest.approx(float(learner.size().mean()))
+    assert float(trainer.callback_metrics["parameters"]) == pytest.approx(float(learner.costs()[0]))
