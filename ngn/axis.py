@@ -169,7 +169,7 @@ class OrderedAxis(nn.Module):
         """c_k = w_k g_k in the present mode, [K] in the order of places; None where each component counts as it is."""
         if self.capacity is None:
             return self.scale
-        if not self.called:
+        if not self.called:  # a compiled graph would be made anew for an attribute that is set in every pass
             self.called = True
         c = self.capacity.coefficients(self.mode)
         return self.placed(F.pad(c, (0, self.K - c.shape[-1])))

@@ -31,6 +31,7 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
+from experiments.sweeps.worker import ENDINGS
 from ngn.train import interrupt
 
 
@@ -132,11 +133,11 @@ def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> 
 
     def report(task: int, runs: dict[str, str]) -> None:
         outcomes.update(runs)
-        kinds = {status if status in KNOWN else "failed" for status in runs.values()}
+        kinds = {status if status in ENDINGS else "failed" for status in runs.values()}
         print(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
 
     Supervisor(plan, tasks, cluster, report).run()
-    failed = {name: status for name, status in outcomes.items() if status not in KNOWN}
+    failed = {name: status for name, status in outcomes.items() if status not in ENDINGS}
     held = [name for name, status in outcomes.items() if status == "held"]
     diverged = [name for name, status in outcomes.items() if status == "diverged"]
     for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
@@ -145,9 +146,6 @@ def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> 
             print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
     missing = {name for names in plan.tasks for name in names} - {path.stem for path in Store(plan.results).paths()}
     return 1 if failed or missing else 3 if diverged else 0
-
-
-KNOWN = ("complete", "present", "diverged", "held")
 
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
@@ -183,26 +181,29 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show what the study's runs found, by the settings that differ; 0 if it is complete."""
-    store = Store(sweep.results)
-    paths = [store.path(name) for name, _ in sweep.runs()]
-    table = overview.rows(path for path in paths if path.exists())
+    table, wanted = _found(sweep)
     if table:
         print(overview.text(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
-    print(f"medians over the runs of each line; {len(table)} of {len(paths)} runs have their record")
-    return 0 if len(table) == len(paths) else 1
+    print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
+    return 0 if len(table) == wanted else 1
+
+
+def _found(sweep: Sweep) -> tuple[list[overview.Row], int]:
+    """The study's runs that have a record, and how many there are in all."""
+    paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
+    return overview.rows(path for path in paths if path.exists()), len(paths)
 
 
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Draw what ``table`` shows against the first of the settings that differ; 0 if there is anything to draw."""
-    paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
-    found = overview.rows(path for path in paths if path.exists())
+    found, wanted = _found(sweep)
     if not (by := overview.varied(found)):
         print(f"{sweep.study.name}: no two runs with records differ in a setting but their seed", file=sys.stderr)
         return 1
     file = given.out or sweep.folder / "figure.png"
     file.parent.mkdir(parents=True, exist_ok=True)
     overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
-    print(f"{len(found)} of {len(paths)} runs have their record; {by[0]} against what was found:\n  {file}")
+    print(f"{len(found)} of {wanted} runs have their record; {by[0]} against what was found:\n  {file}")
     return 0
 
 

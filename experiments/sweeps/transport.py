@@ -133,21 +133,24 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
         if curves is not None:
             unpacked(io.BytesIO(curves), beside)
     except ValueError as fault:  # of the files, of the record's schema or of the configuration's
-        return taken.refuse(name, str(fault).splitlines()[0])
+        taken.refuse(name, str(fault).splitlines()[0])
+        return
     path = store.path(record["run_id"])
     if record["run_id"] != run_id(config) or PurePosixPath(name) != PurePosixPath(path.relative_to(store.root)):
-        return taken.refuse(name, "holds another run than its name says")
+        taken.refuse(name, "holds another run than its name says")
+        return
     if (problem := fault_of(record, config, name)) is not None:
-        return taken.refuse(name, problem.text)
+        taken.refuse(name, problem.text)
+        return
     if not _known(record["code"]["commit"]):
-        return taken.refuse(name, f"was made by commit {record['code']['commit']}, which this repository does not have")
+        taken.refuse(name, f"was made by commit {record['code']['commit']}, which this repository does not have")
+        return
     if store.put(record["run_id"], content, curves):
         taken.counts["new"] += 1
     elif path.read_bytes() == content:
         taken.counts["present"] += 1
     else:
         taken.refuse(name, "another record of this run is there already")
-    return None
 
 
 @functools.cache

@@ -27,6 +27,9 @@ from ngn.train import interrupt
 PATIENCE = LEASE + 30
 """Seconds to wait for a run that another process trains: enough to see whether its owner lives."""
 
+ENDINGS = ("complete", "present", "diverged", "held")
+"""What may be said of a run that has not failed; anything else is why it has."""
+
 
 def failure_path(plan: Path, name: str) -> Path:
     """Where the last failure of a run is written down, until the run succeeds."""
@@ -91,7 +94,7 @@ def slurm_task(plan: str, number: int) -> dict[str, str]:
         os._exit(leave(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
     for name, status in done.items():
         print(f"{name}: {status}", flush=True)
-    failed = [status for status in done.values() if status not in ("complete", "present", "diverged", "held")]
+    failed = [status for status in done.values() if status not in ENDINGS]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(done)} runs failed: {failed[0]}")
     return done

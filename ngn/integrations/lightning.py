@@ -27,8 +27,8 @@ class SizesCallback(Callback):
         small = learner.deploy()
 
     The penalty is added to the gradients, not to the loss that is shown, and the boundaries have an optimiser of their
-    own. The mean t is logged and, under a budget, the cost. A training that is resumed from the end of an epoch goes on as it would have; within one Lightning begins its
-    data anew.
+    own. The mean t is logged and, under a budget, the cost. A training that is resumed from the end of an epoch goes on
+    as it would have; within one Lightning begins its data anew.
 
     Args:
         learner: made of the model that is trained, or a part of it.

@@ -19,11 +19,11 @@ class SizesCallback(TrainerCallback, ExportableState):
         trainer.train()
         small = learner.deploy()
 
-    The penalty is added to the gradients, not to the loss that is shown, beside which ``sizes`` says where t stands and,
-    under a budget, the cost. What the trainer sets for its own optimiser
-    (learning rate, schedule, weight decay) is not that of the boundaries. A training that is resumed from a checkpoint
-    goes on as it would have; ``restore_callback_states_from_checkpoint`` is not needed for that, and cannot make this
-    callback, whose learner is not in the file.
+    The penalty is added to the gradients, not to the loss that is shown, beside which ``sizes`` says where t stands
+    and, under a budget, the cost. What the trainer sets for its own optimiser (learning rate, schedule, weight decay)
+    is not that of the boundaries. A training that is resumed from a checkpoint goes on as it would have;
+    ``restore_callback_states_from_checkpoint`` is not needed for that, and cannot make this callback, whose learner is
+    not in the file.
 
     Args:
         learner: made of the model that is trained.
