@@ -89,5 +89,5 @@ def test_batches_of_an_iterable_are_addressed_by_index():
     assert [batches.at(i) for i in (0, 0, 1, 5, 6, 2, 0)] == [10, 10, 20, 30, 10, 30, 10]
     once = IteratedBatches(x for x in (1, 2))
     assert [once.at(0), once.at(1)] == [1, 2]
-    with pytest.raises(ValueError, match="after 2 batches"):
+    with pytest.raises(ValueError, match="the batches ended after 2"):
         once.at(2)
