@@ -83,6 +83,10 @@ class Heads(Size):
         else:
             K = maps[1].out_features // d
             cuts = [cut for m in maps for cut in outputs(m, m.out_features // K)]
+        queries = maps[0].out_features // d if len(maps) > 1 else K
+        for key, value in module._parameters.items():  # a number for every head, such as the sinks of gpt-oss
+            if value is not None and value.dim() == 1 and len(value) in {K, queries} - {d}:
+                cuts.append(Cut(module, key, 0, len(value) // K))
         beside = module.get_submodule(paths[0].rpartition(".")[0])
         self._refuse_shared(module, name, beside, {m.out_features for m in maps} - {d})
         if missing := [count for count in self.counts if not isinstance(getattr(module, count, None), int)]:

@@ -135,3 +135,20 @@ def test_a_program_of_a_model_with_a_cache_is_refused_before_it_is_made(tmp_path
     ngn.export(small, tmp_path / "small.pt2", example={"input_ids": IDS})
     program = torch.export.load(tmp_path / "small.pt2").module()
     torch.testing.assert_close(program(input_ids=IDS).logits, small(IDS).logits)
+
+
+def test_numbers_of_every_head_are_cut_with_the_heads():
+    """gpt-oss has a sink for every query head."""
+    config = transformers.GptOssConfig(
+        **(TINY | {"head_dim": 4, "num_hidden_layers": 2}),
+        num_key_value_heads=3,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+    )
+    model = transformers.GptOssForCausalLM(config).eval()
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.sinks.normal_()
+    learner = ngn.learn_sizes(model, {"model.layers.*.self_attn": ngn.Heads(t0=1.0)}, example={"input_ids": IDS})
+    small = learner.deploy(example={"input_ids": IDS}, unsettled="allow")
+    assert [layer.self_attn.sinks.shape[0] for layer in small.model.layers] == [4, 4]
