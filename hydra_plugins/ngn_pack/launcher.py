@@ -52,7 +52,7 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             folder, subdir = self._folder(number, overrides), self.config.hydra.output_subdir
             if subdir is not None:
                 write_folder(folder / str(subdir), config, overrides)
-            self.session.report(number, config, overrides)
+            self.session.report(number, config)
             returned = JobReturn(overrides=list(overrides), working_dir=str(folder))
             returned.task_name = str(self.config.hydra.job.name)
             returned.status = JobStatus.COMPLETED  # what failed is in the command's own summary and exit status

@@ -171,7 +171,7 @@ def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pyt
     monkeypatch.setattr(session, "train", train)
     elsewhere = session.Session([compose()], [""], process=os.getpid() + 1)
     with pytest.raises(session.RunFailed, match="unreadable"):
-        elsewhere.report(0, compose(), [])
+        elsewhere.report(0, compose())
 
 
 def test_a_job_that_is_sent_elsewhere_takes_no_configurations_along() -> None:
