@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, 2]"""
+        maps: Any  # a ModuleList of what is known as modules only
         for tau, maps in zip(self.tau, self.maps, strict=True):
             t = nn.functional.softplus(tau)
             c = (torch.sigmoid(4 * (t - torch.arange(self.K) + 0.5)) * 0.5 ** torch.arange(self.K)).float()

@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -45,6 +46,8 @@ from ngn.train.trainer import Trainer
 
 BOUNDARY = 3.0
 """Where the boundaries are held; a sharpness of 4 leaves 13 components per gate that is not closed."""
+STEPS = 20
+"""Training steps of one call, so that setting up does not count; of images fewer, since each is long."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,18 @@ class Case:
     batches: Batches
     loss: Loss
     plan: TrainPlan
-    steps: int = 20
+    steps: int
 
 
 def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> Case:
     """The training of a configuration."""
-    held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY} | settings
+    held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY, **settings}
     choices = {"task": task, "gate": gate, "method": method}
     stack = Stack(tuple(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
     made = make_task(stack.first, torch.device("cpu"))
-    train = stack.first.train
-    return Case(
-        learner_of(stack, made), made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train))
-    )
+    train, learner = stack.first.train, learner_of(stack, made)
+    assert isinstance(learner, CapacityLearner)
+    return Case(learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train)), STEPS)
 
 
 def images(shape: tuple[int, int, int], channels: tuple[int, int], K: int) -> Case:
@@ -99,26 +101,27 @@ def compiled(case: Case) -> type[Trainer]:
     """
     learner = case.learner
     noisy = [group for group in learner.axes if isinstance(group, GatedBottleneck)]
-    for group in noisy:
-        group.noise = types.MethodType(_drawn, group)  # type: ignore[method-assign]
+    for bottleneck in noisy:
+        bottleneck.noise = types.MethodType(_drawn, bottleneck)  # type: ignore[method-assign]
     for group in learner.axes:
         if isinstance(gate := group.capacity, CountGate):
             COUNT[gate.K] = active_components(gate.size(), gate.K, gate.beta, gate.delta)
 
     def objective(batch: Any, noise: list[Tensor]) -> tuple[Tensor, Tensor]:
-        for group, drawn in zip(noisy, noise, strict=True):
-            group.drawn = drawn
+        for bottleneck, drawn in zip(noisy, noise, strict=True):
+            bottleneck.drawn = drawn
         loss = case.loss(learner.model, batch)
         for group in learner.axes:
             activity = group.activity_penalty()
             loss = loss if activity is None else loss + activity
         return loss.sum(), loss
 
+    torch._dynamo.reset()  # the graphs of the cases before count towards its limit
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # the number of the step, where noise is addressed by it
     whole = torch.compile(objective, fullgraph=True)
 
     class Compiled(Trainer):
-        def _backward(self, step: int, device: torch.device) -> Tensor:
+        def _backward(self, step: int) -> Tensor:
             batch = self.batches.at(step)
             noise = [GatedBottleneck.noise(group, batch[0], batch[0].shape[-2]) for group in noisy]
             with mock.patch.object(ngn.methods.ngn, "active_components", _known):
@@ -162,7 +165,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "MNIST convolution, K = 8, channels 8-16": lambda: images((1, 28, 28), (8, 16), 8),
     "CIFAR-10 convolution, K = 16, channels 16-16": lambda: images((3, 32, 32), (16, 16), 16),
 }
-GROUPS = {name: (lambda make=make: engines(make)) for name, make in CASES.items()}
+GROUPS: dict[str, Callable[[], Variants]] = {name: partial(engines, make) for name, make in CASES.items()}
 
 
 def main(arguments: list[str] | None = None) -> None:

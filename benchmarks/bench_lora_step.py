@@ -36,7 +36,8 @@ def base(layers: int) -> Any:
     torch.manual_seed(0)
     shape = LlamaConfig(
         vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=layers, num_attention_heads=9,
-        num_key_value_heads=3, tie_word_embeddings=True, rope_theta=100_000.0,
+        num_key_value_heads=3, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
     )  # fmt: skip
     model = LlamaForCausalLM(shape).requires_grad_(False)
     use_by_sequence(model)
@@ -56,7 +57,8 @@ def ours(model: Any, questions: Packed) -> Callable[[int], None]:
     gate = {"delta": -0.5, "t0": 0.1, "lambda0": 1e-3, "beta": (4.0, 12.0)}
     ngn.attach_low_rank(model, names, lambda number: ngn.CountGate(16, **gate), seed=0)  # type: ignore[arg-type]
     learner = ngn.CapacityLearner(model)
-    groups = [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 5e-2}]
+    boundaries = {"params": learner.controller_parameters(), "lr": 5e-2}
+    groups: list[dict[str, Any]] = [{"params": learner.body_parameters()}, boundaries]
     optimizer = torch.optim.Adam(groups, lr=2e-3, fused=True)
 
     def step(number: int) -> None:

@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-import build_figures  # noqa: E402
-import build_paper_data  # noqa: E402
-import build_report  # noqa: E402
 import record_samples as samples  # noqa: E402
 
 from experiments.config.schema import Config, branch_phase  # noqa: E402
+from experiments.methods.fixed import Fixed  # noqa: E402
 from experiments.store.provenance import machine  # noqa: E402
 from experiments.store.records import Store  # noqa: E402
 from experiments.studies import study  # noqa: E402
+from scripts import build_figures, build_paper_data, build_report  # noqa: E402
 
 
 def phases_of(config: Config) -> dict[str, Any]:
     """What a record of a 1D run holds, of the size of real ones."""
     seed = config.seed.value
-    if config.method.name == "fixed":
+    if isinstance(config.method, Fixed):
+        assert isinstance(config.method.count, int)  # a 1D run has one group
         return {"fixed": samples.fixed(config.method.count, (1 + seed) * 1e-6)}
     t, mse = samples.values(seed)
     norms = [1.23456 * 0.5**k for k in range(32)]
@@ -47,7 +47,7 @@ def curves_of(phases: dict[str, Any]) -> bytes:
 
     packed = io.BytesIO()
     courses = samples.curves(300)
-    parts = {name.replace("grown", phase): course for phase in phases for name, course in courses.items()}
+    parts: dict[str, Any] = {name.replace("grown", phase): each for phase in phases for name, each in courses.items()}
     np.savez_compressed(packed, **parts)
     return packed.getvalue()
 

@@ -37,7 +37,8 @@ def made(keep: float, step: int) -> dict[str, Any]:
     torch.manual_seed(0)
     shape = LlamaConfig(
         vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, tie_word_embeddings=True, rope_theta=100_000.0,
+        num_key_value_heads=3, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
     )  # fmt: skip
     dense = LlamaForCausalLM(shape).requires_grad_(False).eval()
     whole = 1536 // step

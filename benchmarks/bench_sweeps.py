@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-import sweep  # noqa: E402
 from record_samples import grown, record  # noqa: E402
 
 from experiments.analysis.selection import Selection  # noqa: E402
 from experiments.runs.host import peak_mib  # noqa: E402
 from experiments.store.records import check  # noqa: E402
 from experiments.studies import STUDIES, Study  # noqa: E402
+from scripts import sweep  # noqa: E402
 
 PHASES = {"grown": {**grown([2.0], 1e-3, 1e-3), "run_steps_per_second": 5000.0}}
 

@@ -97,7 +97,7 @@ def learner(make: Callable[[str, int], Capacity]) -> CapacityLearner:
     gate = HeadsSlicesComponent.model_validate({"component": "heads_slices", "K": 16})
     sizes = {"heads": gate.heads, "slices": gate.slices}
 
-    def capacity(K: int | None, replicas: int | None, group: int = 0) -> Capacity:
+    def capacity(group: int) -> Capacity:
         kind = gate.group_kinds[group % 2]
         return make(kind, sizes[kind])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import subprocess
@@ -118,6 +119,18 @@ def test_every_form_of_a_convolution_and_a_graph_trains() -> None:
     text = vision.table("MNIST", [{**row, "peak_mib": 300.0, "imported_mib": 250.0}])
     assert "7.00" in text
     assert "50.0%" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bench_models", "bench_depth", "bench_kernels", "bench_tinystories"])
+def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(name)
+    monkeypatch.setattr(module, "STEPS", 1, raising=False)
+    # code for the processor takes minutes; that a step is one graph is seen without it
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=False):  # set back behind a program that changes it
+        ran = {title: len([run(1) for run, _ in make().values()]) for title, make in module.GROUPS.items()}
+    assert all(count > 1 for title, count in ran.items() if "compiled kernel" not in title), ran
 
 
 def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPatch) -> None:
