@@ -1,6 +1,7 @@
 """Workers and their supervisor: killed, hanging, interrupted, two at a time."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,11 +31,19 @@ for line in sys.stdin:
 """
 
 
+@pytest.fixture(autouse=True)
+def own_output(tmp_path, monkeypatch):
+    """The commands and their workers leave checkpoints here, not in the checkout."""
+    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
+
+
 @pytest.mark.parametrize(
     ("does", "reason"),
     [
-        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()", "stopped after"),
-        ("signal.pause()", "stopped after"),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()", "stopped after", marks=pytest.mark.slow
+        ),
+        pytest.param("signal.pause()", "stopped after", marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
         ("sys.exit(7)", "status 7"),
     ],
@@ -140,18 +149,30 @@ def _children(pid):
 
 @pytest.mark.slow
 def test_two_sweeps_share_the_work(tmp_path):
-    """Both end well, and every run was trained by one of them."""
-    results = tmp_path / "results"
-    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "runs_per_task=20"]
-    both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    """Both end well, and every run was trained by one of them: a record would not tell of a second training."""
+    plan = frozen(tmp_path, 20)
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    (name,) = plan.tasks[0]
+    log = plan.path.parent / "workers.log"
+
+    def put_off_or_over():
+        told = log.read_text() if log.exists() else ""
+        return told.count(f"trained by others, first {name} by") >= 2 or any(one.poll() is not None for one in both)
+
+    with Leases(plan.results) as leases:
+        leases.take([name])  # so that both are there, and put it off, before either can be done
+        both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        until(put_off_or_over, "both to find a run held")
     ends = [process.communicate(timeout=900) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
-    assert len(Store(results).paths()) == 200
-    assert not list(results.rglob("*.lease"))
+    trained = re.findall(r"task (\d+): 1 runs complete", "".join(out for out, _ in ends))
+    assert sorted(map(int, trained)) == list(range(20)), ends
+    assert len(Store(plan.results).paths()) == 20
+    assert not list(plan.results.rglob("*.lease"))
 
 
 @pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
-def test_a_warning_that_comes_while_python_starts_is_kept_until_it_is_handled(tmp_path):
+def test_a_warning_that_comes_while_python_starts_is_kept_until_it_is_handled():
     code = (
         "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
         "from ngn.train import interrupt\n"
@@ -193,7 +214,7 @@ def test_a_signal_between_trainings_raises_at_once():
 def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
     tmp_path, monkeypatch, capsys, signum, answer, told
 ):
-    """A stand-in for scontrol writes down what it was asked; tests/slurm has the real one."""
+    """A stand-in for scontrol writes down what it was asked; tests/experiments/sweeps/slurm has the real one."""
     asked = tmp_path / "asked"
     script = tmp_path / "scontrol"
     script.write_text(f"#!/bin/sh\necho $@ >> {asked}\necho no such job >&2\nexit {answer}\n")
