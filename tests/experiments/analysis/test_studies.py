@@ -93,6 +93,7 @@ def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):
 
 def test_continued_runs_are_the_baseline_and_three_prices():
     continued = [config for _, config in study("continue_learning").runs()]
+    assert continued
     for config, (_, baseline) in zip(continued, study("baseline").runs(), strict=False):
         assert config.continue_with == [0.1, 1.0, 10.0]
         assert config.model_copy(update={"continue_with": []}) == baseline

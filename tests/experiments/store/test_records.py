@@ -3,7 +3,6 @@
 import copy
 import json
 import multiprocessing
-import time
 
 import numpy as np
 import pytest
@@ -168,14 +167,12 @@ def test_damaged_curves_are_named_and_none(tmp_path, damage, caplog):
 
 
 def test_reading_is_cheap_enough_for_thousands(tmp_path):
-    """Counted in calls to the compiled validator rather than in seconds: compiled once, called once per record."""
+    """Counted in calls to the validator rather than in seconds: it is compiled once, and looked up once per record."""
     from experiments.store import records
 
     store = Store(tmp_path)
     store.write(RECORD)
     records._validator.cache_clear()
-    started = time.process_time()
     for _ in range(200):
         store.get(RECORD["run_id"])
-    assert records._validator.cache_info().misses == 1
-    assert time.process_time() > started
+    assert records._validator.cache_info()[:2] == (199, 1)
