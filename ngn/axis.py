@@ -48,6 +48,16 @@ class Cut:
     merge: bool = False
 
 
+def inputs_first(module: nn.Module) -> bool:
+    """Whether a weight is [in, out, ...]: of transposed convolutions and of ``Conv1D``, transformers' map in GPT-2."""
+    return bool(getattr(module, "transposed", False)) or is_conv1d(module)
+
+
+def is_conv1d(module: nn.Module) -> bool:
+    """Whether a module is transformers' ``Conv1D``, a linear map; told by its name, as transformers may be missing."""
+    return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+
+
 def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = False) -> list[Cut]:
     """The cuts of a linear map, a convolution, a normalisation or an embedding whose output entries have the axis.
 
@@ -58,7 +68,7 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
-    dim = 1 if isinstance(module, nn.Embedding) or getattr(module, "transposed", False) else 0
+    dim = 1 if isinstance(module, nn.Embedding) or inputs_first(module) else 0
     cuts = []
     for name in names:
         value = getattr(module, name, None)
@@ -77,7 +87,7 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
     >>> [(cut.name, cut.dim, cut.fold) for cut in ngn.inputs(torch.nn.Linear(8, 3))]
     [('weight', 1, True)]
     """
-    return [Cut(module, "weight", 0 if getattr(module, "transposed", False) else 1, width, start, fold)]
+    return [Cut(module, "weight", 0 if inputs_first(module) else 1, width, start, fold)]
 
 
 class OrderedAxis(nn.Module):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from ngn.axis import OrderedAxis
+from ngn.axis import OrderedAxis, is_conv1d
 
 
 def value_of(module: nn.Module, name: str) -> Any:
@@ -39,6 +39,8 @@ def keep_books(module: nn.Module, name: str, dim: int) -> None:
     shape = getattr(module, name).shape
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
+    elif is_conv1d(module):
+        module.nx, module.nf = module.weight.shape  # type: ignore[assignment,misc]
     elif isinstance(module, nn.Embedding):
         module.num_embeddings, module.embedding_dim = module.weight.shape
     elif isinstance(module, _ConvNd):

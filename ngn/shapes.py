@@ -83,6 +83,10 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         model = _shaped(model, stacks, stored, path)
         axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     result = _shaped(model, axes, stored, path).eval()
+    if callable(
+        tie := getattr(result, "tie_weights", None)
+    ):  # transformers' models: on the meta device they are not tied
+        tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
     for module in result.modules():
         for held in (module._parameters, module._buffers):

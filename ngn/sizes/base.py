@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ngn.axis import Counts, Cut, OrderedAxis
+from ngn.axis import Counts, Cut, OrderedAxis, is_conv1d
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
 
@@ -105,17 +105,27 @@ def by_unit(parts: Sequence[nn.Module], units: int, name: str) -> list[nn.Module
     return [part for part, size in sizes if isinstance(part, (_NormBase, nn.PReLU)) and size == units]
 
 
-def linear(module: nn.Module, name: str, path: str) -> nn.Linear:
+def is_linear(module: nn.Module | None) -> bool:
+    """Whether it is a linear map."""
+    return module is not None and (isinstance(module, nn.Linear) or is_conv1d(module))
+
+
+def entries(map_: Any) -> tuple[int, int]:
+    """How many entries a linear map takes and gives."""
+    return (map_.nx, map_.nf) if is_conv1d(map_) else (map_.in_features, map_.out_features)
+
+
+def linear(module: nn.Module, name: str, path: str) -> nn.Module:
     """The linear map ``path`` of ``module``, which is called ``name``."""
     try:
         found = module.get_submodule(path)
     except AttributeError:
         raise ValueError(f"{name} has no module {path}") from None
-    if not isinstance(found, nn.Linear):
+    if not is_linear(found):
         raise ValueError(f"{name}.{path} is a {type(found).__name__}, not a linear map")
     return found
 
 
 def has(module: nn.Module, paths: Sequence[str]) -> bool:
     names = dict(module.named_modules())
-    return all(isinstance(names.get(path), nn.Linear) for path in paths)
+    return all(is_linear(names.get(path)) for path in paths)

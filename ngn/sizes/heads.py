@@ -10,7 +10,7 @@ from torch import nn
 
 from ngn.axis import Cut, inputs, outputs
 from ngn.components.attention import Attention
-from ngn.sizes.base import Maker, Places, Size, has, hook, linear
+from ngn.sizes.base import Maker, Places, Size, entries, has, hook, linear
 
 
 class Heads(Size):
@@ -75,25 +75,25 @@ class Heads(Size):
         if d is None:
             raise ValueError(f"{name} does not say how many entries a head has: Heads(head_dim=...)")
         if len(maps) == 1:
-            if maps[0].out_features != 3 * to.in_features:
+            if entries(maps[0])[1] != 3 * entries(to)[0]:
                 raise ValueError(f"{name}.{paths[0]} does not give a query, a key and a value for each head")
-            K = to.in_features // d
+            K = entries(to)[0] // d
             starts = [0] if interleaved else [0, K * d, 2 * K * d]
             cuts = [cut for start in starts for cut in outputs(maps[0], 3 * d if interleaved else d, start)]
         else:
-            K = maps[1].out_features // d
-            cuts = [cut for m in maps for cut in outputs(m, m.out_features // K)]
-        queries = maps[0].out_features // d if len(maps) > 1 else K
+            K = entries(maps[1])[1] // d
+            cuts = [cut for m in maps for cut in outputs(m, entries(m)[1] // K)]
+        queries = entries(maps[0])[1] // d if len(maps) > 1 else K
         for key, value in module._parameters.items():  # a number for every head, such as the sinks of gpt-oss
             if value is not None and value.dim() == 1 and len(value) in {K, queries} - {d}:
                 cuts.append(Cut(module, key, 0, len(value) // K))
         beside = module.get_submodule(paths[0].rpartition(".")[0])
-        self._refuse_shared(module, name, beside, {m.out_features for m in maps} - {d})
+        self._refuse_shared(module, name, beside, {entries(m)[1] for m in maps} - {d})
         if missing := [count for count in self.counts if not isinstance(getattr(module, count, None), int)]:
             raise ValueError(f"{name or 'the model'} has no number {missing[0]}: counts are its attributes")
         named = dict.fromkeys((*_COUNTS, *self.counts))
         counts = [(m, count) for m in module.modules() for count in named if isinstance(getattr(m, count, None), int)]
-        hook(to, self.axis(name, K, make, cuts + inputs(to, to.in_features // K), counts))
+        hook(to, self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), counts))
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:
         """Refuse norms over all heads together, which have so many entries, and biases that are given for each."""
@@ -121,8 +121,10 @@ _ATTENTION = [
     (("self.query", "self.key", "self.value"), "output.dense", False),  # BERT
     (("query_key_value",), "dense", True),  # GPT-NeoX
     (("qkv",), "proj", False),  # vision transformers
+    (("c_attn",), "c_proj", False),  # GPT-2
+    (("q_lin", "k_lin", "v_lin"), "out_lin", False),  # DistilBERT
 ]
-_COUNTS = ("num_heads", "num_attention_heads", "num_key_value_heads", "all_head_size")
+_COUNTS = ("num_heads", "num_attention_heads", "num_key_value_heads", "all_head_size", "n_heads", "split_size")
 
 
 def _head_dim(module: nn.Module) -> int | None:

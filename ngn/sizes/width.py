@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import inputs, outputs
-from ngn.sizes.base import Maker, Places, Size, by_unit, has, hook, linear
+from ngn.sizes.base import Maker, Places, Size, by_unit, entries, has, hook, is_linear, linear
 
 
 class Width(Size):
@@ -43,35 +43,33 @@ class Width(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         module = model.get_submodule(name)
         ups, down = self._maps(module, name)
-        units = down.in_features
-        if wrong := [up for up in ups if up.out_features != units]:
+        units = entries(down)[0]
+        if wrong := [up for up in ups if entries(up)[1] != units]:
             raise ValueError(f"{name or 'the model'}: {wrong[0]} does not give the {units} units that {down} takes")
         K = self._divided(name, units)
         parts = [*module.modules()]
         if isinstance(module, nn.Sequential):
             parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
-        elif units in (ups[0].in_features, down.out_features):
+        elif units in (entries(ups[0])[0], entries(down)[1]):
             parts = []  # whether a norm of this size is of the units or of the stream cannot be told
         having = by_unit(parts, units, name or "the model")
         cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
         hook(down, self.axis(name, K, make, cuts + inputs(down, units // K)))
 
-    def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Linear], nn.Linear]:
+    def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module]:
         named = [(self.up, self.down)] if self.down else []
         for up, down in named or _FEED_FORWARD:
             if named or has(module, [*up, down]):
                 return [linear(module, name, path) for path in up], linear(module, name, down)
-        maps = [m for m in module.modules() if isinstance(m, nn.Linear)]
+        maps = [m for m in module.modules() if is_linear(m)]
         for number, last in reversed([*enumerate(maps)]):
             ups = maps[:number] + maps[number + 1 :]
-            if len(ups) > 1 and (isinstance(module, nn.Sequential) or ups[0].in_features == last.in_features):
+            if len(ups) > 1 and (isinstance(module, nn.Sequential) or entries(ups[0])[0] == entries(last)[0]):
                 continue  # they may follow one another
-            if ups and all((up.in_features, up.out_features) == (ups[0].in_features, last.in_features) for up in ups):
+            if ups and all(entries(up) == (entries(ups[0])[0], entries(last)[0]) for up in ups):
                 return ups, last
         shapes = ", ".join(
-            f"{path} {m.in_features} -> {m.out_features}"
-            for path, m in module.named_modules()
-            if isinstance(m, nn.Linear)
+            f"{path} {' -> '.join(map(str, entries(m)))}" for path, m in module.named_modules() if is_linear(m)
         )
         raise ValueError(
             f"{name or type(module).__name__} is no feed-forward layer whose maps can be told by their shapes "
