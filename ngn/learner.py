@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -80,10 +79,16 @@ class CapacityLearner(Learner):
             axis.capacity.set_progress(progress)
 
     def _watch(self, progress: float) -> None:
-        size, fixed = self.size(), min(axis.capacity.commit or 1.0 for axis in self.axes)
+        fixed = min(axis.capacity.commit or 1.0 for axis in self.axes)
         if progress < fixed:  # rounding is no movement
-            self._seen = torch.stack([*torch.stack([*self._seen.to(size), size]).aminmax(dim=0)])
-            self._late["before" if progress < LATE * fixed else "last"] = size
+            self._late["before" if progress < LATE * fixed else "last"] = self._see()
+
+    def _see(self) -> Tensor:
+        """The sizes, which are taken into the range of those so far."""
+        size = self.size()
+        low, high = self._seen.to(size)
+        self._seen = torch.stack([torch.minimum(low, size), torch.maximum(high, size)])
+        return size
 
     def commit_at(self, progress: float) -> None:
         """Let the boundaries that are not committed at a time of their own be integers from ``progress`` on."""
@@ -119,7 +124,7 @@ class CapacityLearner(Learner):
             trained = any(p.grad is not None for p in controllers)
             return [stepless] if trained and not self._stepped else []
         if not any(getattr(axis.capacity, "committed", False) for axis in self.axes):
-            self._watch(0.0)
+            self._see()
         low, high = self._seen
         reasons = {
             "t is where it started (are learner.controller_parameters() in the optimiser, at 0.05 or so?)": bool(
@@ -128,11 +133,9 @@ class CapacityLearner(Learner):
             stepless: not self._stepped,
             "learner.penalty() was never part of a loss": not self._priced and bool(controllers),
         }
-        never = [f"{name} was in no forward pass" for name, axis in self._named() if not axis.called]
+        named = zip(self.names, self.axes, strict=True)
+        never = [f"{name} was in no forward pass" for name, axis in named if not axis.called]
         return [reason for reason, holds in reasons.items() if holds] + (never or self._moving())
-
-    def _named(self) -> Iterator[tuple[str, OrderedAxis]]:
-        return zip(self.names, self.axes, strict=True)
 
     def _moving(self) -> list[str]:
         """What sizes were still on their way when they were fixed, of one model."""

@@ -177,6 +177,8 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
         UserWarning, match=r"1 of 1 were still moving .* model from t = [\d.]+ to [\d.]+ in the last fifth"
     ):
         trained(network(), steps=40).deploy()
+    late = trained(network(), steps=40, commit=None)
+    assert "still moving" in late.idle()[-1]
 
 
 def test_a_loop_without_steps_is_said_of_every_learner():
