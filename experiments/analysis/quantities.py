@@ -54,6 +54,12 @@ def _integer(run: Run) -> float:
     return sum(flags) / len(flags)
 
 
+def _mean_t(run: Run) -> float:
+    """The mean over the run's boundaries."""
+    t = _path(run, "grown.t")
+    return sum(t) / len(t)
+
+
 def _prunes_back(run: Run) -> float:
     return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
 
@@ -148,6 +154,7 @@ def _blocks(*thirds: str) -> Callable[[Run], float]:
 
 NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
+    "mean_t": _mean_t,
     "prunes_back": _prunes_back,
     "exact": _exact,
     "half": _half,

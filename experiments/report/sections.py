@@ -40,7 +40,8 @@ TRUNCATION = (
 OWN_TEXTS = {
     "commit": "At 90 % of training every boundary becomes its nearest integer, gates become 0 or 1, and the rest of "
     "training is that of the truncated model: what is left of truncation is rounding. Each row stands below the same "
-    "row as it is. Errors, bits of a character and nats of an answer token are medians and better low, accuracies in % "
+    "row as it is; t is the mean over the boundaries of a run. Errors, bits of a character and nats of an answer token "
+    "are medians and better low, accuracies in % "
     "better high. L0, AWNN and a decay that is learned without a boundary have none to round, and adapted or pruned "
     "models are rows on SmolLM2, the pruned one in its own table.",
     "tied_alpha": "The penalty has minima near integers only where the price is below pi times the snapping strength. "

@@ -19,7 +19,7 @@ COMMIT = {"schedule.commit": 0.9}
 
 def _columns() -> tuple[Column, ...]:
     return (
-        column("t", "learned t", "grown.t", MEAN_T),
+        column("t", "learned t", "mean_t", MEAN_T),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
         column("soft", "soft", "grown.soft.mse", MEDIAN_MSE),
         column("truncated", "trunc", "grown.truncated.mse", MEDIAN_MSE),

@@ -21,8 +21,9 @@ from experiments.config.schema import Seed
 from experiments.page import render
 from experiments.page.runs import CURVE_BYTES, CURVE_POINTS, RunTable, compact, rounded, thinned
 from experiments.paths import ROOT
-from experiments.report.content import Report
+from experiments.report.content import Report, build
 from experiments.store.records import Store
+from experiments.tables.extensions import BUDGETS, COMMITTED
 from experiments.tables.one_d import BASELINE
 
 Made = tuple[Report, Reader, str]
@@ -49,6 +50,27 @@ def test_every_cell_stands_in_a_table_once_with_its_verdict(page_made: Made) -> 
     assert [row["data-cell"] for row in rows] == [item.name for item in report.items]
     assert Counter(row["data-verdict"] for row in rows) == report.counts
     assert len(rows) == 519
+
+
+def test_a_row_counts_its_seeds_whatever_it_has_no_numbers_of(tmp_path: Path) -> None:
+    """Several boundaries in a run are one mean t; what a fixed model has no number of by design is no missing seed."""
+    store = Store(tmp_path)
+    for seed in range(3):
+        for key, phases in (
+            ("datanine_const-const", {"grown": samples.grown([2.0, 4.0], 1e-3, 1e-3)}),
+            ("stories_4_fixed", {"fixed": samples.fixed(4, 1.7, "bits_per_character")}),
+        ):
+            table = BUDGETS if key in BUDGETS.runs else COMMITTED
+            samples.put(store, table.runs[key], seed, phases)
+    reader = Reader(store)
+    page = render(build(reader), reader)
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r'<tr><th scope="row">([^<]*)</th><td class="right">(\d+/\d+)</td>(.*)', page)
+    }
+    assert rows["per-layer: const-λ, const-r"][0] == "3/10"
+    assert "3.00 ± 0.00" in rows["per-layer: const-λ, const-r"][1]
+    assert rows["TinyStories, fixed 4 + 4"][0] == "3/3"
 
 
 def test_it_needs_no_other_file(page_made: Made) -> None:
