@@ -17,7 +17,7 @@ TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 
 def said(command: list[str], folder: Path) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "NGN_OUTPUT": str(folder / "output")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[-1]}\n{done.stderr}"
     return done.stdout

@@ -17,9 +17,7 @@ from experiments.cli.presets import OwnStudy, written_out
 from experiments.config import compose
 from experiments.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
-
-sys.path.insert(0, str(CONF.parent / "scripts"))
-import sweep
+from scripts import sweep
 
 MINE = """
 task: regression1d
