@@ -30,8 +30,6 @@ from experiments.tables.one_d import BASELINE
 from ngn.train.kernels import build
 from ngn.train.kernels.libraries import FOLDER, library
 
-sys.path.insert(0, str(paths.ROOT / "scripts"))
-
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "empty": lambda content, at: b"",
     "cut": lambda content, at: content[:at],
@@ -178,12 +176,8 @@ def _beside(place: Path) -> None:
 
 def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
     """The commands that read a kind of file; of the three slow ones one after the other in its turn."""
-    import build_figures
-    import build_paper_data
-    import build_report
-    import sweep
-    import table
-    import transport as transport_script
+    from scripts import build_figures, build_paper_data, build_report, sweep, table
+    from scripts import transport as transport_script
 
     results, paper = str(place / "results"), place / "paper"
     tiny = ["tiny", f"--results={results}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -11,32 +10,25 @@ import pytest
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
-from experiments.paths import ROOT
 from experiments.runs import launch, places
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row
 from ngn import cost
-from scripts import build_report
+from scripts import build_report, measure_latency
 
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with two rows of small runs as table 8, of which one has records."""
-    path = ROOT / "scripts" / "measure_latency.py"
-    spec = importlib.util.spec_from_file_location("measure_latency", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     own = {"gate.t0": 1.0, "gate.K": 6}
     cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
     none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))
     rows = tuple(row(key, seeds=2, runs=made) for key, made in (("cora", cora), ("mnist", none), ("story", None)))
-    monkeypatch.setattr(module, "EIGHT", Table("eight", "", (), rows))
+    monkeypatch.setattr(measure_latency, "EIGHT", Table("eight", "", (), rows))
     monkeypatch.setattr(cost, "PASSES", (1, 1))
-    return module
+    return measure_latency
 
 
 def trained(tmp_path: Path, selection: Selection) -> Store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,8 @@ from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.schema import Config
-from experiments.paths import ROOT
 from experiments.store.records import Store
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import table
+from scripts import table
 
 
 def config(price: float, seed: int) -> Config:

@@ -1,20 +1,16 @@
 """Studies name the runs that the tables and figures need."""
 
 import itertools
-import sys
 
 import pytest
 from record_samples import fill, grown, record
 
 from experiments.config.identity import identity_keys, run_id
-from experiments.paths import CONF
 from experiments.store.records import Store
 from experiments.studies import ONE_D, STUDIES, study
 from experiments.tables.one_d import FOUR
 from experiments.tables.own import SENSITIVITY
-
-sys.path.insert(0, str(CONF.parent / "scripts"))
-import sweep
+from scripts import sweep
 
 
 @pytest.mark.parametrize(

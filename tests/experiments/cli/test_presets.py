@@ -17,9 +17,7 @@ from experiments.cli.presets import OwnStudy, written_out
 from experiments.config import compose
 from experiments.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
-
-sys.path.insert(0, str(CONF.parent / "scripts"))
-import sweep
+from scripts import sweep
 
 MINE = """
 task: regression1d
@@ -159,9 +157,12 @@ def test_its_digest_is_in_the_record_and_hydra_shows_its_choices(own_conf: Path,
         ("experiment=s", ["experiment=sizes", "experiment=starts"]),
         ("task=cora save=", ["save=none", "save=deployed"]),
         ("engine=cu", ["engine=cuda_graph"]),
+        ("gate=", ["gate=mlp"]),
+        ("task=mnist gate=", ["gate=conv", "gate=mlp"]),
+        ("task=mnist,cifar10 gate=c", ["gate=conv"]),
     ],
 )
-def test_completion_knows_presets_and_words(
+def test_completion_offers_presets_words_and_the_gates_that_fit(
     typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")

@@ -262,19 +262,6 @@ def test_the_version_is_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("typed", "gates"),
-    [("gate=", ["mlp"]), ("task=mnist gate=", ["conv", "mlp"]), ("task=mnist,cifar10 gate=c", ["conv"])],
-)
-def test_completion_offers_the_gates_that_fit(
-    typed: str, gates: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")
-    with pytest.raises(SystemExit):
-        app.main(["-sc", "query=bash"])
-    assert capsys.readouterr().out.split() == [f"gate={gate}" for gate in gates]
-
-
 def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMP_LINE", "python run.py task=cifar10 seed=0..9 ga")
     app.prepare(["-sc", "query=bash"])

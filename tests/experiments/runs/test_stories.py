@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from whole_runs import ALL, checked
 
 import ngn
 from experiments.config.compose import compose
@@ -15,7 +16,6 @@ from experiments.paths import ROOT
 from experiments.runs import launch, models
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
-from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, make_task
 from experiments.tasks.tinystories.model import continued
 from ngn.gate import softplus_inverse
@@ -34,13 +34,13 @@ def configuration(gate, **overrides):
 def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
     config = compose(
         {"task": "tinystories", "gate": gate, "profile": "smoke"},
-        {"results": str(tmp_path), "progress": "never", "train.steps": 6, "save": "deployed"},
+        {"results": str(tmp_path), "progress": "never", "train.steps": 6, "save": "deployed", **ALL},
     )
     (outcome,) = launch.launch([config])
-    record, curves = json.loads(outcome.path.read_text()), Store(tmp_path).curves(outcome.run_id)
+    record, curves = checked(config, outcome, 6)
+    assert not list((tmp_path / "scratch").rglob("step-*"))
     grown = record["phases"]["grown"]
     assert len(grown["t"]) == config.gate.groups
-    assert grown["count"] == record["phases"]["fixed"]["count"]
     assert len(grown["prefixes"]) == max(grown["count"]) - 1
     assert set(grown["samples"]) == {"soft", "truncated"}
     assert set(record["phases"]["fixed"]["samples"]) == {"truncated"}

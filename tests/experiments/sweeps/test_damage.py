@@ -1,20 +1,16 @@
 """One damaged file beside the records ends no command, and no command takes a damaged record for a result."""
 
 import json
-import sys
 
 import pytest
 from record_samples import grown, record
 
-from experiments.paths import ROOT
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import slurm, status, worker
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import sweep
+from scripts import sweep
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Planning and watching: the real script."""
 
 import json
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +17,7 @@ from experiments.store.records import Store
 from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, status
-
-sys.path.insert(0, str(CONF.parent / "scripts"))
-import sweep
+from scripts import sweep
 
 SCRIPT = CONF.parent / "scripts" / "sweep.py"
 
@@ -82,7 +79,7 @@ def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
     assert sorted(tiny.results.rglob("*")) == before
 
 
-def test_states_are_told_apart(tiny, capsys, monkeypatch):
+def test_states_are_told_apart(tiny, capsys):
     names = [name for name, _ in STUDIES["tiny"].runs()]
     put(tiny, 3)
     stale = list(STUDIES["tiny"].runs())[1][1]

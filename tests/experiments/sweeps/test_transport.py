@@ -13,15 +13,11 @@ import pytest
 from record_samples import curves, grown, record
 
 from experiments.config.compose import compose
-from experiments.paths import CONF
+from experiments.paths import ROOT
 from experiments.store.provenance import SOURCES
 from experiments.store.records import Store
 from experiments.sweeps import transport
-
-sys.path.insert(0, str(CONF.parent / "scripts"))
-import transport as script
-
-ROOT = CONF.parent
+from scripts import transport as script
 
 
 def head():

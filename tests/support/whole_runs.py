@@ -1,0 +1,32 @@
+"""What holds for every run of all four kinds of phases, whatever its task."""
+
+import json
+
+import pytest
+
+from experiments.config.identity import run_id
+from experiments.store.records import Store
+
+ALL = {"phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
+
+
+def checked(config, outcome, steps):
+    """The record and the curves of such a run of ``steps`` steps, looked at."""
+    record = json.loads(outcome.path.read_text())
+    assert record["run_id"] == outcome.run_id == run_id(config)
+    assert list(record["phases"]) == ["grown", "fixed", "from_high", "continue_10"]
+    grown, fixed, high, continued = record["phases"].values()
+    assert continued["lambda0"] == pytest.approx(10 * config.schedule.lambda0)
+    assert grown["count"] == fixed["count"]
+    assert {"soft", "truncated", "t", "integer"} <= set(grown)
+    assert ("gates_kept" in grown) == (config.task.usual_model == "none")
+    assert "soft" not in fixed
+    assert high["prunes_back"]["outcome"] in ("yes", "partial", "no")
+    assert grown["parameters"]["deployed"] <= grown["parameters"]["candidate"]
+    assert high["t"][0] > 1
+    curves = Store(config.results).curves(outcome.run_id)
+    assert curves["grown.t"].shape == (steps, config.gate.groups)
+    assert {"fixed.task", "from_high.t"} <= set(curves)
+    assert curves["continue_10.t"][0] == pytest.approx(grown["t"], rel=1e-6)
+    assert record["data"]["sha256"]
+    return record, curves
