@@ -20,9 +20,9 @@ number of steps. C: ``ngn/cost.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -200,6 +200,16 @@ class BudgetLearner(CapacityLearner):
             self.register_buffer(name, value)
         self.register_buffer("reached", torch.zeros_like(nan, dtype=torch.bool))
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What casts the model leaves the types of price and progress: small steps are lost in anything less."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, value in before.items():
+            moved = self._buffers[name]
+            if value is not None and moved is not None and moved.dtype != value.dtype:
+                self._buffers[name] = value.to(moved.device)
+        return self
 
     def _counts(self) -> Tensor:
         """Components as a boundary counts them, t + 1/2 + delta, no more than there are: float64 [*R, G]."""

@@ -70,7 +70,8 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """What a module holds beside its registered parts, and that may hold modules itself."""
     for name, value in vars(module).items():
         nothing = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
-        if name not in ("_modules", "_parameters", "_buffers") and not nothing:
+        # the last is what module.compile() has made, which copies are without
+        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not nothing:
             yield name, value
 
 

@@ -44,7 +44,7 @@ class Learner(nn.Module, ABC):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self._frozen: tuple[list[tuple[int, int]], Tensor] | None = None
+        self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
         self._steps = 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,7 +171,7 @@ class Learner(nn.Module, ABC):
 
     def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
         """SHA-256 of the frozen parameters, uint8 [32]; computed again only when one of them has changed."""
-        versions = [(id(p), p._version) for p in frozen.values()]
+        versions = [(id(p), p._version, p.data_ptr(), p.dtype) for p in frozen.values()]
         if self._frozen is None or self._frozen[0] != versions:
             digest = hashlib.sha256()
             for name, p in frozen.items():

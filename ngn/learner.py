@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -131,6 +132,8 @@ class CapacityLearner(Learner):
                 controllers and (high - low < STILL * high.clamp(max=1.0)).all()
             ),
             stepless: not self._stepped,
+            "all boundaries are frozen": self.has_boundary and not controllers,
+            "the model is of a time before sizes were fixed": self._stepped and any(map(_early, self.axes)),
             "learner.penalty() was never part of a loss": not self._priced and bool(controllers),
         }
         named = zip(self.names, self.axes, strict=True)
@@ -215,3 +218,9 @@ class CapacityLearner(Learner):
             if K > axis.K:
                 axis.grow(K)
         super().restore(tensors)
+
+
+def _early(axis: OrderedAxis) -> bool:
+    """Whether an axis has a commit and is not there."""
+    capacity = axis.capacity
+    return capacity.commit is not None and not getattr(capacity, "committed", True)

@@ -45,11 +45,16 @@ class BoundarySteps:
             raise ValueError("the model that is trained is not learner.model")
 
     def take(self) -> None:
-        """Add the penalty's gradients, move the boundaries, and clear their gradients."""
+        """Add the penalty's gradients, move the boundaries, and clear their gradients.
+
+        Where a gradient is no number they stand still, as the weights do when a scale for float16 was too large.
+        """
         penalty = self.learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
-        self.optimizer.step()
+        gradients = [p.grad for p in self.optimizer.param_groups[0]["params"] if p.grad is not None]
+        if all(bool(gradient.isfinite().all()) for gradient in gradients):
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from transformers import TrainerCallback
@@ -41,6 +42,12 @@ class SizesCallback(TrainerCallback, ExportableState):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.steps.of(others["model"])
+        if args.load_best_model_at_end:
+            warnings.warn(
+                "load_best_model_at_end may bring back weights of before the sizes were fixed, whose model is larger: "
+                "compare checkpoints of after the commit alone",
+                stacklevel=2,
+            )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.steps.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
         self.steps.learner.resume(state.global_step, state.global_step / state.max_steps)
@@ -49,7 +56,8 @@ class SizesCallback(TrainerCallback, ExportableState):
         self.steps.take()
 
     def on_log(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        if (logs := others.get("logs")) is not None:
+        logs = others.get("logs") or {}
+        if "loss" in logs or "train_loss" in logs:  # not of an evaluation, whose metrics are numbers
             logs["sizes"] = self.steps.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:

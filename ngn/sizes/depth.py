@@ -53,8 +53,12 @@ class Depth(Size):
         above, _, last = name.rpartition(".")
         parent = model.get_submodule(above)
         config = getattr(parent, "config", None)
-        counts = [(config, "num_hidden_layers")] if hasattr(config, "num_hidden_layers") else []
-        lists = [each for each in _OF_LAYERS if isinstance(getattr(config, each, None), (list, tuple))]
+        side = next((part for part in ("decoder", "encoder") if part in name.split(".")), "")
+        known = (f"{side}_layers", f"num_{side}_layers", "num_hidden_layers")
+        counted = next((each for each in known if getattr(config, each, None) == len(layers)), None)
+        counts = [] if counted is None else [(config, counted)]
+        own = [each for each in _OF_LAYERS if not isinstance(getattr(type(config), each, None), property)]
+        lists = [each for each in own if isinstance(getattr(config, each, None), (list, tuple))]
         counts += [(config, each) for each in lists if len(getattr(config, each)) == len(layers)]
         axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts)
         if not bool((axis.capacity.weights() == 1).all()):

@@ -92,7 +92,12 @@ class Heads(Size):
         if missing := [count for count in self.counts if not isinstance(getattr(module, count, None), int)]:
             raise ValueError(f"{name or 'the model'} has no number {missing[0]}: counts are its attributes")
         named = dict.fromkeys((*_COUNTS, *self.counts))
-        counts = [(m, count) for m in module.modules() for count in named if isinstance(getattr(m, count, None), int)]
+        counts = [
+            (m, count)
+            for m in module.modules()
+            for count in named
+            if isinstance(getattr(m, count, None), int) and not isinstance(getattr(type(m), count, None), property)
+        ]
         hook(to, self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), counts))
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:

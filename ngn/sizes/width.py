@@ -66,6 +66,8 @@ class Width(Size):
             ups = maps[:number] + maps[number + 1 :]
             if len(ups) > 1 and (isinstance(module, nn.Sequential) or entries(ups[0])[0] == entries(last)[0]):
                 continue  # they may follow one another
+            if last is not maps[-1] and entries(last)[1] != entries(ups[0])[0]:
+                continue  # one that gives for two, or attention, read backwards
             if ups and all(entries(up) == (entries(ups[0])[0], entries(last)[0]) for up in ups):
                 return ups, last
         shapes = ", ".join(

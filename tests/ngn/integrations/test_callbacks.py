@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import ngn
+from ngn.integrations import BoundarySteps
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 SIZES = {"mlp": ngn.Width(12)}
@@ -204,3 +205,36 @@ def test_lightning_logs_the_cost_beside_t():
     trainer.fit(module, LOADER)
     assert float(trainer.callback_metrics["t"]) == pytest.approx(float(learner.size().mean()))
     assert float(trainer.callback_metrics["parameters"]) == pytest.approx(float(learner.costs()[0]))
+
+
+def test_a_gradient_that_is_no_number_moves_no_boundary():
+    """As where float16 has overflowed, and the scaler skips the step of the weights."""
+    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    steps = BoundarySteps(learner)
+    before = learner.size()
+    (learner.model(X).sum() * torch.inf).backward()
+    steps.take()
+    assert torch.equal(learner.size(), before)
+    learner.model(X).sum().backward()
+    steps.take()
+    assert not torch.equal(learner.size(), before)
+
+
+def test_a_best_checkpoint_of_before_the_commit_is_warned_of(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from ngn.integrations.transformers import SizesCallback
+
+    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    best = {
+        "save_steps": 2,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "load_best_model_at_end": True,
+        "label_names": ["y"],
+    }
+    settings = arguments(transformers, tmp_path, 4, **best)
+    trainer = transformers.Trainer(
+        learner.model, settings, train_dataset=DATA, eval_dataset=DATA, callbacks=[SizesCallback(learner)]
+    )
+    with pytest.warns(UserWarning, match="before the sizes were fixed"):
+        trainer.train()

@@ -168,3 +168,26 @@ def test_numbers_of_every_head_are_cut_with_the_heads():
     learner = ngn.learn_sizes(model, {"model.layers.*.self_attn": ngn.Heads(t0=1.0)}, example={"input_ids": IDS})
     small = learner.deploy(example={"input_ids": IDS}, unsettled="allow")
     assert [layer.self_attn.sinks.shape[0] for layer in small.model.layers] == [4, 4]
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_depth_of_one_stack_of_two_is_in_the_configuration(side, tmp_path):
+    sizes = {"d_model": 24, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_layers": 4, "decoder_layers": 3}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    model = transformers.BartModel(
+        transformers.BartConfig(vocab_size=11, max_position_embeddings=16, **sizes, **heads)
+    ).eval()
+    small = ngn.learn_sizes(model, {f"{side}.layers": ngn.Depth(t0=1.0)}).deploy(unsettled="allow")
+    wanted = {"encoder": 4, "decoder": 3} | {side: 2}
+    assert (small.config.encoder_layers, small.config.decoder_layers) == (wanted["encoder"], wanted["decoder"])
+    small.save_pretrained(tmp_path)
+    again = transformers.BartModel.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(IDS).last_hidden_state, small(IDS).last_hidden_state)
+
+
+def test_depth_where_the_configuration_computes_its_lists():
+    config = transformers.MambaConfig(vocab_size=11, hidden_size=24, num_hidden_layers=4, state_size=4)
+    model = transformers.MambaForCausalLM(config).eval()
+    learner = ngn.learn_sizes(model, {"backbone.layers": ngn.Depth(t0=1.0)}, example=IDS)
+    small = learner.deploy(example=IDS, unsettled="allow")
+    assert (len(small.backbone.layers), small.config.num_hidden_layers) == (2, 2)

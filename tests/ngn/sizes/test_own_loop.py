@@ -162,7 +162,7 @@ def test_large_numbers_are_short(n, text):
 
 
 def test_a_boundary_that_only_went_back_and_forth_has_moved():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0)
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0, commit=None)
     (tau,) = learner.controller_parameters()
     learner(X).sum().backward()
     learner.penalty().sum().backward()
@@ -203,3 +203,39 @@ def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
     assert learner.axes[0].capacity.stride == 8
     assert learner.idle() == []
     assert float(learner.cost.measured((int(learner.count()),))) > 0.97 * float(learner.limit)
+
+
+def test_frozen_boundaries_and_early_states_are_said():
+    learner = trained(network(), steps=60)
+    early = {name: value.clone() for name, value in ngn.learn_sizes(network(), {"": ngn.Width(12)}).state().items()}
+    learner.restore(early)
+    assert "the model is of a time before sizes were fixed" in learner.idle()
+    for p in learner.model.parameters():
+        p.requires_grad_(False)
+    with pytest.warns(UserWarning, match="all boundaries are frozen"):
+        learner.deploy()
+
+
+def test_a_model_whose_parts_are_compiled_is_deployed():
+    model = network()
+    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)})
+    model.compile(backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
+        model(X)
+    assert learner.deploy(example=X, unsettled="allow")[0].out_features == 4
+
+
+def test_a_cast_leaves_price_and_progress_of_a_budget():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, budget=ngn.Budget(parameters="60%"))
+    learner.set_progress(0.1)
+    before = {name: value.clone() for name, value in learner.named_buffers(recurse=False)}
+    learner.to(torch.bfloat16)
+    assert all(torch.equal(value, before[name]) for name, value in learner.named_buffers(recurse=False))
+
+
+def test_frozen_weights_that_were_cast_have_another_digest():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, frozen=True)
+    first = learner.state()["frozen"]
+    learner.to(torch.float64)
+    assert not torch.equal(learner.state()["frozen"], first)

@@ -197,3 +197,23 @@ def test_what_is_missing_can_be_named():
         Apart(), {"conv1": ngn.Channels(8, also=["bn1"], into="conv2")}, example=x[0].expand(4, 5, 8)[None]
     )
     assert float(learner.size()) > 8, "the trial leaves the boundary where it was"
+
+
+class Joined(nn.Module):
+    """A gated feed-forward layer with one map for both, as Phi-3 has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate_up_proj, self.down_proj = nn.Linear(16, 128), nn.Linear(64, 16)
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query_key_value, self.dense = nn.Linear(16, 48), nn.Linear(16, 16)
+
+
+@pytest.mark.parametrize("model", [Joined, Attending])
+def test_maps_are_not_read_backwards(model):
+    with pytest.raises(ValueError, match="maps can be told by their shapes"):
+        ngn.learn_sizes(model(), {"": ngn.Width(8)})
