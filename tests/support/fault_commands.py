@@ -124,11 +124,7 @@ def kill_commands(folder: Path, count: int) -> Count:
         again = program.start(kind, place).wait()
         expected, got = calm[kind, version][0], program.records(place)
         missing, remains = lost(expected, got), left(place)
-        result.tried += killed
-        result.lost += missing
         good = (again, missing, remains) == (0, 0, [])
-        result.survived += killed if good else 0
-        if not good:
-            print(f"{place}: {again}, {missing}, {remains}\n{(place / 'log').read_text()}", file=sys.stderr)
+        result.add(missing, good, f"{place}: {again}, {missing}, {remains}\n{(place / 'log').read_text()}", killed)
         chain += 1
     return result

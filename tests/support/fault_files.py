@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -102,15 +101,10 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
                 missing = seeds - len(got)  # while nobody knows who holds a run, others are trained without it
             else:
                 missing = lost(expected, got)
-            result.tried += 1
-            result.lost += missing
             good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-            result.survived += good
-            if not good:
-                said = (place / "log").read_text()
-                print(
-                    f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}", file=sys.stderr
-                )
+            said = (place / "log").read_text()
+            told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
+            result.add(missing, good, told)
     return result
 
 
@@ -145,12 +139,8 @@ def damaged_records(folder: Path, count: int) -> Count:
             shutil.rmtree(harmed)  # which no command does
         forced, _ = _command([*words, "force=true"], place / "scratch", place / "again")
         missing = lost(expected, found(place, configs(place, kind, 2)))
-        result.tried += 1
-        result.lost += missing
         good = (named or legal) and (forced, missing, faulty.left(place)) == (0, 0, [])
-        result.survived += good
-        if not good:
-            print(f"{how} {harmed}: {status}, {forced}, {missing}\n{said}", file=sys.stderr)
+        result.add(missing, good, f"{how} {harmed}: {status}, {forced}, {missing}\n{said}")
     return result
 
 
@@ -230,11 +220,8 @@ def damaged_beside(folder: Path, count: int) -> Count:
         # a ledger may be empty, and end anywhere between two lines
         counts = counts and how in DAMAGE and how not in ("a bit", *(("empty", "cut") * (harmed.name == "jobs.jsonl")))
         quiet = not counts or harmed.name in said or harmed.stem in said
-        result.tried += 1
         good = "Traceback" not in said and all(status in (0, 1, 2) for status in ended) and quiet
-        result.survived += good
-        if not good:
-            print(f"{how} {harmed}: {ended}\n{said}", file=sys.stderr)
+        result.add(0, good, f"{how} {harmed}: {ended}\n{said}")
     return result
 
 
@@ -264,10 +251,6 @@ def damaged_kernel(folder: Path, count: int) -> Count:
         how = harm(harmed, random, ("missing",))
         again = child(trains, place / "log")
         missing, leavings = lost(expected, found(place, wanted)), list((place / "cache").rglob("*.part"))
-        result.tried += 1
-        result.lost += missing
-        good = (again, missing, leavings) == (0, 0, [])
-        result.survived += good
-        if not good:
-            print(f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}", file=sys.stderr)
+        told = f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}"
+        result.add(missing, (again, missing, leavings) == (0, 0, []), told)
     return result

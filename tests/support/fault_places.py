@@ -53,12 +53,8 @@ def disk_full(folder: Path) -> Count:
         told = (folder / f"{place.name}.log").read_text()
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
         good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "goes on from there" in told
-        result.survived += good
-        if not good:
-            print(place.name, status, again, missing, told, file=sys.stderr)
+        result.add(missing, good, f"{place.name}: {status}, {again}, {missing}\n{told}")
     return result
 
 
@@ -88,9 +84,8 @@ def read_only_results(folder: Path) -> Count:
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing = lost(expected, found(place, wanted))
         clear = "cannot be written" in told and bool(trained) == (when == "middle")
-        result.tried += 1
-        result.lost += missing
-        result.survived += (status, again, missing) == (1, 0, 0) and clear
+        good = (status, again, missing) == (1, 0, 0) and clear
+        result.add(missing, good, f"{when}: {status}, {again}, {missing}\n{told}")
     return result
 
 
@@ -117,10 +112,9 @@ def one_run_many_processes(folder: Path) -> Count:
         (place / "go").touch()
         statuses = [faulty.wait(pid) for pid in children]
         missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
         trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
-        result.survived += (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
+        good = (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
+        result.add(missing, good, f"{attempt}: {statuses}, {trained}, {present}, {missing}")
     return result
 
 
@@ -150,9 +144,8 @@ def dead_owners(folder: Path) -> Count:
 
         status = child(heir)
         missing = lost(expected, in_any_stack(found(place, wanted)))
-        result.tried += 1
-        result.lost += missing
-        result.survived += (status, missing) == (0, 0) and not faulty.left(place)
+        good = (status, missing) == (0, 0) and not faulty.left(place)
+        result.add(missing, good, f"{kind}: {status}, {missing}")
     return result
 
 
@@ -184,9 +177,8 @@ def clock_backwards(folder: Path) -> Count:
         first = child(unsteady)
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        result.survived += (first, again, missing) == (-signal.SIGKILL, 0, 0)
+        good = (first, again, missing) == (-signal.SIGKILL, 0, 0)
+        result.add(missing, good, f"{seed}: {first}, {again}, {missing}")
     return result
 
 
@@ -219,12 +211,9 @@ def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
             again = child(lambda place=place, wanted=wanted: train(place, wanted)) or other
             missing = seeds - len(found(place, wanted))
         remains = faulty.left(place)
-        result.tried += 1
-        result.lost += missing
         good = (first, again, missing, remains, kept) == (-signal.SIGKILL, 0, 0, [], True)
-        result.survived += good
-        if not good:
-            print(f"{at} of {total}, force {forced}: {first}, {again}, {missing}, {remains}, {kept}", file=sys.stderr)
+        told = f"{at} of {total}, force {forced}: {first}, {again}, {missing}, {remains}, {kept}"
+        result.add(missing, good, told)
     return result
 
 
@@ -247,10 +236,6 @@ def kill_writing(folder: Path, count: int) -> Count:
         first = child(dies)
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
-        result.tried += 1
-        result.lost += missing
         good = (first, again, missing, remains) == (-signal.SIGXFSZ, 0, 0, [])
-        result.survived += good
-        if not good:
-            print(f"limit {limit}: {first}, {again}, {missing}, {remains}", file=sys.stderr)
+        result.add(missing, good, f"limit {limit}: {first}, {again}, {missing}, {remains}")
     return result

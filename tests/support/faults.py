@@ -50,14 +50,9 @@ def kills(folder: Path, count: int, kind: str, seeds: int, writes: bool = False)
         if (first := child(dies)) == 0:
             continue  # it came to its end before: how long a call of the kernel is depends on the machine
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        remains = faulty.left(place)
+        missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
         good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-        result.survived += good
-        if not good:
-            print(f"killed at {at} of {total}: {first}, {again}, {missing}, {remains}", file=sys.stderr)
+        result.add(missing, good, f"killed at {at} of {total}: {first}, {again}, {missing}, {remains}")
     return result
 
 
@@ -93,12 +88,8 @@ def signals(folder: Path) -> Count:
             saved = [p.stem for p in place.rglob("step-*.json")]
             again = child(lambda place=place, wanted=wanted: train(place, wanted))
             missing = lost(expected, found(place, wanted))
-            result.tried += 1
-            result.lost += missing
             good = (status, saved, again, missing) == (128 + signum, [f"step-{at:010d}"], 0, 0)
-            result.survived += good
-            if not good:
-                print(f"{signum} at {at}: {status}, {saved}, {again}, {missing}", file=sys.stderr)
+            result.add(missing, good, f"{signum} at {at}: {status}, {saved}, {again}, {missing}")
     return result
 
 
@@ -125,9 +116,9 @@ def damaged_checkpoints(folder: Path) -> Count:
             newest.write_bytes(content)
         again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
         missing = lost(expected, found(place, wanted))
-        result.tried += 1
-        result.lost += missing
-        result.survived += (again, missing) == (0, 0) and "cannot be used" in (place / "log").read_text()
+        said = (place / "log").read_text()
+        good = (again, missing) == (0, 0) and "cannot be used" in said
+        result.add(missing, good, f"{at}: {again}, {missing}\n{said}")
     return result
 
 
@@ -157,10 +148,8 @@ def nan_in_a_replica(folder: Path) -> Count:
         told = json.loads(got[name][0])
         phase = told["phases"]["grown"]
         missing = lost({k: v for k, v in expected.items() if k != name}, got)
-        result.tried += 1
-        result.lost += missing
         as_diverged = told["status"] == "diverged" and not {"t", "soft", "truncated"} & set(phase)
-        result.survived += (status, missing) == (0, 0) and as_diverged
+        result.add(missing, (status, missing) == (0, 0) and as_diverged, f"{victim}: {status}, {missing}, {told}")
     return result
 
 
@@ -188,9 +177,8 @@ def out_of_memory(folder: Path) -> Count:
         status = child(crowded, place / "log")
         missing = 8 - len(found(place, wanted))
         used = [int(size) for size in sizes.read_text().split()]
-        result.tried += 1
-        result.lost += missing
-        result.survived += (status, missing, sum(used)) == (0, 0, 8) and max(used) <= fits
+        good = (status, missing, sum(used)) == (0, 0, 8) and max(used) <= fits
+        result.add(missing, good, f"at most {fits}: {status}, {missing}, {used}")
     return result
 
 

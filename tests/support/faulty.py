@@ -223,6 +223,14 @@ class Count:
     survived: int = 0
     lost: int = 0
 
+    def add(self, missing: int, good: bool, told: str, faults: int = 1) -> None:
+        """Count a fault, or several before one command; where not all went on as it should, print ``told``."""
+        self.tried += faults
+        self.lost += missing
+        self.survived += faults if good else 0
+        if not good:
+            print(told, file=sys.stderr)
+
 
 def undisturbed(folder: Path, kind: str, seeds: int, **changes: object) -> dict[str, object]:
     calm = folder / "calm"

@@ -38,7 +38,7 @@ def test_nothing_is_lost(names, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
+def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch):
     """The real program, interrupted while it trains; the printed command, as it stands, ends with the record."""
     script = ROOT / "run.py"
     own = [
@@ -51,10 +51,11 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path):
         "progress=never",
     ]
     results = tmp_path / "my results"
+    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
     line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
     run = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"
-    checkpoints = script.parent / "scratch" / "checkpoints"
+    checkpoints = tmp_path / "output" / "checkpoints"
     until(lambda: list(checkpoints.glob(saved)) or run.poll() is not None, "a checkpoint")
     assert run.poll() is None, run.communicate()
     run.send_signal(signal.SIGINT)
