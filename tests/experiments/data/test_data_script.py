@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from data_server import CONTENT, Server, origin_of, serving, silent
 from experiments.data import DataError, DataInfo, cifar10, mnist, sets, tinystories
 from experiments.data.fetch import WORKING, Origin, Remote, fetch
 from experiments.data.source import Folder
-from experiments.paths import ROOT
-
-SCRIPT = ROOT / "scripts" / "fetch_data.py"
+from scripts.fetch_data import main
 
 
 @pytest.fixture
@@ -96,12 +93,7 @@ def test_every_data_set_has_secure_addresses_and_digests():
             assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.digest)
 
 
-@pytest.fixture
-def main():
-    return runpy.run_path(str(SCRIPT), run_name="fetch_data")["main"]
-
-
-def test_the_script_fetches_reports_and_fails_with_a_status(main, server, tmp_path, capsys, monkeypatch):
+def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, capsys, monkeypatch):
     server.files["one.bin"] = CONTENT
     monkeypatch.setattr(sets, "NAMES", ("tiny", "gone"))
     monkeypatch.setattr(
@@ -123,7 +115,7 @@ def test_the_script_fetches_reports_and_fails_with_a_status(main, server, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_script_adopts_and_refuses(main, tmp_path, capsys):
+def test_the_script_adopts_and_refuses(tmp_path, capsys):
     assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 1
     assert "train-images-idx3-ubyte is not in" in capsys.readouterr().err
     files, _ = samples.mnist((60_000, 10_000))
@@ -143,7 +135,7 @@ def test_the_script_adopts_and_refuses(main, tmp_path, capsys):
         (["cora", "--adopt", "mnist", "--provenance", "x"], "leave the other names out"),
     ],
 )
-def test_a_wrong_command_line_ends_with_status_2(main, capsys, arguments, fault):
+def test_a_wrong_command_line_ends_with_status_2(capsys, arguments, fault):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
