@@ -103,8 +103,8 @@ def place(source: Path, folder: Path, replicas: int) -> float:
     for name, value in tensors.items():
         if name.startswith("curve."):
             continue
-        # These have no replica axis.
-        shared = name.endswith((".step", ".progress")) or name.startswith(("allocated", "random"))
+        # Neither these nor single numbers, such as the steps and the progress, have a replica axis.
+        shared = value.ndim == 0 or name.startswith(("allocated", "random"))
         kept[name] = value if shared else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
     checkpoint.save(folder, step, kept, meta)
