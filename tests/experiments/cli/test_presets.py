@@ -75,8 +75,9 @@ def test_a_damaged_study_is_refused_by_name(tmp_path: Path, content: str, fault:
 
 
 def test_a_study_of_ones_own_is_planned_run_and_shown(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))  # of the worker
     assert OwnStudy(mine).results == RUNS
     places = [str(mine), f"--results={tmp_path / 'records'}"]
     assert sweep.main(["status", *places]) == 1
