@@ -53,7 +53,7 @@ class BoundarySteps:
         if penalty.requires_grad:
             penalty.sum().backward()
         gradients = [p.grad for p in self.optimizer.param_groups[0]["params"] if p.grad is not None]
-        if all(bool(gradient.isfinite().all()) for gradient in gradients):
+        if not gradients or bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all()):  # read once
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
