@@ -61,8 +61,11 @@ class CountGate(Weighted):
     """
 
     has_boundary = True
+    rounded: Tensor
+    """1 once it is rounded, [*R]; 0 before, or where it never is. In an average of models that averages buffers, too,
+    the part of them that were."""
     settled: Tensor
-    """What it is rounded to, [*R]; infinite before it is, or where it never is."""
+    """What it is rounded to, times ``rounded``: their ratio is that integer in any such average."""
     commits: Tensor
     """``commit`` as a number, infinite for None: a state that is loaded says when it was rounded."""
 
@@ -139,7 +142,8 @@ class CountGate(Weighted):
         self.progress: Tensor
         self.register_buffer("beta", self.beta_start, persistent=False)
         self.beta: Tensor
-        self.register_buffer("settled", torch.full_like(self.tau.detach(), torch.inf))
+        self.register_buffer("settled", torch.zeros_like(self.tau.detach()))
+        self.register_buffer("rounded", torch.zeros_like(self.tau.detach()))
         self.register_buffer("commits", torch.full((), torch.inf, dtype=torch.float64))
         self.commit_at(commit)
         self.set_progress(0.0)
@@ -168,18 +172,25 @@ class CountGate(Weighted):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        self.set_progress(float(self.progress))  # the scheduled values have to lie where the settings do
+        self.set_progress(self._reached())  # the scheduled values have to lie where the settings do
         return self
+
+    def _reached(self) -> float:
+        """The progress that the buffers say; after the commit wherever an average has rounded boundaries in it."""
+        progress = float(self.progress)
+        return progress if self.commit is None or not bool(self.rounded.any()) else max(progress, self.commit)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if f"{prefix}tau" in state_dict:  # a state of version 0.1 may lack these
-            state_dict.setdefault(f"{prefix}settled", torch.full_like(self.settled, torch.inf))
             state_dict.setdefault(f"{prefix}commits", self.commits)
+            if f"{prefix}rounded" not in state_dict:
+                settled = state_dict.get(f"{prefix}settled", torch.full_like(self.settled, torch.nan))
+                state_dict[f"{prefix}rounded"] = settled.isfinite().to(settled)
+                state_dict[f"{prefix}settled"] = settled.nan_to_num(nan=0.0, posinf=0.0)
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self.settled.nan_to_num_(nan=torch.inf, posinf=torch.inf)
         self.commit = None if bool(self.commits.isinf()) else float(self.commits)
         self.committed = False  # whatever it was: what was loaded says whether it is
-        self.set_progress(float(self.progress))
+        self.set_progress(self._reached())
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)
@@ -201,18 +212,24 @@ class CountGate(Weighted):
             raise ValueError(f"commit is a fraction of training in (0, 1), not {progress}")
         self.commit = progress
         self.commits.fill_(torch.inf if progress is None else progress)
-        self.settled.fill_(torch.inf)
+        self._release()
 
     @torch.no_grad()
     def _commit(self, progress: float) -> None:
         """Round the boundary where its time has come; where schedules begin anew it goes on from there."""
         before, self.committed = self.committed, self.commit is not None and progress >= self.commit
         if self.committed:
-            self.settled.copy_(torch.where(self.settled.isinf(), torch.floor(self._learned() + 0.5), self.settled))
+            fresh = self.rounded == 0
+            self.settled.copy_(torch.where(fresh, torch.floor(self._learned() + 0.5), self.settled))
+            self.rounded.masked_fill_(fresh, 1.0)
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
             self.tau.copy_(self.settled_tau())
-            self.settled.fill_(torch.inf)
+            self._release()
+
+    def _release(self) -> None:
+        self.settled.zero_()
+        self.rounded.zero_()
 
     def settle(self, count: Tensor) -> None:
         """Make the boundary, from the commit on, that of ``count`` components, int64 [*R], whatever was learned.
@@ -223,11 +240,13 @@ class CountGate(Weighted):
         if self.commit is None:
             raise ValueError("a size is settled where commit says when: CountGate(..., commit=0.9)")
         self.settled.copy_(count - int(self.delta > 0))
+        self.rounded.fill_(1.0)
 
     def settled_tau(self) -> Tensor:
         """tau of the boundary as it is rounded, [*R]; NaN where it has diverged."""
-        finite = self.settled.isfinite()
-        t = torch.where(finite, self.settled, 1.0).clamp(min=NOMINAL_ZERO)
+        settled = self.settled / self.rounded
+        finite = settled.isfinite()
+        t = torch.where(finite, settled, 1.0).clamp(min=NOMINAL_ZERO)
         return torch.where(finite, softplus_inverse(t / self.stride), torch.nan)
 
     @torch.no_grad()
@@ -241,10 +260,9 @@ class CountGate(Weighted):
     def t(self) -> Tensor:
         """The boundary stride softplus(tau), [*R]; from the commit on an integer, without a slope.
 
-        It is told by the buffers alone, so that averages of a model, into which they are copied, have it, too.
+        It is told by the buffers alone, so that averages of a model, with copies or averages of them, have it, too.
         """
-        t = self._learned()
-        return torch.where(self.settled.isinf(), t, self.settled)
+        return torch.where(self.rounded > 0, self.settled / self.rounded, self._learned())
 
     def gates(self, mode: Mode) -> Tensor:
         """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""

@@ -207,6 +207,20 @@ def test_lightning_logs_the_cost_beside_t():
     assert float(trainer.callback_metrics["parameters"]) == pytest.approx(float(learner.costs()[0]))
 
 
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_lightning_deploys_its_average():
+    """It averages buffers, too, and puts the average in the module's place at the end."""
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    module = lightning_module(lightning)()
+    learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
+    average = lightning.callbacks.EMAWeightAveraging(decay=0.9)
+    settings = QUIET | {"enable_checkpointing": False}
+    lightning.Trainer(max_steps=40, callbacks=[SizesCallback(learner, lr=0.2), average], **settings).fit(module, LOADER)
+    assert 1 <= learned(learner) < 12
+
+
 def test_a_gradient_that_is_no_number_moves_no_boundary():
     """As where float16 has overflowed, and the scaler skips the step of the weights."""
     learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
