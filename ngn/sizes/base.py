@@ -22,6 +22,8 @@ SATURATED = 16.0
 """Logit of a gate that float32 cannot tell from an open one: sigmoid(16) = 1 - 1e-7."""
 REACH = 32
 """Components that a boundary crosses in a usual training; over more of them it has a stride, which makes it so many."""
+MIXING = (nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.Softmax2d, nn.ChannelShuffle)
+SOFTMAX = (nn.Softmax, nn.Softmin, nn.LogSoftmax)
 Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -89,13 +91,18 @@ def hook(consumer: nn.Module, axis: OrderedAxis) -> None:
     consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
 
 
-def by_unit(parts: Sequence[nn.Module], units: int, name: str) -> list[nn.Module]:
+def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:
     """Those of ``parts`` that hold a value for each of the ``units`` that are sized, and compute each by itself.
 
+    Args:
+        dims: the dimension of the units, where ``parts`` are known to be what the activation goes through.
+
     Raises:
-        ValueError: if a part takes means over the units.
+        ValueError: if a part takes means or sums over the units.
     """
     for part in parts:
+        if dims and (isinstance(part, MIXING) or (isinstance(part, SOFTMAX) and part.dim in dims)):
+            raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} that are sized, so no cut fits")
         shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
         if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:
             raise ValueError(

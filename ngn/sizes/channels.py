@@ -81,7 +81,7 @@ def _after(parent: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], An
             if _fits(part, conv) and getattr(part, "groups", 1) == 1:
                 return having, part
             break
-        elif found := by_unit([part], conv.out_channels, name):
+        elif found := by_unit([part], conv.out_channels, name, [1, -1 - len(conv.kernel_size)]):
             having += found
         elif [*part.parameters(recurse=False)] and not (isinstance(part, nn.PReLU) and part.num_parameters == 1):
             break
