@@ -279,7 +279,12 @@ class BudgetLearner(CapacityLearner):
             )
         return super().deploy(replica, **settings)
 
-    def report(self, latency: Any = None, deployed: nn.Module | None = None) -> Report:
+    def report(
+        self,
+        latency: Any = None,
+        deployed: nn.Module | None = None,
+        score: Callable[[nn.Module], Any] | None = None,
+    ) -> Report:
         """As of :class:`~ngn.contract.Learner`, with what is used of the budget."""
         digits, parts = 3 if self.budget.kind == "milliseconds" else 0, []
         allowed = [self._allowed(g) for g in range(len(self.gates))]
@@ -289,7 +294,7 @@ class BudgetLearner(CapacityLearner):
             less = self.gates[0].committed and sum(most) > sum(counts)
             used = f"{self.cost.measured(tuple(counts)):,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
             parts.append(used + (" (the task asked for less)" if less else ""))
-        return replace(super().report(latency, deployed), budget=", ".join(parts))
+        return replace(super().report(latency, deployed, score), budget=", ".join(parts))
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ngn.checks import check_equal, is_frozen, tensors_of
-from ngn.methods.base import Mode
+from ngn.checks import check_equal, evaluating, is_frozen, tensors_of
+from ngn.methods.base import MODES, Mode
 from ngn.report import Group, Report, latency_of
 from ngn.truncation import deploy
 
@@ -218,18 +218,25 @@ class Learner(nn.Module, ABC):
         """The learned sizes by name, of a learner that has one model and names."""
         return []
 
-    def report(self, latency: Any = None, deployed: nn.Module | None = None) -> Report:
+    def report(
+        self,
+        latency: Any = None,
+        deployed: nn.Module | None = None,
+        score: Callable[[nn.Module], Any] | None = None,
+    ) -> Report:
         """Where the sizes stand, and what deployment would leave.
 
         Args:
             latency: an input (a tuple for several arguments, a dictionary for named ones) on which one call of the
                 model, with all components and deployed, is timed here.
             deployed: what :meth:`deploy` of a single model gave, if it is there already.
+            score: what is to be known of the model, such as its accuracy on held-out data, called with it in eval mode:
+                as it is trained (soft), with the gates of what is retained (kept), and as it is deployed (hard).
 
         >>> import ngn
         >>> bank, gate = ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=1.25)
         >>> ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=40, deployed=19, milliseconds=None)
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=40, deployed=19, milliseconds=None, scores={})
         >>> print(ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report())
         model: 4 -> 2 components, -20 parameters (t = 1.25)
         parameters: 40 -> 19 (-52%)
@@ -242,6 +249,12 @@ class Learner(nn.Module, ABC):
         distance, timed = self._distance(), None
         if latency is not None:
             timed = latency_of(self.model, latency), latency_of(models[0], latency)
+        scores: dict[str, Any] = {}
+        if score is not None:
+            with evaluating(self.model), torch.no_grad():
+                for mode in MODES:
+                    with self.mode(mode):
+                        scores[mode] = score(self.model)
         return Report(
             self.size().tolist(),
             self.count().tolist(),
@@ -250,6 +263,7 @@ class Learner(nn.Module, ABC):
             left[0] if self.replicas is None else left,
             self.groups(),
             timed,
+            scores,
         )
 
     def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:

@@ -51,6 +51,7 @@ class Report:
             leaves.
         groups: the sizes of one model by name.
         milliseconds: of one call of the model with all components, and of the deployed one, here; None if not asked.
+        scores: of the model in each mode, by its name; empty if not asked.
         budget: what is used of it, and whether the task asked for less; None without one.
 
     ``print(report)`` has a line for each size.
@@ -63,6 +64,7 @@ class Report:
     deployed: int | list[int]
     groups: list[Group] = field(default_factory=list, repr=False)
     milliseconds: tuple[float, float] | None = None
+    scores: dict[str, Any] = field(default_factory=dict)
     budget: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -75,9 +77,17 @@ class Report:
             lines.append(
                 f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians on this machine"
             )
+        if self.scores:
+            lines.append(f"score: {', '.join(f'{mode} {_number(value)}' for mode, value in self.scores.items())}")
         if self.budget is not None:
             lines.append(f"budget: {self.budget}")
         return "\n".join(lines)
+
+
+def _number(value: Any) -> str:
+    """Four digits of a number; anything else as it shows itself."""
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    return f"{number:.4g}" if isinstance(number, float) else str(number)
 
 
 def _short(n: int) -> str:

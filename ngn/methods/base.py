@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Self, Union
+from typing import Any, Literal, Self, Union, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from ngn.gate import prefix
 from ngn.orders import Order
 
-Mode = Literal["soft", "hard", "kept"]
-"""soft: the whole candidate model with its learned gates. hard: the retained prefix with gates of one. kept: the
-retained prefix with its learned gates kept."""
+Mode = Literal["soft", "kept", "hard"]
+"""soft: the whole candidate model with its learned gates. kept: the retained prefix with its learned gates kept. hard:
+the retained prefix with gates of one."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 Scalar = Union[float, Sequence[float], Tensor]
 """A setting: one number, or one for each replica."""

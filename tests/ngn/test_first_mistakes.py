@@ -107,3 +107,31 @@ def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
     assert report.count == [[2], [3]]
     assert [round(d, 9) for (d,) in report.distance] == [0.3, 0.05]
     assert (report.parameters, report.deployed) == (40, [19, 28])
+
+
+def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
+    learner, x = learner_at(1.3), torch.linspace(-1, 1, 5)[:, None]
+    for p in learner.body_parameters():  # some are zero at the start
+        torch.nn.init.normal_(p, generator=torch.Generator().manual_seed(0))
+    seen = []
+
+    def score(model: torch.nn.Module) -> torch.Tensor:
+        seen.append((model is learner.model, model.training, torch.is_grad_enabled()))
+        return model(x).square().mean()
+
+    learner.train()
+    report = learner.report(score=score)
+    assert seen == [(True, False, False)] * 3
+    assert learner.training
+    with torch.no_grad():
+        want = {}
+        for mode in ("soft", "kept", "hard"):
+            with learner.mode(mode):
+                want[mode] = learner(x).square().mean()
+        want["hard"] = learner.deploy(unsettled="allow")(x).square().mean()
+    assert [*report.scores] == [*want]
+    assert all(torch.allclose(report.scores[mode], want[mode]) for mode in want)
+    assert len({round(float(v), 9) for v in want.values()}) == 3
+    values = (f"{mode} {float(v):.4g}" for mode, v in report.scores.items())
+    assert f"score: {', '.join(values)}" in str(report).splitlines()
+    assert learner.report().scores == {}
