@@ -147,7 +147,7 @@ class BudgetLearner(CapacityLearner):
 
     Raises:
         ValueError: if the budget is below the smallest model, whose cost the message says; if an axis has another
-            capacity; if a share is asked for where components are allocated as boundaries advance.
+            capacity, or another commit; if a share is asked for where components are allocated as boundaries advance.
 
     >>> import torch, ngn
     >>> bank, gate = ngn.MLPBank([1, 4, 1], K=8, seeds=0), ngn.CountGate(8, t0=6.0)
@@ -180,6 +180,8 @@ class BudgetLearner(CapacityLearner):
         if not all(isinstance(gate, CountGate) and gate.has_boundary for gate in self.gates):
             raise ValueError("a budget needs boundaries: every axis a CountGate")
         self.commit_at(COMMIT)
+        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
+            raise ValueError(f"sizes under one budget are fixed at once, not at {' and '.join(map(str, commits))}")
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model of which a budget could be a share")

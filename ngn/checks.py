@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ngn.axis import OrderedAxis
+from ngn.axis import Cut, OrderedAxis
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -58,12 +58,20 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
         if isinstance(module, OrderedAxis) and module.capacity is not None:
             axes.append(module)
             for cut in module.cuts:
-                if id(cut.module) not in paths:
+                if id(cut.module) not in paths and not _replaced(model, cut):
                     raise ValueError(
                         f"{path or 'the axis'} cuts {type(cut.module).__name__}.{cut.name}, "
                         "which is no part of the model"
                     )
     return axes
+
+
+def _replaced(model: nn.Module, cut: Cut) -> bool:
+    """Whether another module of ``model`` holds the tensor of ``cut`` under its name, as SyncBatchNorm does of a
+    BatchNorm that was converted."""
+    value = getattr(cut.module, cut.name, None)
+    each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
+    return value is None or any(value is other for other in each)
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:

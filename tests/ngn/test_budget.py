@@ -229,6 +229,15 @@ def test_counts_are_multiples():
     assert learner.count().tolist() in ([4], [8])
 
 
+def test_sizes_under_one_budget_are_fixed_at_once():
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+    sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4)}
+    with pytest.raises(ValueError, match=r"at once, not at 0\.3 and 0\.5"):
+        ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
+    sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4, commit=0.3)}
+    ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
+
+
 def test_what_is_not_committed_is_not_deployed_above_the_budget():
     learner = bank(ngn.Budget(parameters=of(3)), t0=8.0)
     with pytest.raises(ValueError, match="2,881 parameters are above the budget of 961"):

@@ -228,3 +228,17 @@ def test_components_can_be_aligned():
     learner = ngn.learn_sizes(Gated(), {"": ngn.Width(round_to=8, t0=0.9)})
     assert learner.axes[0].K == 3
     assert learner.deploy(example=X).w1.out_features == 16
+
+
+def test_batch_norms_that_were_converted_for_several_processes_are_cut():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 2, 3))
+    x = torch.randn(2, 3, 9, 9)
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels(4, t0=1.0)}, example=x)
+    model(x)  # moves the statistics
+    learner.model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    small = learner.deploy(example=x)
+    assert isinstance(small[1], nn.SyncBatchNorm)
+    assert (small[1].num_features, small[3].in_channels) == (4, 4)
+    learner.model[1] = nn.BatchNorm2d(8)  # one that has tensors of its own
+    with pytest.raises(ValueError, match=r"cuts BatchNorm2d\.weight, which is no part of the model"):
+        learner.deploy()
