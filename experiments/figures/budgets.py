@@ -13,16 +13,18 @@ from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.tables.extensions import BUDGETS
 
-_SIDE = {"budget": -0.08, "fixed": 0.08}
+_SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}
 """Where each stands within the place of a budget."""
-_SERIES = {"budget": "under the budget", "fixed": "fixed"}
+_SERIES = {"budget": "under the budget", "fixed": "fixed", "high": "under the budget, from all components"}
 PANELS = {
-    task: Panel("components of the fixed model", label, title, ylog=task == "one_d", series=tuple(_SERIES.values()))
-    for task, title, label in (
-        ("one_d", "1D", "MSE"),
-        ("mnist", "MNIST, branches", "MNIST test accuracy (%)"),
-        ("cifar10", "CIFAR-10, branches", "CIFAR-10 test accuracy (%)"),
-        ("stories", "TinyStories slice, per layer", "bits per character"),
+    task: Panel(
+        "components of the fixed model", label, title, ylog=task == "one_d", series=tuple(_SERIES.values())[:number]
+    )
+    for task, title, label, number in (
+        ("one_d", "1D", "MSE", 2),
+        ("mnist", "MNIST, branches", "MNIST test accuracy (%)", 2),
+        ("cifar10", "CIFAR-10, branches", "CIFAR-10 test accuracy (%)", 2),
+        ("stories", "TinyStories slice, per layer", "bits per character", 3),
     )
 }
 

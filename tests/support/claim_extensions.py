@@ -64,6 +64,19 @@ def budgets(cost: float = 100.0, times: float = 2.0) -> Fill:
     return fill
 
 
+def starts(high: float) -> Fill:
+    """Stories under budgets: grown sizes at 1.7 bits, those that start from all components at ``high``."""
+
+    def fill(store: Memory) -> None:
+        for count in (4, 8):
+            for start, bits in (("budget", 1.7), ("high", high)):
+                scored = {"truncated": {"bits_per_character": bits}, "soft": {"bits_per_character": bits}}
+                grown = samples.grown([count - 1.0] * 2, 1e-5, 1e-5) | scored
+                store.add(BUDGETS.runs[f"stories_{count}_{start}"], lambda seed, grown=grown: {"grown": grown})  # type: ignore[misc]
+
+    return fill
+
+
 def ordered(order: str, whole: float, half: float) -> Fill:
     """An order under budgets of 4 and 8, with so many times the errors of r = ½."""
     numbers: dict[str, tuple[float, ...]] = {}
@@ -80,6 +93,7 @@ OF_EXTENSIONS: dict[str, tuple[Fill, Fill]] = {
     "tied_fit": tuple(rows(TIED, {"baseline_0": (1e-5,), "baseline_3": (error,)}) for error in (1.4e-5, 4e-5)),
     "budget_met": (budgets(), budgets(cost=101.0)),
     "budget_fit": (budgets(), budgets(times=4.0)),
+    "budget_high": (starts(1.69), starts(1.71)),
     "orders_power": (ordered("power", 0.5, 1.0), ordered("power", 0.1, 1.0)),
     "orders_needed": (ordered("none", 1.0, 5.0), ordered("none", 1.0, 2.0)),
     "orders_nested": (ordered("ranks", 3.0, 0.1), ordered("ranks", 0.8, 0.1)),
