@@ -235,7 +235,7 @@ STUDIES: dict[str, Study] = {
         Study("pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned),
         Study("pruning_pythia", "table 13: pruning of Pythia-410M, which needs a GPU", _pruned_pythia),
         Study("pruning_llama3", "table 14: pruning of Llama-3-8B, which needs a GPU of 160 GB", lambda: [LLAMA_PRUNED]),
-        Study("smoke", "200 runs of milliseconds on tiny data, for trying out a cluster", _smoke),
+        Study("smoke", "200 runs of less than a second on tiny data, for trying out a cluster", _smoke),
     )
 }
 
