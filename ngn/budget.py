@@ -21,7 +21,7 @@ number of steps. C: ``ngn/cost.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -31,7 +31,6 @@ from ngn.cost import Cost, largest
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
-from ngn.report import Report
 
 Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of what the largest model costs, such as "60%"."""
@@ -281,13 +280,8 @@ class BudgetLearner(CapacityLearner):
             )
         return super().deploy(replica, **settings)
 
-    def report(
-        self,
-        latency: Any = None,
-        deployed: nn.Module | None = None,
-        score: Callable[[nn.Module], Any] | None = None,
-    ) -> Report:
-        """As of :class:`~ngn.contract.Learner`, with what is used of the budget."""
+    def spent(self) -> str:
+        """Cost and budget of every model, and whether the task asked for less."""
         digits, parts = 3 if self.budget.kind == "milliseconds" else 0, []
         allowed = [self._allowed(g) for g in range(len(self.gates))]
         each = (self.count().reshape(-1, len(allowed)), self.limit.reshape(-1), self.reached.reshape(-1))
@@ -296,7 +290,7 @@ class BudgetLearner(CapacityLearner):
             less = self.gates[0].committed and sum(most) > sum(counts)
             used = f"{self.cost.measured(tuple(counts)):,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
             parts.append(used + (" (the task asked for less)" if less else ""))
-        return replace(super().report(latency, deployed, score), budget=", ".join(parts))
+        return ", ".join(parts)
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())

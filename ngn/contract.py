@@ -214,6 +214,10 @@ class Learner(nn.Module, ABC):
         if not bool(sizes.isfinite().all()):
             raise ValueError(f"the training has diverged: sizes {sizes.tolist()} cannot be truncated to")
 
+    def spent(self) -> str | None:
+        """What the sizes take of a budget, in words; None where there is none."""
+        return None
+
     def groups(self) -> list[Group]:
         """The learned sizes by name, of a learner that has one model and names."""
         return []
@@ -264,6 +268,7 @@ class Learner(nn.Module, ABC):
             self.groups(),
             timed,
             scores,
+            self.spent(),
         )
 
     def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
