@@ -60,6 +60,11 @@ def _mean_t(run: Run) -> float:
     return sum(t) / len(t)
 
 
+def _total(phase: str) -> Callable[[Run], float]:
+    """The components that are kept of all groups together."""
+    return lambda run: float(sum(_path(run, f"{phase}.count")))
+
+
 def _prunes_back(run: Run) -> float:
     return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
 
@@ -155,6 +160,8 @@ def _blocks(*thirds: str) -> Callable[[Run], float]:
 NAMED: dict[str, Callable[[Run], float]] = {
     "integer": _integer,
     "mean_t": _mean_t,
+    "grown_total": _total("grown"),
+    "fixed_total": _total("fixed"),
     "prunes_back": _prunes_back,
     "exact": _exact,
     "half": _half,

@@ -107,7 +107,7 @@ def _at(
     """Runs under the budget of a fixed model of ``count`` components, or that model."""
     phase = "fixed" if method == "fixed" else "grown"
     runs = Selection.of({**choices, "method": method}, {"method.count": count, **(overrides or {})}, range(seeds))
-    quantities = {"count": f"{phase}.count", "parameters": f"{phase}.parameters.deployed"}
+    quantities = {"count": f"{phase}_total", "parameters": f"{phase}.parameters.deployed"}
     quantities["truncated"] = f"{phase}.truncated.{score}"
     formats = {"truncated": (form,), "half": (form,)}
     dashes = ["half"] if method == "fixed" else []
@@ -143,7 +143,7 @@ BUDGETS = Table(
     "budget",
     "Sizes under a budget, beside fixed models of it",
     (
-        column("count", "kept", "grown.count", "<mean:.1f>"),
+        column("count", "kept", "grown_total", "<mean:.1f>"),
         column("parameters", "parameters", "grown.parameters.deployed", "<mean:.0f>"),
         column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
     ),
@@ -188,7 +188,7 @@ ORDERED = Table(
     "orders",
     "Orders of components under one budget",
     (
-        column("count", "kept", "grown.count", "<mean:.1f>"),
+        column("count", "kept", "grown_total", "<mean:.1f>"),
         column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
         column("half", "first half", "half", MEDIAN_MSE),
     ),
