@@ -123,9 +123,13 @@ class OrderedAxis(nn.Module):
     capacity: Capacity
     """None once truncated."""
     scale: Tensor | None
-    ranks: Tensor | None
-    """Which component lies at each place, int64 [K]."""
+    ranks: Tensor | None = None
+    """Which component lies at each place, int64 [K], on the CPU. No buffer, as averages of models average buffers."""
     name, unit = "", "components"
+    _ranks: Tensor | None = None
+    """The same, where they were last asked for."""
+    _written: tuple[int, int] | None = None
+    """Which tensor a layer is given, and how often that has been written into."""
     hooked = False
     """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
     called = False
@@ -155,8 +159,8 @@ class OrderedAxis(nn.Module):
         self.register_buffer("scale", None)
         if places is not None and sorted(places) != [*range(len(places) if capacity is None else self.K)]:
             raise ValueError(f"places must be a permutation of 0 to K - 1, not {list(places)}")
-        ranks = None if places is None or capacity is None else torch.tensor(places).argsort()
-        self.register_buffer("ranks", ranks, persistent=False)
+        self.ranks = None if places is None or capacity is None else torch.tensor(places).argsort()
+        self._ranks = self.ranks
 
     @property
     def K(self) -> int:
@@ -173,7 +177,11 @@ class OrderedAxis(nn.Module):
 
     def placed(self, values: Tensor) -> Tensor:
         """One value per component, [*R, K] → one per place along the axis."""
-        return values if self.ranks is None else values[..., self.ranks.to(values.device)]
+        if self.ranks is None:
+            return values
+        if self._ranks is None or self._ranks.device != values.device:
+            self._ranks = self.ranks.to(values.device)
+        return values[..., self._ranks]
 
     def coefficients(self) -> Tensor | None:
         """c_k = w_k g_k in the present mode, [K] in the order of places; None where each component counts as it is."""
@@ -200,6 +208,12 @@ class OrderedAxis(nn.Module):
         name = next(iter(kwargs))
         return (), kwargs | {name: self(kwargs[name])}
 
+    def watch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Forward pre-hook of a layer of a residual stack: note what has been written into its input so far."""
+        if not torch.compiler.is_compiling():
+            h = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+            self._written = None if h is None or h.is_inference() else (id(h), h._version)
+
     def around(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """Forward hook of layer k of a residual stack: h + F(h) → h + c_k F(h). A tuple has h + F(h) in front; h is the
         first argument, by keywords the first of that shape."""
@@ -210,7 +224,12 @@ class OrderedAxis(nn.Module):
         if h is None:
             raise ValueError(f"{self.name}: a layer is given nothing of the shape of what it gives")
         if c is not None:
-            if h is y and not torch.compiler.is_compiling() and h._version:
+            if (
+                not torch.compiler.is_compiling()
+                and self._written
+                and self._written[0] == id(h)
+                and (h._version != self._written[1])
+            ):
                 raise ValueError(f"{self.name}: a layer adds to its input in place, which is lost then: x = x + f(x)")
             y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y
@@ -263,6 +282,7 @@ class OrderedAxis(nn.Module):
             else:
                 setattr(module, name, [part for part, stays in zip(value, kept.tolist(), strict=True) if stays])
         self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
+        self._ranks = None
 
 
 class Stacked(nn.Module):

@@ -170,7 +170,7 @@ class BudgetLearner(CapacityLearner):
     before: Tensor
     start: Tensor
     reached: Tensor
-    """Whether the soft model was ever above the budget, so that it has held sizes back: bool [*R]."""
+    """1 where the soft model was ever above the budget, so that it has held sizes back, else 0: float64 [*R]."""
     progress: Tensor
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
@@ -199,7 +199,7 @@ class BudgetLearner(CapacityLearner):
         nan = torch.full_like(self.limit, torch.nan)
         for name, value in (("price", torch.full_like(nan, budget.price)), ("before", nan), ("start", nan.clone())):
             self.register_buffer(name, value)
-        self.register_buffer("reached", torch.zeros_like(nan, dtype=torch.bool))
+        self.register_buffer("reached", torch.zeros_like(nan))  # a number, as averages of models average buffers
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -225,7 +225,7 @@ class BudgetLearner(CapacityLearner):
     def set_progress(self, progress: float) -> None:
         """Move the schedules, then lambda by what has happened since the step before."""
         cost, slopes = self.costs()
-        self.reached |= cost > self.limit.to(cost.device)
+        self.reached[cost > self.limit.to(cost.device)] = 1.0
         committing = [gate.commit is not None and progress >= gate.commit for gate in self.gates]
         if any(committing) and not self.gates[committing.index(True)].committed:
             self._settle()
@@ -269,16 +269,21 @@ class BudgetLearner(CapacityLearner):
         """As of :class:`~ngn.contract.Learner`.
 
         Raises:
-            ValueError: if the boundaries are not committed yet, and the model would be above the budget.
+            ValueError: if the boundaries are not committed yet, and the model would be above the budget; or if what has
+                been done to the model since it got its sizes, such as another head, takes it there.
         """
         self.check_sizes(replica)
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
+        above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
         if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
-            raise ValueError(
-                f"{cost:,g} {self.budget.kind} are above the budget of {float(limit):,g}, which holds from the commit "
-                f"on: train to p = {self.gates[0].commit:g} (set_progress)"
-            )
-        return super().deploy(replica, **settings)
+            way_out = f"which holds from the commit on: train to p = {self.gates[0].commit:g} (set_progress)"
+            if self.gates[0].committed:
+                way_out = "which is not the one under which these sizes were fixed"
+            raise ValueError(f"{cost:,g} {above}, {way_out}")
+        small = super().deploy(replica, **settings)
+        if self.budget.kind != "milliseconds" and (cost := self.cost.of(small)) > limit:
+            raise ValueError(f"{cost:,g} {above}: the model was changed after it had got its sizes")
+        return small
 
     def spent(self) -> str:
         """Cost and budget of every model, and whether the task asked for less."""

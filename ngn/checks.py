@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -132,11 +133,11 @@ def refuse_closures(model: nn.Module, axes: list[OrderedAxis]) -> None:
 
 
 def floating(outputs: Any) -> list[Tensor]:
-    """The tensors of floating point in what a model gives, those of data classes among them."""
+    """The tensors of real or complex numbers in what a model gives, those of data classes among them."""
     if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (type, Mapping)):
         outputs = vars(outputs)
     if isinstance(outputs, Tensor):
-        return [outputs] if outputs.is_floating_point() else []
+        return [outputs] if outputs.is_floating_point() or outputs.is_complex() else []
     leaves = tree_leaves(outputs)
     return [part for leaf in leaves if leaf is not outputs for part in floating(leaf)]
 
@@ -156,14 +157,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @torch.no_grad()
 def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: int | None = None) -> None:
     """Raise a ValueError if the outputs for ``example`` differ by more than their precision explains: by 6e-5 of the
-    largest in float32, 1e-2 in float16, 8e-2 in bfloat16. Both models draw the same random numbers."""
-    args, named = arguments(example)
+    largest in float32, 1e-2 in float16, 8e-2 in bfloat16; or if the deployed model calls a part of the other one that
+    has an axis. Both models draw the same random numbers, and each is given the example anew."""
     with evaluating(model), torch.random.fork_rng():
         torch.manual_seed(0)
+        args, named = arguments(_copied(example))
         wanted = floating(model(*args, **named))
         torch.manual_seed(0)
-        outputs = floating(deployed(*args, **named))
-    if not wanted or len(wanted) != len(outputs):
+        args, named = arguments(_copied(example))
+        with _refusing_calls(model):
+            outputs = floating(deployed(*args, **named))
+    if not wanted:
+        raise ValueError("the model gives no tensor of real numbers on the example, so there is nothing to compare")
+    if len(wanted) != len(outputs):
         raise ValueError(
             f"on the example the deployed model returns {len(outputs)} tensors, the truncated one {len(wanted)}"
         )
@@ -171,10 +177,43 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
         want = want if replica is None else want[replica]
         if want.shape != got.shape:
             raise ValueError(f"the deployed model gives {list(got.shape)} on the example, not {list(want.shape)}")
-        if not want.numel():
-            continue
-        apart = torch.where(want == got, 0.0, want - got).abs()  # of equal infinities, too
-        worst = float(apart.max()) / max(1e-30, float(torch.where(want.isinf(), 0.0, want).abs().max()))
-        eps = torch.finfo(want.dtype).eps
-        if not worst <= min(100 * eps**0.9, max(10 * eps, 1e-4)):
+        if (worst := apart(want, got)) is not None:
             raise ValueError(f"the deployed model differs from the truncated one on the example, by {worst:.1e}")
+
+
+def apart(want: Tensor, got: Tensor) -> float | None:
+    """By which part of the largest of ``want`` two tensors of one shape differ, if precision does not explain it."""
+    if not want.numel():
+        return None
+    same = (want == got) | (want.isnan() & got.isnan())  # equal infinities, too
+    differing = torch.where(same, torch.zeros_like(want), want - got).abs()
+    largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()
+    worst = float(differing.max()) / max(1e-30, float(largest))
+    eps = torch.finfo(want.dtype).eps
+    return None if worst <= min(100 * eps**0.9, max(10 * eps, 1e-4)) else worst
+
+
+def _copied(example: Any) -> Any:
+    """An example that may be written into; a cache that it holds is copied, too."""
+    tensors = [part for part in tree_leaves(example) if isinstance(part, Tensor)]
+    return copy.deepcopy(example, {id(tensor): tensor.detach().clone() for tensor in tensors})
+
+
+@contextmanager
+def _refusing_calls(model: nn.Module) -> Iterator[None]:
+    """Refuse calls of the parts of ``model`` that have an axis: a copy that makes them was not cut there."""
+    cut = {id(cut.module) for axis in model.modules() if isinstance(axis, OrderedAxis) for cut in axis.cuts}
+    parts = [part for part in model.modules() if any(id(inner) in cut for inner in part.modules())]
+
+    def refuse(module: nn.Module, args: Any) -> None:
+        raise ValueError(
+            f"the deployed model calls a {type(module).__name__} of the model that was trained: what holds it (a "
+            "function, a weak reference, a global) is not copied; make it a submodule"
+        )
+
+    handles = [part.register_forward_pre_hook(refuse) for part in parts]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

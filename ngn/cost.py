@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments
-from ngn.truncation import Choice, owned, truncated
+from ngn.truncation import Choice, is_stack, owned, truncated
 
 USED = 0.9
 """Part of a limit that counts are expected to use."""
@@ -142,10 +142,11 @@ class Cost:
     def measured(self, counts: tuple[int, ...]) -> float:
         """Of the model that is truncated to ``counts``; each is measured once."""
         if counts not in self._known:
-            self._known[counts] = self._measure(cut_to(self.model, self.axes, counts))
+            self._known[counts] = self.of(cut_to(self.model, self.axes, counts))
         return self._known[counts]
 
-    def _measure(self, small: nn.Module) -> float:
+    def of(self, small: nn.Module) -> float:
+        """Of a model that is truncated already."""
         if self.kind == "parameters":
             return float(sum(p.numel() for p in small.parameters()))
         args, named = arguments(self.example)
@@ -155,11 +156,12 @@ class Cost:
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
-    """A copy of ``model`` (of a stack of its first) with so many leading components of each axis, not weighted."""
+    """A copy of ``model`` (of a stack of its first) with so many leading components of each axis, not weighted; what is
+    not cut is shared with it."""
     parts = zip(axes, counts, strict=True)
     kept = {axis: Choice(axis.placed(torch.arange(axis.K) < n), None, None) for axis, n in parts}
     stacked = any(axis.capacity.replicas is not None for axis in axes)
-    return truncated(model, kept, 0 if stacked else None, share_frozen=True).eval()
+    return truncated(model, kept, 0 if stacked else None, share="all").eval()
 
 
 def _tensors(axis: OrderedAxis) -> set[int]:
@@ -174,7 +176,7 @@ def _within(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:
     stack, layer = [0] * len(axes), [-inf] * len(axes)
     for d, outer in enumerate(axes):
         ranks = outer.placed(torch.arange(outer.K)).tolist()
-        for layers in (part for cut in outer.cuts if isinstance(part := owned(cut), nn.ModuleList)):
+        for layers in (part for cut in outer.cuts if is_stack(part := owned(cut))):
             for rank, part in zip(ranks, layers, strict=True):
                 inner = {id(module) for module in part.modules()}
                 for g, axis in enumerate(axes):

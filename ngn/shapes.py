@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.books import value_of
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
 from ngn.files import publish_tensors
-from ngn.truncation import Choice, owned, truncated, without_tensors
+from ngn.truncation import Choice, is_stack, owned, truncated, without_tensors
 
 
 def check_deployed(model: nn.Module, call: str) -> None:
@@ -78,7 +79,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     except safetensors.SafetensorError as fault:
         raise ValueError(f"{path} is no file of ngn.save, or damaged ({fault})") from None
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    stacks = [axis for axis in axes if any(isinstance(owned(cut), nn.ModuleList) for cut in axis.cuts)]
+    stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
     if stacks and len(stacks) < len(axes):  # first, as the layers that stay have other names in the file
         model = _shaped(model, stacks, stored, path)
         axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
@@ -131,18 +132,18 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
         for cut in axis.cuts:
             tensor = owned(cut)
             alone = all(other is axis for part, dim, other in dims if (part, dim) == (id(tensor), cut.dim))
-            if isinstance(tensor, nn.ModuleList):
+            if is_stack(tensor):
                 inside = f"{paths[id(tensor)]}."
                 size, width = len(tensor), 1
                 left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
-            elif isinstance(tensor, Tensor) and alone and not cut.merge:
-                name = names[id(tensor)]
+            elif tensor is not None and alone and not cut.merge:
+                name = names.get(id(tensor), f"{paths[id(cut.module)]}.{cut.name}".lstrip("."))
                 if name not in stored and axis in beside:  # truncated to none, it vanished
                     mask[:] = False
                     break
                 if name not in stored:
                     raise ValueError(f"{path} holds no {name}: it is of another model")
-                size, left = tensor.shape[cut.dim], stored[name].shape[cut.dim]
+                size, left = value_of(cut.module, cut.name).shape[cut.dim], stored[name].shape[cut.dim]
                 width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
             else:
                 continue
@@ -157,4 +158,4 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
             )
         choices[axis] = Choice(axis.placed(mask), None, scale)
-    return truncated(model, choices, share_frozen=True)
+    return truncated(model, choices, share="frozen")

@@ -9,16 +9,17 @@ from __future__ import annotations
 import copy
 import functools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import Cut, OrderedAxis, Stacked
 from ngn.books import keep_books, renumber, unhook, value_of, without_parametrizations
-from ngn.checks import axes_of, refuse_closures
+from ngn.checks import axes_of, is_frozen, refuse_closures
 from ngn.components.low_rank import Bottleneck
 
 
@@ -78,13 +79,20 @@ def deploy(
             kept = kept & (torch.arange(len(kept), device=kept.device) < most)
         kept, c = axis.placed(kept), axis.placed(c)
         choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
-    return truncated(model, choices, replica, share_frozen).eval()
+    return truncated(model, choices, replica, "frozen" if share_frozen else None).eval()
 
 
 def truncated(
-    model: nn.Module, choices: dict[OrderedAxis, Choice], replica: int | None = None, share_frozen: bool = False
+    model: nn.Module,
+    choices: dict[OrderedAxis, Choice],
+    replica: int | None = None,
+    share: Literal["frozen", "all"] | None = None,
 ) -> nn.Module:
-    """A copy of ``model`` in which the axes of ``choices`` are cut accordingly."""
+    """A copy of ``model`` in which the axes of ``choices`` are cut accordingly.
+
+    Args:
+        share: which of the tensors that are not cut stay the original's own: its frozen parameters, or all.
+    """
     memo: dict[int, Any] = {}
     selected = {
         id(value)
@@ -97,8 +105,8 @@ def truncated(
     def of_replica(value: Tensor) -> Tensor:
         return value.detach()[replica] if id(value) in selected else value.detach()
 
-    def like(value: Tensor, new: Tensor) -> Tensor:
-        return nn.Parameter(new, value.requires_grad) if isinstance(value, nn.Parameter) else new
+    def like(value: Tensor, new: Tensor, trained: bool = False) -> Tensor:
+        return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
     plans: dict[int, tuple[Cut, list[tuple[Cut, Choice]]]] = {}
     for axis, choice in choices.items():
@@ -113,15 +121,23 @@ def truncated(
     lists: list[tuple[nn.ModuleList, list[nn.Module]]] = []
     for key, (cut, parts) in plans.items():
         value = value_of(cut.module, cut.name)
-        if isinstance(value, nn.ModuleList):
+        if is_stack(value):
             kept = functools.reduce(torch.logical_and, (choice.kept for _, choice in parts)).tolist()
             lists.append((value, [layer for layer, stays in zip(value, kept, strict=True) if stays]))
+            continue
+        untouched = all(bool(choice.kept.all()) and not c.merge for c, choice in parts)
+        if share == "all" and id(value) == key and untouched and key not in selected:
+            memo[key] = value
             continue
         if any(c.fold for c, _ in parts) and sum(value is other for other in registered) > 1:
             raise ValueError(f"{cut.name} is tied: coefficients cannot be folded into it; name a cut of another map")
         new = _cut(of_replica(value), [(replace(c, dim=c.dim % value.dim()), choice) for c, choice in parts])
         if id(value) == key:
-            memo[key] = new = like(value, new)
+            # with what was trained in it, a frozen map is no longer the one that others have
+            folded = (
+                choice.coefficients[choice.kept] for c, choice in parts if c.fold and choice.coefficients is not None
+            )
+            memo[key] = new = like(value, new, any(bool((c != 1).any()) for c in folded))
         else:
             plain[cut.module, cut.name] = new = nn.Parameter(new)
         changed[id(new)] = cut
@@ -131,7 +147,7 @@ def truncated(
                 continue
             if id(value) in selected:
                 memo[id(value)] = like(value, of_replica(value).clone())
-            elif share_frozen and isinstance(value, nn.Parameter) and not value.requires_grad:
+            elif share == "all" or (share == "frozen" and is_frozen(value)):
                 memo[id(value)] = value
         for value in tree_leaves(vars(module)):
             if isinstance(value, Tensor) and not value.is_leaf:  # computed in a forward pass; deepcopy refuses those
@@ -141,6 +157,9 @@ def truncated(
         memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
         renumber(memo[id(layers)])
     result = copy.deepcopy(model, memo)
+    plain = {
+        place: value for place, value in plain.items() if id(place[0]) in memo
+    }  # others were in layers that are gone
     for module, _ in plain:
         without_parametrizations(memo[id(module)], module)
     for (module, name), value in plain.items():
@@ -190,6 +209,11 @@ def owned(cut: Cut) -> Any:
         f"{type(module).__name__}.{name} is neither a parameter nor a buffer, and so cannot be cut; if a "
         "hook computes it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove it"
     )
+
+
+def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
+    """Whether what a cut names is a list of layers; a parametrised tensor has a list of its own."""
+    return isinstance(part, nn.ModuleList) and not isinstance(part, ParametrizationList)
 
 
 def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:

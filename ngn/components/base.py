@@ -157,7 +157,6 @@ class OrderedSum(OrderedAxis):
         self.rms: Tensor | None = None
         self._cuts = None
         self.register_buffer("scale", None)
-        self.register_buffer("ranks", None)
 
     @property
     def K(self) -> int:

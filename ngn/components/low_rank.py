@@ -95,6 +95,18 @@ class LowRankLinear(Bottleneck):
         y: Tensor = self.base(x)
         return y + self.raised(self.lowered(x))
 
+    @property
+    def weight(self) -> Tensor:
+        """W + sum_k c_k B_k A_k in the type of W, [out, in], for what reads a map's weight in place of calling it."""
+        own: Any = self.base.weight
+        return own + self.raised(self.down.T).T.to(own.dtype)
+
+    @property
+    def bias(self) -> Tensor | None:
+        """That of the map."""
+        own: Any = self.base.bias
+        return own
+
     @torch.no_grad()
     def merged(self) -> nn.Linear:
         """One linear map of the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to the type of W.

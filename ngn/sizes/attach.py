@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from ngn.budget import COMMIT, Budget, BudgetLearner
 from ngn.checks import axes_of
@@ -38,8 +39,8 @@ def learn_sizes(
             name, ``**`` for any number of parts, "" for the model. Every matched module has a size of its own.
         budget: what the deployed model may cost, in place of a price: :class:`~ngn.budget.BudgetLearner`.
         example: an input (a tuple for several arguments, a dictionary for named ones; by itself that of the budget), on
-            which every size is cut to half for a trial, before anything is trained: what the cut model computes has to
-            be what the model computes without the other half.
+            which every size is cut to half and to one for a trial, before anything is trained: what the cut model
+            computes has to be what the model computes without the others.
         frozen: whether the present parameters are frozen, so that sizes (and terms of ranks) alone are learned.
         capacity: makes the capacity of (name, K), in place of a :class:`~ngn.methods.ngn.CountGate`.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
@@ -74,6 +75,14 @@ def learn_sizes(
             raise TypeError(f"{pattern!r} takes a size such as ngn.Width(16), not {size!r}")
     if not (budget is None or isinstance(budget, Budget)):
         raise TypeError(f"budget= takes what is limited, such as ngn.Budget(parameters='60%'), not {budget!r}")
+    for path, module in model.named_modules():
+        if isinstance(module, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            raise ValueError(
+                f"{path or 'the model'} is a {type(module).__name__} already, which would miss the boundaries: learn "
+                "the sizes of what it holds, and wrap the learner"
+            )
+        if any(map(is_lazy, module.parameters(recurse=False))):
+            raise ValueError(f"{path or 'the model'} has no shapes yet: call the model once before")
     matched = {pattern: _matches(model, pattern) for pattern in sizes}
     with unchanged_on_error(model):
         if frozen:
@@ -95,9 +104,9 @@ def learn_sizes(
         names = [axis.name for axis in axes]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two sizes are called {', '.join(twice)}: put one of them on a module inside")
-        refuse_uncuttable(model, axes)
         if example is None and budget is not None:
             example = budget.example
+        refuse_uncuttable(model, axes, tried=example is not None)
         if example is not None:
             refuse_different(model, axes, example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)

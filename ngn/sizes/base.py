@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ngn.axis import Counts, Cut, OrderedAxis, is_conv1d
@@ -46,6 +47,8 @@ class Size(ABC):
             raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
         if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
             raise ValueError(f"{type(self).__name__}: round_to is a number of entries, 1 or more, not {round_to!r}")
+        if isinstance(places, (Tensor, np.ndarray)):
+            places = places.tolist()
         if not (places is None or callable(places) or isinstance(places, Sequence)):
             raise TypeError(f"{type(self).__name__}: places are a permutation such as [2, 0, 1], not {places!r}")
         self.K, self.places, self.round_to, self.settings = K, places, round_to, gate
@@ -101,7 +104,7 @@ def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[in
         ValueError: if a part takes means or sums over the units.
     """
     for part in parts:
-        if dims and (isinstance(part, MIXING) or (isinstance(part, SOFTMAX) and part.dim in dims)):
+        if dims and (isinstance(part, MIXING) or (isinstance(part, SOFTMAX) and part.dim in (*dims, None))):
             raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} that are sized, so no cut fits")
         shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
         if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:

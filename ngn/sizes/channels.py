@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
@@ -22,7 +23,8 @@ class Channels(Size):
 
     Args:
         K, places, round_to, gate: see :class:`Size`; K = None for single channels.
-        also, into: names, in the parent of the convolution, of what has the channels, and of what takes them.
+        also, into: names, in the parent of the convolution or else in the model, of what has the channels, and of what
+            takes them.
 
     >>> import torch, ngn
     >>> convs = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3)]
@@ -45,7 +47,12 @@ class Channels(Size):
             raise ValueError(f"{name} is a {type(conv).__name__}, not a convolution without groups")
         parent = model.get_submodule(name.rpartition(".")[0])
         if self.into:
-            having, taking = [*map(parent.get_submodule, self.also)], parent.get_submodule(self.into)
+            having = [_named(path, name, parent, model) for path in self.also]
+            taking = _named(self.into, name, parent, model)
+            if not isinstance(taking, (_ConvNd, nn.Linear)):
+                raise ValueError(
+                    f"{self.into} is a {type(taking).__name__}, no convolution or linear map to take {name}"
+                )
         else:
             having, taking = _after(parent, conv, name)
         per = _taken(taking)
@@ -55,6 +62,14 @@ class Channels(Size):
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
         dim = -1 if isinstance(taking, nn.Linear) else -1 - len(conv.kernel_size)
         hook(taking, self.axis(name, K, make, cuts + inputs(taking, per // K), dim=dim))
+
+
+def _named(path: str, name: str, *models: nn.Module) -> nn.Module:
+    """The module that is called ``path`` in the first of ``models`` that has it."""
+    for model in models:
+        with suppress(AttributeError):
+            return model.get_submodule(path)
+    raise ValueError(f"{name}: neither what holds it nor the model has a module {path!r}")
 
 
 def _taken(module: Any) -> int:
@@ -72,7 +87,8 @@ def _after(parent: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], An
     """What has the channels of ``conv`` beside it, and what takes them."""
     having: list[nn.Module] = []
     sized = {id(part) for axis in parent.modules() if isinstance(axis, OrderedAxis) for part in axis.modules()}
-    parts = [part for part in parent.modules() if id(part) not in sized]
+    own = {id(part) for part in conv.modules()} - {id(conv)}  # its parametrisations
+    parts = [part for part in parent.modules() if id(part) not in sized | own]
     for part in parts[parts.index(conv) + 1 :]:
         sizes = (part.groups, part.in_channels, part.out_channels) if isinstance(part, _ConvNd) else ()
         if sizes == (conv.out_channels,) * 3 and conv.out_channels > 1:  # depthwise

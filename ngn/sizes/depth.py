@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import Cut
+from ngn.methods.base import Weighted
 from ngn.sizes.base import Maker, Places, Size
 
 
@@ -46,8 +47,11 @@ class Depth(Size):
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         layers = model.get_submodule(name)
-        if not isinstance(layers, nn.ModuleList) or not name:
+        if not isinstance(layers, nn.ModuleList) or not name or not len(layers):
             raise ValueError(f"{name or 'the model'} is a {type(layers).__name__}, not an nn.ModuleList of layers")
+        held = [part for part in model.modules() if part is not layers and {*part.children()} & {*layers}]
+        if held:
+            raise ValueError(f"{name}: its layers are also called by a {type(held[0]).__name__}, which would keep all")
         if len({id(layer) for layer in layers}) < len(layers):
             raise ValueError(f"{name} has one layer in several places, which cannot be kept in some of them")
         above, _, last = name.rpartition(".")
@@ -61,8 +65,11 @@ class Depth(Size):
         lists = [each for each in own if isinstance(getattr(config, each, None), (list, tuple))]
         counts += [(config, each) for each in lists if len(getattr(config, each)) == len(layers)]
         axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts)
+        if not isinstance(axis.capacity, Weighted):
+            raise ValueError(f"{name}: layers are kept or not, and a {type(axis.capacity).__name__} scales them")
         if not bool((axis.capacity.weights() == 1).all()):
             raise ValueError(f"{name}: layers are kept or not, so their ordering weights must be one (r=1)")
         parent.add_module(f"size_of_{last}", axis)
         for number, layer in enumerate(layers):
+            layer.register_forward_pre_hook(axis.watch, with_kwargs=True)
             layer.register_forward_hook(partial(axis.around, number), with_kwargs=True)

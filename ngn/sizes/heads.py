@@ -70,6 +70,7 @@ class Heads(Size):
                 "Heads(qkv=..., out=..., head_dim=...)"
             )
         paths, out, interleaved = layout
+        interleaved |= getattr(module, "multi_query", None) is False  # of GPTBigCode, named as GPT-2 is
         maps, to = [linear(module, name, path) for path in paths], linear(module, name, out)
         d = self.head_dim or _head_dim(module)
         if d is None:
@@ -85,7 +86,11 @@ class Heads(Size):
             cuts = [cut for m in maps for cut in outputs(m, entries(m)[1] // K)]
         queries = entries(maps[0])[1] // d if len(maps) > 1 else K
         for key, value in module._parameters.items():  # a number for every head, such as the sinks of gpt-oss
-            if value is not None and value.dim() == 1 and len(value) in {K, queries} - {d}:
+            if (
+                value is not None
+                and value.dim() == 1
+                and len(value) in {K, queries} - (set() if "sink" in key else {d})
+            ):
                 cuts.append(Cut(module, key, 0, len(value) // K))
         beside = module.get_submodule(paths[0].rpartition(".")[0])
         self._refuse_shared(module, name, beside, {entries(m)[1] for m in maps} - {d})

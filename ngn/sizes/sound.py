@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
 from ngn.books import value_of
-from ngn.checks import check_equal
+from ngn.checks import apart, axes_of, check_equal
 from ngn.components.low_rank import Bottleneck
 from ngn.methods.ngn import CountGate
-from ngn.truncation import deploy, owned
+from ngn.truncation import deploy, is_stack, owned
 
 
 @contextmanager
@@ -40,27 +41,51 @@ def unchanged_on_error(model: nn.Module) -> Iterator[None]:
 
 
 def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
-    """Cut every size to half for a trial, and refuse what then computes something else than the model without the other
-    half; where gates are at hand that can be put there.
+    """Cut every size to half and to one for a trial, and refuse what then computes something else than the model
+    without the others; where gates are at hand that can be put there.
 
     Raises:
         ValueError: naming the size.
     """
     sized = [(axis, axis.capacity) for axis in axes if isinstance(axis.capacity, CountGate)]
-    if sized and (reason := _difference(model, sized, example)):
-        alone = ((each[0].name, _difference(model, [each], example)) for each in sized)
-        name, reason = next(((name, found) for name, found in alone if found), (sized[0][0].name, reason))
-        raise ValueError(f"{name}: cut to half it is not what the model computes without the other half ({reason})")
+    trials: list[tuple[str, Callable[[OrderedAxis], int]]] = [
+        ("half", lambda axis: max(1, axis.K // 2)),
+        ("one", lambda axis: 1),
+    ]
+    if 0 < len([axis for axis, _ in sized if _of_layers(axis)]) < len(sized):
+        trials.append(("half", lambda axis: axis.K if _of_layers(axis) else max(1, axis.K // 2)))
+    for said, count in trials:
+        if sized and (reason := _difference(model, sized, example, count)):
+            alone = ((each[0].name, _difference(model, [each], example, count)) for each in sized)
+            name, reason = next(((name, found) for name, found in alone if found), (sized[0][0].name, reason))
+            raise ValueError(f"{name}: cut to {said} it is not what the model computes without the others ({reason})")
 
 
-def _difference(model: nn.Module, sized: Sequence[tuple[OrderedAxis, CountGate]], example: Any) -> str | None:
-    """Why ``model`` with these sizes at half does not deploy to what it computes; None if it does."""
+def _of_layers(axis: OrderedAxis) -> bool:
+    """Whether its components are the layers of a stack."""
+    return any(is_stack(owned(cut)) for cut in axis.cuts)
+
+
+def _difference(
+    model: nn.Module,
+    sized: Sequence[tuple[OrderedAxis, CountGate]],
+    example: Any,
+    count: Callable[[OrderedAxis], int],
+) -> str | None:
+    """Why ``model`` with these sizes at a ``count`` does not deploy to what it computes; None if it does."""
     before = [gate.tau.detach().clone() for _, gate in sized]
     try:
         for axis, gate in sized:
-            gate.put_at(max(1, axis.K // 2))
+            gate.put_at(count(axis))
             axis.mode = "hard"
-        check_equal(model, deploy(model, share_frozen=True), example)
+        small = deploy(model, share_frozen=True)
+        with _activations(model, small, [axis for axis, _ in sized]) as pairs:
+            check_equal(model, small, example)
+        for name, want, got in pairs():
+            if want.shape != got.shape:
+                return f"of {name} {list(got.shape)} is kept, not {list(want.shape)}"
+            if (worst := apart(want, got)) is not None:
+                return f"what is kept of {name} differs by {worst:.1e}"
     except (ValueError, RuntimeError, TypeError, IndexError, AssertionError) as fault:
         return str(fault).partition("\n")[0]
     finally:
@@ -71,8 +96,54 @@ def _difference(model: nn.Module, sized: Sequence[tuple[OrderedAxis, CountGate]]
     return None
 
 
-def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
-    """Refuse cuts of tensors that are not there or too short, that something else has, too, or that another axis cuts.
+@contextmanager
+def _activations(
+    model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]
+) -> Iterator[Callable[[], list[tuple[str, Tensor, Tensor]]]]:
+    """What is kept of the activations at the axes that hooks call, in the model and in its cut copy: what lies behind
+    them may hide that they differ, a map of zeros or a layer scale of 1e-6. Nothing if layers are cut, which changes
+    the names of the others."""
+    seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+    handles = []
+    places = {id(part._modules.get("size")): path for path, part in model.named_modules()}
+    whole = all(bool(axis.retained()[0].all()) for axis in axes_of(model) if _of_layers(axis))
+    for axis in axes if whole else ():
+        if not axis.hooked or id(axis) not in places:
+            continue
+        kept = axis.placed(axis.retained()[0])
+        wanted, got = seen.setdefault(axis.name, ([], []))
+
+        def note(module: Any, args: Any, kept: Tensor = kept, to: list[Tensor] = wanted) -> None:
+            h, dim = args[0], module.dim
+            index = kept.repeat_interleave(h.shape[dim] // len(kept)).nonzero().flatten()
+            to.append(h.index_select(dim, index.to(h.device)))
+
+        def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:
+            to.append(args[0] if args else next(iter(kwargs.values())))
+
+        consumer = small.get_submodule(places[id(axis)])
+        handles += [
+            axis.register_forward_pre_hook(note),
+            consumer.register_forward_pre_hook(note_cut, with_kwargs=True),
+        ]
+    try:
+        yield lambda: [(name, *pair) for name, lists in seen.items() for pair in zip(*lists, strict=True)]
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+_KNOWN = (nn.Linear, _ConvNd)
+
+
+def _plain(kind: type[nn.Module]) -> bool:
+    """Whether a linear map or a convolution computes what torch's do; a parametrised one has a class of its own."""
+    return kind.forward.__module__.startswith("torch.nn.")
+
+
+def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool) -> None:
+    """Refuse cuts of tensors that are not there or too short, that something else has, too, or that another axis cuts;
+    and, unless they are to be ``tried`` on an example, of maps that compute something of their own.
 
     Raises:
         ValueError: naming the size and the tensor.
@@ -91,6 +162,11 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
             held, value = owned(cut), value_of(cut.module, cut.name)
             if not isinstance(value, Tensor):
                 continue
+            if not tried and isinstance(cut.module, _KNOWN) and not _plain(type(cut.module)):
+                raise ValueError(
+                    f"{what} is of a {type(cut.module).__name__}, which has a forward pass of its own: give example=, "
+                    "on which the cut is tried"
+                )
             if id(cut.module) in bases:
                 raise ValueError(
                     f"{what} has a learned rank beside it, {bases[id(cut.module)]}, which is not cut with it"

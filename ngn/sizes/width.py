@@ -52,7 +52,7 @@ class Width(Size):
             parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
         elif units in (entries(ups[0])[0], entries(down)[1]):
             parts = []  # whether a norm of this size is of the units or of the stream cannot be told
-        through = [-1] if isinstance(module, nn.Sequential) else []
+        through = [-1, 1] if isinstance(module, nn.Sequential) else []
         having = by_unit(parts, units, name or "the model", through)
         cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
         hook(down, self.axis(name, K, make, cuts + inputs(down, units // K)))

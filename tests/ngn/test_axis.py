@@ -217,7 +217,7 @@ def test_outputs_are_compared_by_what_their_type_can_hold(dtype, near, far):
     check_equal(*answers[:2], X)
     with pytest.raises(ValueError, match="differs"):
         check_equal(answers[0], answers[2], X)
-    with pytest.raises(ValueError, match="the deployed model returns 0 tensors, the truncated one 0"):
+    with pytest.raises(ValueError, match="no tensor of real numbers on the example"):
         check_equal(Told("yes"), Told("no"), X)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import ngn
 from ngn.budget import BudgetLearner, pi_step
-from ngn.cost import largest, multiply_adds
+from ngn.cost import cut_to, largest, multiply_adds
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 
@@ -276,3 +276,62 @@ def test_other_costs_end_below_the_budget(kind, monkeypatch):
     learner = bank(ngn.Budget(**{kind: "60%"}, example=x), t0=10.0)
     BANK.train(Trainer, learner, plan(30))
     assert learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.9995, 0.9999])
+def test_an_average_that_averages_buffers_is_within_the_budget(decay):
+    """Torch averages integers as it does numbers, and so would lose which layer comes first."""
+    swa = torch.optim.swa_utils
+
+    class Layer(nn.Linear):
+        def forward(self, x):
+            return x + super().forward(x).tanh()
+
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Layer(4, 4) for _ in range(24))
+
+    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, budget=ngn.Budget(parameters="46%"))
+    multi = swa.get_ema_multi_avg_fn(decay)
+    average = swa.AveragedModel(learner.model, multi_avg_fn=multi, use_buffers=True)
+    whole = swa.AveragedModel(learner, use_buffers=True)  # by torch's own running mean
+    for step in range(21):
+        learner.set_progress(step / 20)
+        average.update_parameters(learner.model)
+        whole.update_parameters(learner)
+    kept = [len(ngn.deploy(model).layers) for model in (learner.model, average.module, whole.module.model)]
+    assert kept == [11, 11, 11]
+
+
+def test_a_model_that_was_changed_behind_the_budget_is_not_deployed():
+    model = nn.ModuleDict(
+        {"mlp": nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8)), "head": nn.Linear(8, 2)}
+    )
+    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, budget=ngn.Budget(parameters=600))
+    learner.set_progress(1.0)
+    assert deployed(learner)[0] <= 600
+    model["head"] = nn.Linear(8, 100)
+    with pytest.raises(ValueError, match=r"1,452 parameters are above the budget of 600: the model was changed"):
+        learner.deploy(unsettled="allow")
+
+
+def test_sizes_fixed_under_another_budget_are_not_deployed():
+    def made(parameters):
+        model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8))
+        return ngn.learn_sizes(model, {"": ngn.Width(16)}, budget=ngn.Budget(parameters=parameters))
+
+    loose, tight = made(1000), made(300)
+    loose.set_progress(1.0)
+    tight.load_state_dict(loose.state_dict())
+    with pytest.raises(ValueError, match=r"above the budget of .*, which is not the one under which"):
+        tight.deploy()
+
+
+def test_costs_are_measured_on_models_that_share_what_is_not_cut():
+    model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8), nn.Linear(8, 8))
+    learner = ngn.learn_sizes(model, {"": ngn.Width(16, up="0", down="2")}, budget=ngn.Budget(parameters="60%"))
+    small = cut_to(model, learner.axes, [4])
+    assert small[3].weight is model[3].weight
+    assert small[0].weight.shape == (16, 8)
+    assert model[0].weight.shape == (64, 8)

@@ -39,7 +39,15 @@ def distilbert():
     return model, "transformer.layer.*.ffn", "transformer.layer.*.attention", "transformer.layer", 6
 
 
-FAMILIES = {"llama": llama, "neox": neox, "bert": bert, "gpt2": gpt2, "distilbert": distilbert}
+def bigcode():
+    """Named as GPT-2 is, but a query, a key and a value for each head in turn."""
+    sizes = {"vocab_size": 11, "n_embd": 24, "n_inner": 48, "n_layer": 4, "n_head": 6, "n_positions": 16}
+    config = transformers.GPTBigCodeConfig(**sizes, multi_query=False, bos_token_id=1, eos_token_id=2)
+    model = transformers.GPTBigCodeForCausalLM(config)
+    return model, "transformer.h.*.mlp", "transformer.h.*.attn", "transformer.h", 6
+
+
+FAMILIES = {"llama": llama, "neox": neox, "bert": bert, "gpt2": gpt2, "distilbert": distilbert, "bigcode": bigcode}
 
 
 @pytest.fixture(params=FAMILIES)
@@ -153,10 +161,11 @@ def test_a_program_of_a_model_with_a_cache_is_refused_before_it_is_made(tmp_path
     torch.testing.assert_close(program(input_ids=IDS).logits, small(IDS).logits)
 
 
-def test_numbers_of_every_head_are_cut_with_the_heads():
-    """gpt-oss has a sink for every query head."""
+@pytest.mark.parametrize("head_dim", [4, 6])
+def test_numbers_of_every_head_are_cut_with_the_heads(head_dim):
+    """gpt-oss has a sink for every query head, and as published as many entries in a head as heads."""
     config = transformers.GptOssConfig(
-        **(TINY | {"head_dim": 4, "num_hidden_layers": 2}),
+        **(TINY | {"head_dim": head_dim, "num_hidden_layers": 2}),
         num_key_value_heads=3,
         num_local_experts=2,
         num_experts_per_tok=1,

@@ -1,0 +1,360 @@
+"""Models that hold, hide or share their parts in ways that a cut could silently miss."""
+
+import functools
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from sizable import chain, convs
+from torch import nn
+from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
+
+import ngn
+
+X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
+
+
+class Holding(nn.Module):
+    """A feed-forward layer that the forward pass reaches by another way than as a submodule."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.mlp = chain(8, 16, 8)
+        if way == "weak reference":
+            self.reached = weakref.ref(self.mlp)
+        elif way == "cache":
+            self.called = functools.lru_cache(maxsize=1)(self._called)
+        elif way == "object":
+            self.strategy = type("Strategy", (), {"call": staticmethod(lambda x: self.mlp(x))})()
+        self.way = way
+
+    def _called(self, x):
+        return self.mlp(x)
+
+    def forward(self, x):
+        if self.way == "weak reference":
+            return self.reached()(x)
+        return self.called(x) if self.way == "cache" else self.strategy.call(x)
+
+
+@pytest.mark.parametrize("way", ["weak reference", "cache", "object"])
+def test_a_copy_that_would_call_the_original_is_refused(way):
+    model = Holding(way)
+    with pytest.raises(ValueError, match="calls a Sequential of the model that was trained"):
+        ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, example=X)
+    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=4.0)})
+    with pytest.raises(ValueError, match="calls a Sequential of the model that was trained"):
+        learner.deploy(example=X, unsettled="allow")
+    with torch.no_grad():
+        assert model(X).shape == (6, 8), "it may still be called itself"
+
+
+@pytest.mark.parametrize("way", [nn.DataParallel, lambda model: nn.Sequential(nn.DataParallel(model))])
+def test_what_is_wrapped_for_several_processes_already_is_refused(way):
+    with pytest.raises(ValueError, match="DataParallel already, which would miss the boundaries"):
+        ngn.learn_sizes(way(chain(8, 16, 8)), {"**": ngn.Width(16)})
+
+
+class Scaled(nn.Module):
+    """A branch that hardly reaches the output, or not at all."""
+
+    def __init__(self, between: nn.Module, gain: float) -> None:
+        super().__init__()
+        self.mlp, self.gain = chain(8, 16, between, 8), nn.Parameter(torch.full((8,), gain))
+
+    def forward(self, x):
+        return x + self.gain * self.mlp(x)
+
+
+class Mixing(nn.Module):
+    def forward(self, x):
+        return x.softmax(-1)
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-6, 1.0])
+def test_the_trial_looks_at_the_axis_itself(gain):
+    with pytest.raises(ValueError, match=r"mlp: cut to half .*differs"):
+        ngn.learn_sizes(Scaled(Mixing(), gain), {"mlp": ngn.Width(16)}, example=X)
+    ngn.learn_sizes(Scaled(nn.Tanh(), gain), {"mlp": ngn.Width(16)}, example=X)
+
+
+def test_the_trial_looks_within_layers_of_a_learned_depth():
+    class Stack(nn.Module):
+        def __init__(self, between):
+            super().__init__()
+            self.layers = nn.ModuleList(Scaled(between, 0.0) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    sizes = {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)}
+    with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half .*differs"):
+        ngn.learn_sizes(Stack(Mixing()), sizes, example=X)
+    ngn.learn_sizes(Stack(nn.Tanh()), sizes, example=X)
+
+
+class Parting(nn.Module):
+    """Layers that take something from the first one, which a stack of one is without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Biased(number == 0) for number in range(6))
+
+    def forward(self, x):
+        bias = None
+        for layer in self.layers:
+            x, bias = layer(x, bias)
+        return x
+
+
+class Biased(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.map, self.bias = nn.Linear(8, 8), nn.Linear(8, 8) if first else None
+
+    def forward(self, x, bias):
+        if bias is None:
+            bias = self.bias(x) if self.bias is not None else torch.zeros_like(x)
+        return x + self.map(x + bias).tanh(), bias
+
+
+def test_the_trial_goes_down_to_one():
+    with pytest.raises(ValueError, match="layers: cut to one it is not what"):
+        ngn.learn_sizes(Parting(), {"layers": ngn.Depth()}, example=X)
+
+
+class Adding(nn.Linear):
+    def forward(self, x):
+        x += super().forward(x).tanh()
+        return x + 1.0
+
+
+class Staying(nn.Linear):
+    """A layer that gives back what something has written into before."""
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(("layer", "fails"), [(Adding, True), (Staying, False)])
+def test_a_layer_that_loses_its_input_is_refused(layer, fails):
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(layer(8, 8) for _ in range(3))
+
+        def forward(self, x):
+            x = x.clone()
+            x += 1.0
+            for part in self.layers:
+                x = part(x)
+            return x
+
+    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth(t0=1.0)})
+    with torch.no_grad() if fails else torch.inference_mode():
+        if fails:
+            with pytest.raises(ValueError, match="adds to its input in place"):
+                learner(X)
+        else:
+            assert torch.equal(learner(X), X + 1.0)
+
+
+def layers(count: int = 3) -> nn.ModuleDict:
+    return nn.ModuleDict({"layers": nn.ModuleList(nn.Linear(8, 8) for _ in range(count))})
+
+
+@pytest.mark.parametrize(
+    ("capacity", "message"),
+    [
+        (lambda name, K: ngn.HardConcrete(K, 0), "a HardConcrete scales them"),
+        (lambda name, K: ngn.SoRA(K, 0), "a SoRA scales them"),
+        (lambda name, K: ngn.CountGate(K, r=0.5), "ordering weights must be one"),
+    ],
+)
+def test_layers_are_kept_or_not(capacity, message):
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(layers(), {"layers": ngn.Depth()}, capacity=capacity)
+
+
+def test_layers_that_something_else_calls_are_refused():
+    model = layers()
+    model["again"] = nn.Sequential(*model["layers"])
+    with pytest.raises(ValueError, match="layers: its layers are also called by a Sequential"):
+        ngn.learn_sizes(model, {"layers": ngn.Depth()})
+    with pytest.raises(ValueError, match="layers is a ModuleList, not"):
+        ngn.learn_sizes(layers(0), {"layers": ngn.Depth()})
+
+
+class Equalised(nn.Linear):
+    """A linear map that computes with its own size."""
+
+    def forward(self, x):
+        return super().forward(x) / self.in_features
+
+
+def test_maps_with_a_forward_pass_of_their_own_take_an_example():
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), Equalised(16, 8))
+    with pytest.raises(ValueError, match=r"2\.weight is of a Equalised, .*give example="):
+        ngn.learn_sizes(model, {"": ngn.Width(16)})
+    with pytest.raises(ValueError, match="cut to half"):
+        ngn.learn_sizes(model, {"": ngn.Width(16)}, example=X)
+
+
+@pytest.mark.parametrize("dim", [None, 1, -1])
+def test_a_softmax_over_the_units_is_refused(dim):
+    with pytest.raises(ValueError, match="a Softmax mixes the 16"):
+        ngn.learn_sizes(chain(8, 16, nn.Softmax(dim), 8), {"": ngn.Width(16)})
+
+
+def test_a_lazy_map_is_said():
+    with pytest.raises(ValueError, match="0 has no shapes yet: call the model once"):
+        ngn.learn_sizes(nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.Linear(16, 8)), {"": ngn.Width(16)})
+
+
+@pytest.mark.parametrize("norm", [weight_norm, spectral_norm, orthogonal])
+@pytest.mark.parametrize("way", ["budget", "price", "layers"])
+def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
+    def model():
+        torch.manual_seed(0)
+        branches = [Scaled(nn.Tanh(), 1.0) for _ in range(3)]
+        for branch in branches:
+            norm(branch.mlp[0])
+            norm(branch.mlp[-1])
+        stack = nn.Sequential(*branches) if way != "layers" else None
+        return stack or Called(branches)
+
+    sizes = {"**.mlp" if way == "layers" else "*.mlp": ngn.Width(16, t0=5.0)}
+    sizes |= {"layers": ngn.Depth(t0=1.0)} if way == "layers" else {}
+    budget = ngn.Budget(parameters="60%") if way == "budget" else None
+    learner = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
+    for progress in (0.0, 0.5, 1.0):
+        learner.set_progress(progress)
+    small = learner.deploy(example=X, unsettled="allow")
+    assert not any(hasattr(part, "parametrizations") for part in small.modules())
+    if budget is not None:
+        assert sum(p.numel() for p in small.parameters()) <= float(learner.limit)
+    ngn.save(small, tmp_path / "small.safetensors")
+    fresh = ngn.learn_sizes(model(), sizes, budget=budget)
+    assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
+
+
+class Called(nn.Module):
+    def __init__(self, branches):
+        super().__init__()
+        self.layers = nn.ModuleList(branches)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_channels_of_parametrised_convolutions_are_found():
+    model = convs(nn.ReLU(), nn.Conv2d(6, 3, 1))
+    weight_norm(model[0])
+    x = torch.randn(2, model[0].in_channels, 7, 7)
+    small = ngn.learn_sizes(model, {"0": ngn.Channels(t0=2.0)}, example=x).deploy(example=x, unsettled="allow")
+    assert small[0].out_channels == 3
+
+
+def test_consumers_elsewhere_are_named_from_the_model():
+    model = nn.Sequential(convs(nn.ReLU()), nn.Sequential(nn.Conv2d(6, 3, 1)))
+    x = torch.randn(2, model[0][0].in_channels, 7, 7)
+    learner = ngn.learn_sizes(model, {"0.0": ngn.Channels(into="1.0", t0=2.0)}, example=x)
+    assert learner.deploy(example=x, unsettled="allow")[1][0].in_channels == 3
+    for wrong, message in (("2.0", "has a module '2.0'"), ("0.1", "no convolution or linear map")):
+        with pytest.raises(ValueError, match=message):
+            ngn.learn_sizes(nn.Sequential(convs(nn.ReLU())), {"0.0": ngn.Channels(into=wrong)})
+
+
+def test_a_frozen_map_with_weights_folded_in_is_saved_with_the_rest(tmp_path):
+    def model():
+        torch.manual_seed(0)
+        made = chain(8, 16, 8)
+        made[-1].requires_grad_(False)
+        return made
+
+    small = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}, r=0.9).deploy(unsettled="allow")
+    ngn.save(small, tmp_path / "small.safetensors", frozen=False)
+    fresh = ngn.learn_sizes(model(), {"": ngn.Width(16)}, r=0.9)
+    assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
+    whole = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}).deploy(unsettled="allow")
+    assert [p.requires_grad for p in whole.parameters()] == [True, True, False, False], (
+        "without weights it stays frozen"
+    )
+
+
+def test_an_example_is_left_as_it_is_and_may_be_written_into():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp = chain(8, 16, 8)
+
+        def forward(self, x, held):
+            x -= x.mean()
+            held["seen"] = held.get("seen", 0) + 1
+            return self.mlp(x) * held["seen"]
+
+    x, held = X.clone() + 1.0, {}
+    learner = ngn.learn_sizes(Centred(), {"mlp": ngn.Width(16, t0=5.0)}, example=(x, held))
+    learner.deploy(example=(x, held), unsettled="allow")
+    assert torch.equal(x, X + 1.0)
+    assert held == {}
+
+
+def test_rows_without_numbers_are_equal():
+    """As attention gives them where every key is masked."""
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp = chain(8, 16, 8)
+
+        def forward(self, x):
+            return torch.cat([self.mlp(x), torch.full((1, 8), torch.nan)])
+
+    ngn.learn_sizes(Masked(), {"mlp": ngn.Width(16)}, example=X)
+
+
+def test_complex_outputs_are_compared():
+    class Turned(nn.Module):
+        def __init__(self, between):
+            super().__init__()
+            self.mlp = chain(8, 16, between, 8)
+
+        def forward(self, x):
+            return torch.view_as_complex(self.mlp(x).unflatten(-1, (4, 2))), x
+
+    ngn.learn_sizes(Turned(nn.Tanh()), {"mlp": ngn.Width(16)}, example=X)
+    learner = ngn.learn_sizes(Turned(Mixing()), {"mlp": ngn.Width(16, t0=5.0)})
+    with pytest.raises(ValueError, match="differs"):
+        learner.deploy(example=X, unsettled="allow")
+
+
+@pytest.mark.parametrize("of", [np.array, torch.tensor, list, tuple])
+def test_places_may_be_an_array(of):
+    model = chain(8, 4, 8)
+    learner = ngn.learn_sizes(model, {"": ngn.Width(places=of([3, 1, 0, 2]), t0=1.0)}, example=X)
+    assert torch.equal(learner.deploy(unsettled="allow")[0].weight, model[0].weight[[1, 3]])
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_map_with_terms_has_the_weight_of_both(grad):
+    """``nn.TransformerEncoderLayer`` reads it past the map's forward pass, without gradients."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    learner = ngn.learn_sizes(layer, {"linear1": ngn.Rank(4, t0=2.0)}, frozen=True, example=X[None])
+    with torch.no_grad():
+        layer.linear1.up.normal_()
+    map_ = layer.linear1
+    torch.testing.assert_close(nn.functional.linear(X, map_.weight, map_.bias), map_(X))
+    with torch.set_grad_enabled(grad):
+        called = layer(X[None])
+    layer.activation_relu_or_gelu = 0  # the way through the maps' forward passes
+    torch.testing.assert_close(called, layer(X[None]))
+    layer.activation_relu_or_gelu = 1
+    small = learner.deploy(example=X[None], unsettled="allow")
+    torch.testing.assert_close(small.linear1.weight, ngn.merge(small.linear1).weight)
