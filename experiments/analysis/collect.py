@@ -115,7 +115,10 @@ def same_engine(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
 
 
 DIFFER = "data differ from the published files: "
-_AS_PUBLISHED = re.compile(r"official files, (digests checked|unpacked from [^;|]*)|generated: .*")
+_AS_PUBLISHED = re.compile(
+    r"official files, (digests checked|unpacked from [^;|]*)|generated: .*|"
+    r"[^;|]*, revision \w+|[^;|]* official bfloat16 weights"
+)
 
 
 def foreign(provenance: str) -> list[str]:
@@ -145,12 +148,17 @@ class Reader:
         return self._runs
 
     def data_notes(self, run_ids: Iterable[str]) -> tuple[str, ...]:
-        """How the data of these runs differ from the published files, in the words of their records, each once."""
-        blocks = (run.record["data"] for run in map(self._runs.get, run_ids) if isinstance(run, Run))
+        """How the data of these runs, and the weights that they adapt, differ from the published files, in the words of
+        their records, each once; of the same data in the words of the record that says most."""
+        records = [run.record for run in map(self._runs.get, run_ids) if isinstance(run, Run)]
+        said: dict[tuple[str, str], str] = {}
+        for block in (record[part] for record in records for part in ("data", "base") if record.get(part)):
+            key = block["name"], block["sha256"]
+            said[key] = max(said.get(key, ""), block["provenance"], key=len)
         names: dict[str, dict[str, None]] = {}
-        for data in blocks:
-            for part in foreign(data["provenance"]):
-                names.setdefault(part, {})[data["name"]] = None
+        for (name, _), provenance in said.items():
+            for part in foreign(provenance):
+                names.setdefault(part, {})[name] = None
         return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in names.items())
 
     def _run(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,19 @@ PANELS = {
 
 
 def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    gathered = gather(reader, LADDER_RUNS, ["kept", *PANELS], overrides)
+    gathered = gather(reader, LADDER_RUNS, ["kept", "n", "low", "high", *PANELS], overrides)
+    asked: set[int] = set()
     points: list[Point] = []
     for key, group in gathered.groups.items():
         target, backbone, _ = key.split("-", 2)
         series = f"{TARGETS[target]}, {backbone}"
         for at, run in enumerate(group.runs):
             x = float(group.values["kept"][at])
-            points += [Point(series, x, float(group.values[panel][at]), (run.run_id,), panel) for panel in PANELS]
+            asked.add(int(group.values["n"][at]))
+            low, high = (float(group.values[end][at]) for end in ("low", "high"))
+            for panel in PANELS:
+                point = Point(series, x, float(group.values[panel][at]), (run.run_id,), panel)
+                points.append(replace(point, low=min(low, point.y), high=high) if panel == "score" else point)
     lines = []
     for panel in PANELS:
         for series in _SERIES:
@@ -38,9 +44,13 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             if len(drawn) > 1:
                 x, y = np.array([[point.x, point.y] for point in drawn]).T
                 lines.append(Line(series, x, y, panel, tuple(name for point in drawn for name in point.runs)))
-    notes = ["weights: of attention and feed-forward maps; lines join the prices 1e-2, 1e-3, 1e-4 of one row; one seed"]
+    of = " or ".join(map(str, sorted(asked)))
+    notes = [
+        "weights: of attention and feed-forward maps; lines join the prices 1e-2, 1e-3, 1e-4 of one row; one epoch, "
+        f"seed 0; bars: Wilson's 95 % interval over {of} questions"
+    ]
     return gathered.data(points, lines=lines, notes=notes)
 
 
-SPEC = Spec("figure13", "Pruning frontier: SmolLM2-135M, budget=cpu", PANELS, _make, 3.4, 3)
+SPEC = Spec("figure13", "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch", PANELS, _make, 3.4, 3)
 """The paper's is of Pythia-410M."""

@@ -60,10 +60,18 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
         mean, sd = float(values.mean()), float(values.std(ddof=0))
         ends = (mean - sd, mean + sd) if len(values) > 2 else (None, None)
         points.append(Point(FIXED, count, mean, tuple(name for name, _ in seeds.values()), "", *ends))
+    engines: dict[str, set[int]] = defaultdict(set)
+    for key, group in gathered.groups.items():
+        if key not in _SIDE:
+            for run in group.runs:
+                engines[run.record["execution"]["engine"]].add(run.record["phases"]["fixed"]["count"][0])
     notes = [
         "fixed: mean over the seeds; bars: one standard deviation, where there are three seeds",
         "published: the median; learned: truncated, one point per seed, spread sideways within its count",
     ]
+    if len(engines) > 1:
+        each = (f"{engine} ({', '.join(map(str, sorted(counts)))})" for engine, counts in sorted(engines.items()))
+        notes.append(f"fixed models were trained by two engines, which round differently: {'; '.join(each)}")
     return gathered.data(points, lines=[_published(task, gate)], notes=notes)
 
 

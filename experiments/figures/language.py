@@ -12,7 +12,7 @@ import numpy as np
 from experiments.analysis.collect import Reader, Run
 from experiments.analysis.quantities import NotMeasured, measure
 from experiments.analysis.selection import Selection, configurations
-from experiments.figures.gather import gather, stand_in
+from experiments.figures.gather import Gathered, gather, stand_in
 from experiments.figures.model import Data, Line, Panel, Point, Spec
 from experiments.tables.peft import SMALL, TASKS, learned
 
@@ -51,8 +51,15 @@ def _by_layer(gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
                 points.append(Point(maps[at % len(maps)], at // len(maps) + 1, count, (run.run_id,), task))
             sizes = run.record["phases"]["grown"]["sizes"]
             titles[task] = f"{sizes['total']} ({sizes['early']}/{sizes['middle']}/{sizes['late']})"
-    notes = ["after the task: the total, and its parts in the early, middle and late third of the layers"]
+    said = "after the task: the total, and its parts in the early, middle and late third of the layers"
+    notes = [f"{said}; {_seeds(gathered)}"]
     return gathered.data(points, notes=notes, titles=titles)
+
+
+def _seeds(gathered: Gathered[str]) -> str:
+    """Of which seeds the models are."""
+    seeds = sorted({run.seed for group in gathered.groups.values() for run in group.runs})
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def _measured(run: Run, *quantities: str) -> list[float] | None:
@@ -89,7 +96,8 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             if base is not None and (score := _measured(base, "truncated")) is not None:
                 ends = np.array([0.0, max(p.x for p in points if p.panel == task)])
                 lines.append(Line("base", ends, np.repeat(score, 2), task, (base.run_id,)))
-    notes = ["side by side at one total; bars: Wilson's 95 % interval over the examples; truncated models, one seed"]
+    notes = ["side by side at one total; bars: Wilson's 95 % interval over the examples; truncated models"]
+    notes[0] += f", {_seeds(gathered)}"
     if lacking:
         notes.append("not run: " + ", ".join(f"{name} ({', '.join(tasks)})" for name, tasks in lacking.items()))
     data = gathered.data(points, lines=lines, notes=notes)
@@ -116,7 +124,7 @@ def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Dat
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]
         if ends:
             lines.append(Line("equal", np.array([min(ends), max(ends)]), np.array([min(ends), max(ends)]), gate))
-    return gathered.data(points, lines=lines)
+    return gathered.data(points, lines=lines, notes=[f"a point is one model; {_seeds(gathered)}"])
 
 
 def _lora(reader: Reader, overrides: Mapping[str, Any]) -> Data:

@@ -133,6 +133,15 @@ class Data:
         """The points of a panel, or of one series in it."""
         return [p for p in self.points if p.panel == panel and series in (None, p.series)]
 
+    def fewest(self, key: str, panel: Panel) -> int | None:
+        """Up to how many runs behind a mean it says so: with ``lanes`` all do, else those that have fewer than others;
+        None where none does."""
+        runs = [len(point.runs) for point in self.of(key) if not point.faint]
+        most = max(runs, default=0)
+        if panel.lanes:
+            return most if most > 1 else None
+        return most - 1 if min(runs, default=0) < most else None
+
     def curves_of(self, panel: str, series: str | None = None) -> list[Curve]:
         """The curves of a panel, or of one series in it."""
         return [c for c in self.curves if c.panel == panel and series in (None, c.series)]
@@ -188,8 +197,11 @@ class Spec:
         found = self.make(reader, overrides or {})
         shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))
         notes = list(found.notes)
-        if any(self.panels[point.panel].lanes and len(point.runs) > 1 for point in found.points):
+        panels = [(found.fewest(key, panel), panel.lanes) for key, panel in self.panels.items()]
+        if any(least is not None and lanes for least, lanes in panels):
             notes.append("numbers: runs behind a point")
+        elif any(least is not None for least, _ in panels):
+            notes.append("numbers: runs behind a point, where fewer than behind others")
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
         for n, note in enumerate(reader.data_notes(shown)):

@@ -151,7 +151,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
     for point in data.of(key):
         points.setdefault(point.series, []).append(point)
     for name in dict.fromkeys([*panel.series, *points]):
-        _points(axes, name, points.get(name, []), looks[name], panel.lanes)
+        _points(axes, name, points.get(name, []), looks[name], data.fewest(key, panel))
     if points and not panel.ylog and all(float(point.y).is_integer() for point in data.of(key)):
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # no half ranks
     if panel.lanes:
@@ -161,8 +161,8 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
     axes.margins(y=0.08)  # room for a number at the lowest or highest point
 
 
-def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, numbered: bool) -> None:
-    """Single runs as dots; means joined by a line and, where asked, with how many runs they have; bars of either."""
+def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, fewest: int | None) -> None:
+    """Single runs as dots; means joined by a line, those of at most ``fewest`` runs with their number; bars of both."""
     x, y = [p.x + p.shift for p in points], [p.y for p in points]
     single = all(len(point.runs) == 1 for point in points)
     if not points:
@@ -175,9 +175,12 @@ def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, numbered
         low = [0.0 if p.low is None else p.y - p.low for p in points]
         high = [0.0 if p.high is None else p.high - p.y for p in points]
         whole = look.dots if single else {**look.dots, "linestyle": look.dash}
-        axes.errorbar(x, y, yerr=[low, high], label=name, markersize=3.5, elinewidth=0.8, capsize=2, **whole)
-    for point in points if numbered and points and not points[0].faint else ():
-        if any(len(other.runs) > 1 for other in points):
+        if any(low) or any(high):
+            axes.errorbar(x, y, yerr=[low, high], label=name, markersize=3.5, elinewidth=0.8, capsize=2, **whole)
+        else:
+            axes.plot(x, y, label=name, markersize=3.5, **whole)
+    for point in points if points and not points[0].faint else ():
+        if len(point.runs) <= (fewest or 0) and any(len(other.runs) > 1 for other in points):
             _number(axes, str(len(point.runs)), (point.x + point.shift, point.high or point.y), look.color)
 
 

@@ -28,6 +28,7 @@ def _panel(key: str, panel: Panel, data: Data, looks: Mapping[str, int], table: 
         "x": {"label": panel.xlabel, "log": panel.xlog},
         "y": {"label": panel.ylabel, "log": panel.ylog},
         "lanes": panel.lanes,
+        "fewest": data.fewest(key, panel) or 0,
         "series": [
             *({**_curve(curve, table), "look": looks[curve.series]} for curve in curves),
             *({**_dots(name, points[name], table), "look": looks[name]} for name in order if name in points),

@@ -68,6 +68,11 @@ class OwnTable:
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
     @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs behind its cells."""
+        return tuple(run_id for _, cells in self.rows for cell in cells for run_id in cell.run_ids)
+
+    @property
     def ran(self) -> tuple[tuple[Row, tuple[Cell, ...]], ...]:
         """The rows of which there is a run."""
         return tuple((row, cells) for row, cells in self.rows if any(cell.n for cell in cells))
@@ -122,8 +127,10 @@ class Section(Plan):
 
 @dataclass(frozen=True)
 class Origin:
-    """Of all records behind the report: days of the first and the last, commits, hardware, versions of packages."""
+    """Of all records behind the report: their runs, days of the first and the last, commits, hardware, versions of
+    packages."""
 
+    run_ids: tuple[str, ...]
     first: str
     last: str
     commits: int
@@ -163,6 +170,11 @@ class Report:
     def run_ids(self) -> tuple[str, ...]:
         """The runs behind all cells."""
         return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The runs behind all of it: cells, claims and figures."""
+        return self.origin.run_ids if self.origin else ()
 
     @property
     def counts(self) -> Counter[str]:
@@ -210,12 +222,14 @@ def _compute(reader: Reader) -> tuple[Spent, ...]:
 
 
 def _origin(reader: Reader) -> Origin | None:
-    records = [run.record for run in reader.seen.values() if isinstance(run, Run)]
+    used = {name: run.record for name, run in reader.seen.items() if isinstance(run, Run)}
+    records = [*used.values()]
     if not records:
         return None
     days = sorted(record["time"]["started"][:10] for record in records)
     versions = Counter(f"{name} {record['packages'].get(name)}" for record in records for name in ("python", "torch"))
     return Origin(
+        tuple(used),
         days[0],
         days[-1],
         len({record["code"]["commit"] for record in records}),

@@ -23,14 +23,9 @@ def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparis
     return name, Comparison(table, row, table.column(column_key), made, None, Verdict(NOT_RUN))
 
 
-def eight(
-    column: str, numbers: Sequence[float], other: str | None = None, others: Sequence[float] = ()
-) -> dict[str, Any]:
+def eight(column: str, values: Sequence[Any]) -> dict[str, Any]:
     rows = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
-    found = dict(cell(f"dataeightbody.{row}.{column}", value=n) for row, n in zip(rows, numbers, strict=True))
-    if other:
-        found |= dict(cell(f"dataeightbody.{row}.{other}", value=n) for row, n in zip(rows, others, strict=True))
-    return found
+    return dict(cell(f"dataeightbody.{row}.{column}", value=value) for row, value in zip(rows, values, strict=True))
 
 
 def stories(ratio: float) -> dict[str, Comparison]:
@@ -94,10 +89,6 @@ def removal(ngn: float) -> dict[str, Comparison]:
 
 OF_CELLS: dict[str, tuple[dict[str, Comparison], dict[str, Comparison]]] = {
     "dimension": (dimensions(90.0), dimensions(50.0)),
-    "vision_fixed": (
-        eight("fixed", [90, 90, 70, 80], "truncated", [90, 89.8, 70, 80]),
-        eight("fixed", [90, 90, 70, 80], "truncated", [90, 92, 70, 80]),
-    ),
     "vision_prune": (eight("prunes_back", [YES, PARTIAL, NO, YES]), eight("prunes_back", [YES] * 4)),
     "stories_truncation": (stories(1.02), stories(1.2)),
     "peft_baselines": (peft(60.0), peft(40.0)),

@@ -115,7 +115,7 @@ def decay(**rows: tuple[float, float]) -> Callable[[Memory], None]:
 
 
 def accuracies(lost: float, seeds: int) -> Callable[[Memory], None]:
-    """Vision runs of which the first ``seeds`` lose that many points by truncation."""
+    """Vision runs of which the first ``seeds`` lose that many points by truncation, and against fixed models."""
 
     def fill(store: Memory) -> None:
         for key in ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn"):
@@ -123,7 +123,10 @@ def accuracies(lost: float, seeds: int) -> Callable[[Memory], None]:
             assert runs is not None
             store.add(
                 runs,
-                lambda seed: {"grown": samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy")},
+                lambda seed: {
+                    "grown": samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy"),
+                    "fixed": samples.fixed(5, 90.0, "accuracy"),
+                },
             )
 
     return fill
@@ -198,6 +201,7 @@ OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = 
     "quantile_cut": (decay(learn_r=(1e-6, 8.0)), decay(learn_r=(1e-6, 2e-6))),
     "normalised": tuple(decay(learn_r=(1e-6, 8.0), learn_r_normalized=(soft, 1.0)) for soft in (2e-2, 2e-6)),
     "vision_truncation": (accuracies(2.0, 3), accuracies(2.0, 7)),
+    "vision_fixed": (accuracies(2.0, 3), accuracies(2.0, 7)),
     "depth": (layers(10), layers(8)),
     "recursive": (chain(1), chain(2)),
     "frontier": (lambda s: frontier(s, 1.5), lambda s: frontier(s, 0.5)),

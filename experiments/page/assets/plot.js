@@ -1,6 +1,6 @@
 // A plot in SVG: hover names the nearest point, a click opens its record, a dragged box zooms; all of it by keyboard too.
 //
-// spec: {label, x: {label, log, beside}, y: {label, log, beside}, series: [...], bands: [{low, high}], rules: [{at, kind}], lanes}
+// spec: {label, x: {label, log, beside}, y: {label, log, beside}, series: [...], bands: [{low, high}], rules: [{at, kind}], lanes, fewest}
 // series: {name, look, mark: "dots" | "line", x: [], y: [], shift: [], low: [], high: [], links: [hash or null], faint, mean, guide, text}
 // Series of one name share the entry of the legend. Means are joined by a line; a guide is a line that is no run's. Bands and
 // rules stand on the x axis. `beside`: all numbers on that axis in the plots that share it.
@@ -158,7 +158,7 @@ class Plot {
       if (series.low && series.low[at] !== null) {
         stems += `M${px.toFixed(1)},${this.py(placed(series.low[at], y.log)).toFixed(1)}V${this.py(placed(series.high[at], y.log)).toFixed(1)}`;
       }
-      if (series.mean && this.spec.lanes) {
+      if (series.mean && !series.faint && series.runs[at].length <= (this.spec.fewest ?? 0)) {
         const top = this.py(placed(series.high?.[at] ?? series.y[at], y.log));
         texts.push(shape("text", { x: px, y: top - 6, "text-anchor": "middle" }, String(series.runs[at].length)));
       }

@@ -133,16 +133,16 @@ def _power(evidence: Evidence) -> Outcome:
 
 @claim("orders_needed", "study orders")
 def _needed(evidence: Evidence) -> Outcome:
-    """Weights put the components in order: with r = 1 the first half of eight errs at least three times as much as with
-    r = ½, same seed, in the median."""
+    """Weights put the components in order: with r = 1 the first half of what a budget of eight keeps errs at least
+    three times as much as with r = ½, same seed, in the median."""
     ratio = _over_half(evidence, "none", "half")
     return Outcome(ratio >= 3, f"MSE of the first half over that with r = ½, same seed, median {ratio:.2g}")
 
 
 @claim("orders_nested", "study orders")
 def _nested(evidence: Evidence) -> Outcome:
-    """Nested dropout trades the whole model for its prefixes: under a budget of eight its first half errs at most a
-    third as much as with r = ½, and all of it more, same seed, in the median."""
+    """Nested dropout trades the whole model for its prefixes: under a budget of eight the first half of what it keeps
+    errs at most a third as much as with r = ½, and all of it more, same seed, in the median."""
     half, whole = _over_half(evidence, "ranks", "half"), _over_half(evidence, "ranks", _MSE)
     because = f"MSE over that with r = ½, same seed, medians: first half {half:.2g}, all components {whole:.2g}"
     return Outcome(half <= 1 / 3 and whole > 1, because)

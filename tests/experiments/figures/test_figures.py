@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from experiments.analysis.reductions import init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
-from experiments.figures.model import EACH
+from experiments.figures.model import EACH, Data, Panel, Point
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.extensions import BUDGETS, ORDERED
@@ -225,6 +226,36 @@ def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> N
     beginning = "data differ from the published files: "
     notes = (f"{beginning}regression1d, manifold, a mirror", f"{beginning}cora, other nodes")
     assert reader.data_notes(reader.seen) == notes
+
+
+def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -> None:
+    store, reader = Store(tmp_path), Reader(Store(tmp_path))
+    runs = Selection.of({"task": "regression1d"}, seeds=range(3))
+    for seed, (digest, how, weights) in enumerate(
+        [
+            ("0", "mirror; see its file", "4-bit GGUF"),
+            ("0", "mirror: 3 images from JPEG", "4-bit GGUF"),
+            ("1", "official files, digests checked", "somebody/tiny, revision 12ab"),
+        ]
+    ):
+        own = {"name": "regression1d", "sha256": digest * 64, "provenance": how}
+        base = {"name": "tiny", "sha256": digest * 64, "provenance": weights}
+        put_grown(store, runs, seed, 6.0, 1e-5, data=own, base=base)
+    reader.collect(runs)
+    beginning = "data differ from the published files: "
+    said = [f"{beginning}regression1d, mirror: 3 images from JPEG", f"{beginning}tiny, 4-bit GGUF"]
+    assert [*reader.data_notes(reader.seen)] == said
+
+
+def test_means_of_fewer_runs_say_so() -> None:
+    panel = Panel("x", "y")
+
+    def shown(*runs: int, lanes: bool = False) -> int | None:
+        points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
+        return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
+
+    assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
+    assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
 
 
 def test_ticks_are_the_numbers_themselves(tmp_path: Path) -> None:

@@ -135,7 +135,11 @@ def test_a_line_through_points_leaves_the_legend_to_them(tmp_path: Path) -> None
     found = data("figure13", Store(tmp_path))
     assert [line.series for line in found.lines] == ["FFN neurons, updated"] * 3
     drawn = style.draw(FIGURES["figure13"], found)
-    (shown,) = [h for h in drawn.legends[0].legend_handles if h.get_label() == "FFN neurons, updated"]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()].count("FFN neurons, updated") == 1
+    handles = dict(zip(*reversed(drawn.axes[0].get_legend_handles_labels()), strict=True))
+    shown = handles["FFN neurons, updated"].lines[0]
     (line,) = [line for line in drawn.axes[0].lines if line.get_label() == "_FFN neurons, updated"]
     assert (shown.get_marker(), line.get_marker()) == ("x", "None")
+    bars = [bool(point.low is not None) for point in found.points]
+    assert bars == [point.panel == "score" for point in found.points]
     assert shown.get_color() == line.get_color()
