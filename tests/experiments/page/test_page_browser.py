@@ -183,6 +183,26 @@ def test_a_plot_by_keyboard(page: Any) -> None:
     assert title(page).startswith("regression1d-mlp-ngn-s")
 
 
+@pytest.mark.parametrize("kind", ["dots", "dots mean"])
+def test_marks_of_every_look_can_be_seen(page: Any, kind: str) -> None:
+    """A cross is nothing but strokes, so that it must not have the outline of the others."""
+    colours = page.evaluate(
+        """(kind) => {
+          const svg = document.body.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "svg"));
+          return [0, 1, 2, 3, 4, 5].map((look) => {
+            const path = svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "path"));
+            path.setAttribute("class", `${kind} look${look}`);
+            const { fill, stroke } = getComputedStyle(path);
+            return look === 3 ? stroke : fill;
+          }).concat(getComputedStyle(document.body).backgroundColor);
+        }""",
+        kind,
+    )
+    *marks, paper = colours
+    assert paper not in marks
+    assert len(set(marks)) == 6
+
+
 def test_light_and_dark(browser: Any, page: Any, address: str) -> None:
     def paper(of: Any) -> str:
         return str(of.evaluate("getComputedStyle(document.body).backgroundColor"))
