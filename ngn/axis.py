@@ -224,12 +224,8 @@ class OrderedAxis(nn.Module):
         if h is None:
             raise ValueError(f"{self.name}: a layer is given nothing of the shape of what it gives")
         if c is not None:
-            if (
-                not torch.compiler.is_compiling()
-                and self._written
-                and self._written[0] == id(h)
-                and (h._version != self._written[1])
-            ):
+            seen, version = (None, None) if torch.compiler.is_compiling() else self._written or (None, None)
+            if seen is not None and seen == id(h) and version != h._version:
                 raise ValueError(f"{self.name}: a layer adds to its input in place, which is lost then: x = x + f(x)")
             y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y

@@ -48,12 +48,13 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
         ValueError: naming the size.
     """
     sized = [(axis, axis.capacity) for axis in axes if isinstance(axis.capacity, CountGate)]
-    trials: list[tuple[str, Callable[[OrderedAxis], int]]] = [
-        ("half", lambda axis: max(1, axis.K // 2)),
-        ("one", lambda axis: 1),
-    ]
-    if 0 < len([axis for axis, _ in sized if _of_layers(axis)]) < len(sized):
-        trials.append(("half", lambda axis: axis.K if _of_layers(axis) else max(1, axis.K // 2)))
+
+    def half(axis: OrderedAxis) -> int:
+        return max(1, axis.K // 2)
+
+    trials: list[tuple[str, Callable[[OrderedAxis], int]]] = [("half", half), ("one", lambda axis: 1)]
+    if len({_of_layers(axis) for axis, _ in sized}) > 1:  # with all layers, what is within them can be compared
+        trials.append(("half", lambda axis: axis.K if _of_layers(axis) else half(axis)))
     for said, count in trials:
         if sized and (reason := _difference(model, sized, example, count)):
             alone = ((each[0].name, _difference(model, [each], example, count)) for each in sized)
