@@ -194,19 +194,27 @@ class OrderedAxis(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
+        return self._scaled(h, self.dim)
+
+    def _scaled(self, h: Tensor, dim: int) -> Tensor:
         c = self.coefficients()
         if c is None:
             return h
-        width = h.shape[self.dim] // max(1, len(c))
-        after = h.dim() - 1 - self.dim % h.dim()
+        width = h.shape[dim] // max(1, len(c))
+        after = h.dim() - 1 - dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
+    def along(self, consumer: nn.Module) -> int:
+        """The dimension of the activation where ``consumer`` takes it: of a linear map the last."""
+        return -1 if isinstance(consumer, nn.Linear) else self.dim
+
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Forward pre-hook, with keywords, of the module whose first input is the activation with the axis."""
+        """Forward pre-hook, with keywords, of a module whose first input is the activation with the axis."""
+        dim = self.along(module)
         if args:
-            return (self(args[0]), *args[1:]), kwargs
+            return (self._scaled(args[0], dim), *args[1:]), kwargs
         name = next(iter(kwargs))
-        return (), kwargs | {name: self(kwargs[name])}
+        return (), kwargs | {name: self._scaled(kwargs[name], dim)}
 
     def watch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of a layer of a residual stack: note what has been written into its input so far."""

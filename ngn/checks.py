@@ -161,8 +161,7 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
     has an axis. Both models draw the same random numbers, and each is given the example anew."""
     with evaluating(model), torch.random.fork_rng():
         torch.manual_seed(0)
-        args, named = arguments(_copied(example))
-        wanted = floating(model(*args, **named))
+        wanted = outputs_on(model, example)
         torch.manual_seed(0)
         args, named = arguments(_copied(example))
         with _refusing_calls(model):
@@ -179,6 +178,24 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
             raise ValueError(f"the deployed model gives {list(got.shape)} on the example, not {list(want.shape)}")
         if (worst := apart(want, got)) is not None:
             raise ValueError(f"the deployed model differs from the truncated one on the example, by {worst:.1e}")
+
+
+class ExampleError(ValueError):
+    """An example on which the model itself fails, whatever its sizes are."""
+
+
+def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
+    """The tensors of real numbers that ``model`` gives for a copy of ``example``.
+
+    Raises:
+        ExampleError: with what the model says, if it fails.
+    """
+    args, named = arguments(_copied(example))
+    try:
+        return floating(model(*args, **named))
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as fault:
+        reason = str(fault).partition("\n")[0] or type(fault).__name__
+        raise ExampleError(f"the model fails on the example: {reason}") from fault
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:

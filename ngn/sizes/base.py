@@ -87,11 +87,14 @@ class Size(ABC):
         return K
 
 
-def hook(consumer: nn.Module, axis: OrderedAxis) -> None:
-    if hasattr(consumer, "size"):
-        raise ValueError(f"{axis.name}: another size ends at the same module")
-    consumer.add_module("size", axis)
-    consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
+def hook(axis: OrderedAxis, *consumers: nn.Module) -> None:
+    """Have ``axis`` called on what each of the ``consumers`` is given; it is a child of the first."""
+    for consumer in consumers:
+        hooks = consumer._forward_pre_hooks.values()
+        if hasattr(consumer, "size") or any(getattr(each, "__func__", None) is OrderedAxis.before for each in hooks):
+            raise ValueError(f"{axis.name}: another size ends at the same module")
+        consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
+    consumers[0].add_module("size", axis)
 
 
 def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,19 +13,24 @@ from torch.nn.modules.conv import _ConvNd
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.sizes.base import Maker, Places, Size, by_unit, hook
 
+SQUEEZING = re.compile("[Ss]queeze|SE(Layer|Block|Module|$)")
+"""What classes of squeeze-and-excitation blocks are called."""
+
 
 class Channels(Size):
     """The channels that a convolution gives, in ``K`` groups of neighbours.
 
-    What has them is found in the order of the modules beside the convolution: norms of each channel by itself, PReLU
-    and depthwise convolutions of as many channels, then the convolution or linear map that takes them. So the
+    What has them is found in the order of the modules behind the convolution, beside it and, where it lies in
+    ``nn.Sequential``s, behind those: norms of each channel by itself, PReLU, depthwise convolutions of as many
+    channels and squeeze-and-excitation blocks, then the convolution or linear map that takes them. So the
     convolution's output must go there and nowhere else: not into a residual sum. ``learner.deploy(example=...)`` finds
     what does not hold.
 
     Args:
         K, places, round_to, gate: see :class:`Size`; K = None for single channels.
-        also, into: names, in the parent of the convolution or else in the model, of what has the channels, and of what
-            takes them.
+        also, into: names of what has the channels, and of what takes them, in the nearest module around the
+            convolution that has one of that name. A block of two maps, from the channels and back to them, in ``also``
+            is one of squeeze and excitation (Hu et al. 2018): their mean over places has the channels, too.
 
     >>> import torch, ngn
     >>> convs = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3)]
@@ -45,30 +51,47 @@ class Channels(Size):
         conv = model.get_submodule(name)
         if not isinstance(conv, _ConvNd) or conv.groups > 1:
             raise ValueError(f"{name} is a {type(conv).__name__}, not a convolution without groups")
-        parent = model.get_submodule(name.rpartition(".")[0])
-        if self.into:
-            having = [_named(path, name, parent, model) for path in self.also]
-            taking = _named(self.into, name, parent, model)
-            if not isinstance(taking, (_ConvNd, nn.Linear)):
-                raise ValueError(
-                    f"{self.into} is a {type(taking).__name__}, no convolution or linear map to take {name}"
-                )
-        else:
-            having, taking = _after(parent, conv, name)
-        per = _taken(taking)
-        if not _fits(taking, conv):
-            raise ValueError(f"{name} gives {conv.out_channels} channels, and {taking} takes {per}")
+        having, taking = self._named(model, conv, name) if self.into else _found(model, conv, name)
+        for module in taking:
+            if not _fits(module, conv):
+                raise ValueError(f"{name} gives {conv.out_channels} channels, and {module} takes {_taken(module)}")
         K = self._divided(name, conv.out_channels)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
-        dim = -1 if isinstance(taking, nn.Linear) else -1 - len(conv.kernel_size)
-        hook(taking, self.axis(name, K, make, cuts + inputs(taking, per // K), dim=dim))
+        cuts += [cut for module in taking for cut in inputs(module, _taken(module) // K)]
+        hook(self.axis(name, K, make, cuts, dim=-1 - len(conv.kernel_size)), *taking)
+
+    def _named(self, model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
+        """What is said to have the channels of ``conv``, and what to take them."""
+        around = [holder for holder, _ in _holders(model, name)]
+        having: list[nn.Module] = []
+        taking: list[nn.Module] = []
+        for part in (_nearest(path, name, around) for path in self.also):
+            if [*part.children()] and not isinstance(part, _ConvNd):
+                reduce, expand = _squeeze(part, conv, name)
+                taking, having = [*taking, reduce], [*having, expand]
+            else:
+                having.append(part)
+        last = _nearest(self.into, name, around)
+        if not isinstance(last, (_ConvNd, nn.Linear)):
+            raise ValueError(f"{self.into} is a {type(last).__name__}, no convolution or linear map to take {name}")
+        return having, [*taking, last]
 
 
-def _named(path: str, name: str, *models: nn.Module) -> nn.Module:
-    """The module that is called ``path`` in the first of ``models`` that has it."""
-    for model in models:
+def _holders(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """The modules around that of a ``name``, from the inside, each with its part towards it."""
+    part = model.get_submodule(name)
+    while name:
+        name = name.rpartition(".")[0]
+        holder = model.get_submodule(name)
+        yield holder, part
+        part = holder
+
+
+def _nearest(path: str, name: str, around: Sequence[nn.Module]) -> nn.Module:
+    """The module that is called ``path`` in the first of ``around`` that has it."""
+    for holder in around:
         with suppress(AttributeError):
-            return model.get_submodule(path)
+            return holder.get_submodule(path)
     raise ValueError(f"{name}: neither what holds it nor the model has a module {path!r}")
 
 
@@ -83,19 +106,64 @@ def _fits(taking: Any, conv: Any) -> bool:
     return bool(per % channels == 0 if isinstance(taking, nn.Linear) else per == channels)
 
 
-def _after(parent: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], Any]:
-    """What has the channels of ``conv`` beside it, and what takes them."""
+def _squeeze(block: nn.Module, conv: Any, name: str) -> tuple[nn.Module, nn.Module]:
+    """The two maps of a squeeze-and-excitation block behind ``conv``: from its channels to fewer, and back."""
+    maps = [part for part in block.modules() if isinstance(part, (_ConvNd, nn.Linear))]
+    sizes = [(_taken(part), int(getattr(part, "out_features", getattr(part, "out_channels", 0)))) for part in maps]
+    C = conv.out_channels
+    if len(sizes) != 2 or sizes[0][0] != C or sizes[1] != sizes[0][::-1] or by_unit([*block.modules()], C, name):
+        raise ValueError(f"{name}: {type(block).__name__} is no block of two maps, of {C} channels and back to them")
+    return maps[0], maps[1]
+
+
+def _behind(model: nn.Module, name: str) -> Iterator[nn.Module]:
+    """What lies behind a convolution in the order of modules: beside it, and behind the ``nn.Sequential``s it is in.
+
+    Squeeze-and-excitation blocks are given in one, of other modules each part; behind the ``nn.Sequential``s those end
+    it that have a forward pass of their own, such as a residual block.
+    """
+    for number, (holder, within) in enumerate(_holders(model, name)):
+        children = [*holder.children()]
+        for child in children[children.index(within) + 1 :]:
+            if number and [*child.children()] and not (_in_order(child) or _squeezes(child)):
+                return
+            yield from _parts(child)
+        if not _in_order(holder):
+            return
+
+
+def _in_order(module: nn.Module) -> bool:
+    """Whether it calls its children one after the other, and does nothing else."""
+    return type(module).forward is nn.Sequential.forward
+
+
+def _squeezes(module: nn.Module) -> bool:
+    return bool(SQUEEZING.search(type(module).__name__))
+
+
+def _parts(module: nn.Module) -> Iterator[nn.Module]:
+    if isinstance(module, OrderedAxis):
+        return
+    yield module
+    if not _squeezes(module):
+        for child in module.children():
+            yield from _parts(child)
+
+
+def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
+    """What has the channels of ``conv`` behind it, and what takes them."""
     having: list[nn.Module] = []
-    sized = {id(part) for axis in parent.modules() if isinstance(axis, OrderedAxis) for part in axis.modules()}
-    own = {id(part) for part in conv.modules()} - {id(conv)}  # its parametrisations
-    parts = [part for part in parent.modules() if id(part) not in sized | own]
-    for part in parts[parts.index(conv) + 1 :]:
+    taking: list[nn.Module] = []
+    for part in _behind(model, name):
         sizes = (part.groups, part.in_channels, part.out_channels) if isinstance(part, _ConvNd) else ()
-        if sizes == (conv.out_channels,) * 3 and conv.out_channels > 1:  # depthwise
+        if _squeezes(part):
+            reduce, expand = _squeeze(part, conv, name)
+            taking, having = [*taking, reduce], [*having, expand]
+        elif sizes == (conv.out_channels,) * 3 and conv.out_channels > 1:  # depthwise
             having.append(part)
         elif isinstance(part, (_ConvNd, nn.Linear)):
             if _fits(part, conv) and getattr(part, "groups", 1) == 1:
-                return having, part
+                return having, [*taking, part]
             break
         elif found := by_unit([part], conv.out_channels, name, [1, -1 - len(conv.kernel_size)]):
             having += found

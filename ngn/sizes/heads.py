@@ -103,7 +103,7 @@ class Heads(Size):
             for count in named
             if isinstance(getattr(m, count, None), int) and not isinstance(getattr(type(m), count, None), property)
         ]
-        hook(to, self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), counts))
+        hook(self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), counts), to)
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:
         """Refuse norms over all heads together, which have so many entries, and biases that are given for each."""
@@ -122,7 +122,8 @@ class Heads(Size):
             cuts = [Cut(module, "in_proj_weight", 0, d, start * K * d) for start in range(3)]
         cuts += [Cut(module, "in_proj_bias", 0, d, start * K * d) for start in range(3)]
         module.__class__, module._qkv_same_embed_dim = Attention, False  # False: no way past the forward pass
-        hook(module.out_proj, self.axis(name, K, make, cuts + inputs(module.out_proj, d), [(module, "num_heads")]))
+        out = module.out_proj
+        hook(self.axis(name, K, make, cuts + inputs(out, d), [(module, "num_heads")]), out)
 
 
 _ATTENTION = [

@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
 from ngn.books import value_of
-from ngn.checks import apart, axes_of, check_equal
+from ngn.checks import ExampleError, apart, axes_of, check_equal
 from ngn.components.low_rank import Bottleneck
 from ngn.methods.ngn import CountGate
 from ngn.truncation import deploy, is_stack, owned
@@ -45,7 +45,7 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
     without the others; where gates are at hand that can be put there.
 
     Raises:
-        ValueError: naming the size.
+        ValueError: naming the size; ``ExampleError`` if the model fails by itself.
     """
     sized = [(axis, axis.capacity) for axis in axes if isinstance(axis.capacity, CountGate)]
 
@@ -87,6 +87,8 @@ def _difference(
                 return f"of {name} {list(got.shape)} is kept, not {list(want.shape)}"
             if (worst := apart(want, got)) is not None:
                 return f"what is kept of {name} differs by {worst:.1e}"
+    except ExampleError:
+        raise
     except (ValueError, RuntimeError, TypeError, IndexError, AssertionError) as fault:
         return str(fault).partition("\n")[0]
     finally:
@@ -106,26 +108,25 @@ def _activations(
     the names of the others."""
     seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     handles = []
-    places = {id(part._modules.get("size")): path for path, part in model.named_modules()}
     whole = all(bool(axis.retained()[0].all()) for axis in axes_of(model) if _of_layers(axis))
-    for axis in axes if whole else ():
-        if not axis.hooked or id(axis) not in places:
+    for path, consumer in [*model.named_modules()] if whole else ():
+        axis = next((axis for axis in axes if axis.before in consumer._forward_pre_hooks.values()), None)
+        if axis is None:
             continue
-        kept = axis.placed(axis.retained()[0])
-        wanted, got = seen.setdefault(axis.name, ([], []))
+        kept, dim = axis.placed(axis.retained()[0]), axis.along(consumer)
+        wanted, got = seen.setdefault(f"{axis.name} in {path}" if axis.name in seen else axis.name, ([], []))
 
-        def note(module: Any, args: Any, kept: Tensor = kept, to: list[Tensor] = wanted) -> None:
-            h, dim = args[0], module.dim
+        def note(module: nn.Module, args: Any, kwargs: Any, kept: Any = kept, dim: int = dim, to: Any = wanted) -> None:
+            h = args[0] if args else next(iter(kwargs.values()))
             index = kept.repeat_interleave(h.shape[dim] // len(kept)).nonzero().flatten()
             to.append(h.index_select(dim, index.to(h.device)))
 
         def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:
             to.append(args[0] if args else next(iter(kwargs.values())))
 
-        consumer = small.get_submodule(places[id(axis)])
         handles += [
-            axis.register_forward_pre_hook(note),
-            consumer.register_forward_pre_hook(note_cut, with_kwargs=True),
+            consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True),
+            small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True),
         ]
     try:
         yield lambda: [(name, *pair) for name, lists in seen.items() for pair in zip(*lists, strict=True)]

@@ -222,3 +222,21 @@ class Attending(nn.Module):
 def test_maps_are_not_read_backwards(model):
     with pytest.raises(ValueError, match="maps can be told by their shapes"):
         ngn.learn_sizes(model(), {"": ngn.Width(8)})
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        (torch.randn(1, 1, 9, 9), "to have 3 channels, but got 1"),
+        ((torch.randn(1, 3, 9, 9),) * 2, "takes 2 positional arguments but 3 were given"),
+        ("nothing", "conv2d"),
+    ],
+)
+def test_a_wrong_example_is_not_blamed_on_a_size(example, said):
+    model = convs(nn.ReLU(), nn.Conv2d(6, 2, 1))
+    with pytest.raises(ValueError, match=f"^the model fails on the example: .*{said}"):
+        ngn.learn_sizes(model, {"0": ngn.Channels()}, example=example)
+    assert [*model[2].children()] == []
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels()})
+    with pytest.raises(ValueError, match=f"^the model fails on the example: .*{said}"):
+        learner.deploy(example=example)

@@ -1,0 +1,165 @@
+"""Channels behind which there are squeeze-and-excitation blocks, which take them twice."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import EfficientNetConfig, EfficientNetModel
+
+import ngn
+from ngn.cost import multiply_adds
+
+IMAGES = torch.randn(3, 3, 8, 8)
+
+
+class SqueezeExcitation(nn.Module):
+    def __init__(self, channels: int, few: int, plain: bool = False) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(channels, few) if plain else nn.Conv2d(channels, few, 1)
+        self.fc2 = nn.Linear(few, channels) if plain else nn.Conv2d(few, channels, 1)
+        self.plain = plain
+
+    def forward(self, x):
+        mean = x.mean((2, 3)) if self.plain else x.mean((2, 3), keepdim=True)
+        s = self.fc2(nn.functional.silu(self.fc1(mean))).sigmoid()
+        return x * (s[..., None, None] if self.plain else s)
+
+
+class Renamed(SqueezeExcitation):
+    """One that its class does not name."""
+
+
+class ConvNorm(nn.Sequential):
+    def __init__(self, before: int, after: int, groups: int = 1) -> None:
+        super().__init__(nn.Conv2d(before, after, 3, padding=1, groups=groups), nn.BatchNorm2d(after), nn.ReLU())
+
+
+class Inverted(nn.Module):
+    """An inverted residual block, of MobileNetV3 and EfficientNet."""
+
+    def __init__(self, kind=SqueezeExcitation, plain=False, after: nn.Module | None = None) -> None:
+        super().__init__()
+        parts = [ConvNorm(4, 12), ConvNorm(12, 12, 12), kind(12, 5, plain), after or nn.Identity()]
+        self.block = nn.Sequential(*parts, nn.Conv2d(12, 4, 1), nn.BatchNorm2d(4))
+
+    def forward(self, x):
+        return x + self.block(x)
+
+
+def net(*blocks) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(ConvNorm(3, 4), *(make() for make in blocks), nn.Flatten(), nn.Linear(4 * 64, 2)).eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_(), module.running_var.uniform_(0.5, 2.0)
+    return model
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["convolutions", "linear maps"])
+@pytest.mark.parametrize("after", [None, nn.Hardswish()], ids=["nothing", "an activation"])
+def test_both_consumers_are_cut(plain, after):
+    model = net(*[lambda: Inverted(plain=plain, after=after)] * 2)
+    learner = ngn.learn_sizes(model, {"*.block.0.0": ngn.Channels(6, t0=1.4)}, example=IMAGES)
+    soft = learner.axes[0].coefficients()
+    assert 0 < soft.min() < 0.9  # so that what is folded can be seen
+    small = learner.deploy(example=IMAGES, unsettled="allow")  # compares with the hard model
+    block = small[1].block
+    kept = int(learner.count()[0]) * 2
+    assert block[0][0].out_channels == block[1][0].groups == block[4].in_channels == kept < 12
+    assert block[2].fc1.weight.shape[:2] == (5, kept)
+    assert block[2].fc2.weight.shape[:2] == (kept, 5)
+    assert not any(isinstance(module, ngn.OrderedAxis) or module._forward_pre_hooks for module in small.modules())
+
+
+def test_the_soft_model_multiplies_what_each_consumer_is_given():
+    """h → c h in front of both, against the block written out with weights that are multiplied."""
+    model = net(Inverted)
+    learner = ngn.learn_sizes(model, {"1.block.0.0": ngn.Channels(t0=1.4)})
+    c = learner.axes[0].coefficients().detach()
+    by_hand = net(Inverted)
+    with torch.no_grad():
+        by_hand[1].block[2].fc1.weight.mul_(c.view(1, -1, 1, 1))
+        by_hand[1].block[4].weight.mul_(c.view(1, -1, 1, 1))
+    assert torch.allclose(learner(IMAGES), by_hand(IMAGES), atol=1e-6)
+    learner(IMAGES).square().mean().backward()
+    assert learner.axes[0].capacity.tau.grad.abs() > 0
+
+
+def test_one_that_no_class_names_is_named():
+    names = {"also": ["block.0.1", "block.1.0", "block.1.1", "block.2"], "into": "block.4"}
+    learner = ngn.learn_sizes(
+        net(lambda: Inverted(Renamed)), {"1.block.0.0": ngn.Channels(**names, t0=1.4)}, example=IMAGES
+    )
+    small = learner.deploy(example=IMAGES, unsettled="allow")
+    assert small[1].block[2].fc1.in_channels == small[1].block[2].fc2.out_channels == small[1].block[4].in_channels
+    # unnamed, its first map looks like what takes the channels: the trial finds that
+    with pytest.raises(ValueError, match=r"1\.block\.0\.0"):
+        ngn.learn_sizes(net(lambda: Inverted(Renamed)), {"1.block.0.0": ngn.Channels(t0=1.4)}, example=IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(nn.Sequential, "no block of two maps"), (Inverted, "no block of two maps")]
+)
+def test_other_blocks_are_refused(kind, said):
+    odd = nn.Sequential(nn.Conv2d(12, 12, 1), nn.ReLU()) if kind is nn.Sequential else Inverted()
+    model = nn.Sequential(nn.Conv2d(3, 12, 1), odd, nn.Conv2d(12, 4, 1))
+    with pytest.raises(ValueError, match=said):
+        ngn.learn_sizes(model, {"0": ngn.Channels(also=["1"], into="2")})
+
+
+def test_a_squeeze_of_other_shape_is_refused():
+    class EffectiveSEModule(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Conv2d(6, 6, 1)
+
+    with pytest.raises(ValueError, match="EffectiveSEModule is no block of two maps"):
+        ngn.learn_sizes(
+            nn.Sequential(nn.Conv2d(3, 6, 1), EffectiveSEModule(), nn.Conv2d(6, 2, 1)), {"0": ngn.Channels()}
+        )
+
+
+def test_a_residual_block_behind_is_not_entered():
+    """The stem's channels go into a sum there, too."""
+    with pytest.raises(ValueError, match="not beside it"):
+        ngn.learn_sizes(net(Inverted), {"0.0": ngn.Channels()})
+    chain = net(lambda: nn.Sequential(ConvNorm(4, 4)))
+    learner = ngn.learn_sizes(chain, {"0.0": ngn.Channels(t0=0.8)}, example=IMAGES)
+    assert learner.deploy(example=IMAGES, unsettled="allow")[1][0][0].in_channels < 4
+
+
+def test_a_budget_counts_them():
+    budget = ngn.Budget(macs="70%", example=IMAGES)
+    learner = ngn.learn_sizes(net(Inverted, Inverted), {"*.block.0.0": ngn.Channels()}, budget=budget)
+    y = torch.tensor([0, 1, 1])
+    ngn.fit(learner, IMAGES, y, nn.functional.cross_entropy, ngn.TrainPlan(steps=60, lr=0.01), progress="never")
+    small = learner.deploy(example=IMAGES)
+    cost = multiply_adds(lambda: small(IMAGES))
+    limit = 0.7 * multiply_adds(lambda: net(Inverted, Inverted)(IMAGES))
+    assert 0 < cost <= limit == learner.limit
+
+
+def test_efficientnet():
+    """Blocks of transformers', in which nothing is in an nn.Sequential; one name fits the convolutions of all."""
+    torch.manual_seed(0)
+    config = EfficientNetConfig(
+        image_size=32,
+        width_coefficient=0.5,
+        depth_coefficient=0.5,
+        hidden_dim=640,
+        in_channels=[32, 16],
+        out_channels=[16, 24],
+        kernel_sizes=[3, 3],
+        strides=[1, 2],
+        num_block_repeats=[1, 2],
+        expand_ratios=[4, 4],
+        depthwise_padding=[],
+    )
+    model = EfficientNetModel(config).eval()
+    x = torch.randn(2, 3, 32, 32)
+    also = ["expansion.expand_bn", "depthwise_conv.depthwise_conv", "depthwise_conv.depthwise_norm", "squeeze_excite"]
+    size = ngn.Channels(8, also=also, into="projection.project_conv", t0=1.3)
+    learner = ngn.learn_sizes(model, {"encoder.blocks.*.expansion.expand_conv": size}, example=x)
+    small = learner.deploy(example=x, unsettled="allow")
+    for name in learner.names:
+        block = small.get_submodule(name.rpartition(".expansion")[0])
+        assert block.squeeze_excite.reduce.in_channels == block.projection.project_conv.in_channels < 32
