@@ -90,11 +90,18 @@ class Size(ABC):
 def hook(axis: OrderedAxis, *consumers: nn.Module) -> None:
     """Have ``axis`` called on what each of the ``consumers`` is given; it is a child of the first."""
     for consumer in consumers:
-        hooks = consumer._forward_pre_hooks.values()
-        if hasattr(consumer, "size") or any(getattr(each, "__func__", None) is OrderedAxis.before for each in hooks):
+        if hasattr(consumer, "size") or taken_by(consumer) is not None:
             raise ValueError(f"{axis.name}: another size ends at the same module")
         consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
     consumers[0].add_module("size", axis)
+
+
+def taken_by(consumer: nn.Module) -> OrderedAxis | None:
+    """The axis whose activation ``consumer`` takes; None if no hook calls one."""
+    for called in consumer._forward_pre_hooks.values():
+        if getattr(called, "__func__", None) is OrderedAxis.before:
+            return getattr(called, "__self__", None)
+    return None
 
 
 def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:

@@ -66,7 +66,7 @@ class Channels(Size):
         having: list[nn.Module] = []
         taking: list[nn.Module] = []
         for part in (_nearest(path, name, around) for path in self.also):
-            if [*part.children()] and not isinstance(part, _ConvNd):
+            if [*part.children()] and not outputs(part):
                 reduce, expand = _squeeze(part, conv, name)
                 taking, having = [*taking, reduce], [*having, expand]
             else:

@@ -16,6 +16,7 @@ from ngn.books import value_of
 from ngn.checks import ExampleError, apart, axes_of, check_equal
 from ngn.components.low_rank import Bottleneck
 from ngn.methods.ngn import CountGate
+from ngn.sizes.base import taken_by
 from ngn.truncation import deploy, is_stack, owned
 
 
@@ -110,8 +111,8 @@ def _activations(
     handles = []
     whole = all(bool(axis.retained()[0].all()) for axis in axes_of(model) if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
-        axis = next((axis for axis in axes if axis.before in consumer._forward_pre_hooks.values()), None)
-        if axis is None:
+        axis = taken_by(consumer)
+        if axis is None or axis not in axes:
             continue
         kept, dim = axis.placed(axis.retained()[0]), axis.along(consumer)
         wanted, got = seen.setdefault(f"{axis.name} in {path}" if axis.name in seen else axis.name, ([], []))

@@ -118,6 +118,19 @@ def test_a_squeeze_of_other_shape_is_refused():
         )
 
 
+def test_a_parametrised_norm_is_no_block():
+    class Double(nn.Module):
+        def forward(self, w):
+            return 2 * w
+
+    model = net(Inverted)
+    nn.utils.parametrize.register_parametrization(model[1].block[1][1], "weight", Double())
+    names = {"also": ["block.0.1", "block.1.0", "block.1.1", "block.2"], "into": "block.4"}
+    learner = ngn.learn_sizes(model, {"1.block.0.0": ngn.Channels(**names, t0=1.4)}, example=IMAGES)
+    small = learner.deploy(example=IMAGES, unsettled="allow")
+    assert small[1].block[1][1].num_features == small[1].block[4].in_channels < 12
+
+
 def test_a_residual_block_behind_is_not_entered():
     """The stem's channels go into a sum there, too."""
     with pytest.raises(ValueError, match="not beside it"):
