@@ -133,7 +133,7 @@ def _budgets() -> Iterator[Row]:
             yield from _pair(f"{task}_{count}", task, choices, count, "accuracy", "<median:.2f>", 10)
     for count in (8, 4):
         choices, both = {"task": "tinystories", "gate": "slices"}, (count, count)
-        scored = choices, both, "bits_per_character", "<median:.4f>", 3
+        scored = choices, both, "bits_per_character", "<median:.4f>", 10
         yield from _pair(f"stories_{count}", "TinyStories", *scored)
         label = f"TinyStories, budget of {count} + {count}, from all sixteen"
         yield _at(f"stories_{count}_high", label, "budget", *scored, {"gate.t0": 15.0})
