@@ -24,7 +24,7 @@ from experiments.store.records import check  # noqa: E402
 from experiments.studies import STUDIES, Study  # noqa: E402
 from scripts import sweep  # noqa: E402
 
-PHASES = {"grown": {**grown([2.0], 1e-3, 1e-3), "run_steps_per_second": 5000.0}}
+PHASES = {"grown": grown([2.0], 1e-3, 1e-3)}
 
 
 def fill(results: Path, records: int, runs: int) -> None:

@@ -66,7 +66,7 @@ def measure(
             parameters={"candidate": candidate, "deployed": 0},
             steps=plan.steps,
             seconds=round(course.seconds, 3),
-            run_steps_per_second=round(plan.steps * replicas / max(course.seconds, 1e-9), 1),
+            run_steps_per_second=float(f"{plan.steps * replicas / max(course.seconds, 1e-9):.4g}"),
             peak_memory_mib=round(peak_memory(device), 1),
             n=dict(task.n),
             sizes=config.gate.sizes(counts[r]),

@@ -14,18 +14,20 @@ from statistics import median
 from typing import Any
 
 from experiments.analysis.collect import fault_of
-from experiments.config.schema import Config
+from experiments.config.schema import Config, Train
 from experiments.paths import RESULTS
 from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
+from experiments.tasks.settings import TaskSettings
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
 that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
-Kind = tuple[str | None, ...]
+Kind = tuple[str, str, str | None, str, str, bool, int]
+"""Task, gate, model, method, profile, whether sizes are committed (other engines train those), phases."""
 SAMPLE = 10
-"""Records of each kind of name (task, gate, method, size) that speeds are taken from."""
+"""At most so many records of each kind of name (task, gate, method, size) tell speeds."""
 ENGINES = {"torch", "fused", "cuda_graph"}
 """Those that there are today; how fast another was says nothing."""
 
@@ -58,13 +60,12 @@ class Progress:
 
 
 def _sample(folder: Path) -> Iterator[Path]:
-    """A few records of each kind of name."""
-    seen: Counter[str] = Counter()
+    """A few records of each kind of name, from first to last."""
+    alike: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
-        kind = path.stem.rsplit("-s", 1)[0]
-        seen[kind] += 1
-        if seen[kind] <= SAMPLE:
-            yield path
+        alike[path.stem.rsplit("-s", 1)[0]].append(path)
+    for paths in alike.values():
+        yield from paths[:: -(-len(paths) // SAMPLE)]
 
 
 class Speeds:
@@ -72,56 +73,59 @@ class Speeds:
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self.roots = [store.root for store in stores]
-        self._rates: dict[str, dict[Kind, float]] = {}
+        self._seconds: dict[str, dict[Kind, float]] = {}
         self._peaks: dict[Kind, float] = defaultdict(float)
 
-    def _kind(self, config: Mapping[str, Any]) -> Kind:
-        gate, method = config["gate"], config["method"]
-        model = (config.get("model") or {}).get("name")
-        return (config["task"]["name"], gate["component"], model, method["name"], config["profile"])
+    def _kind(self, config: Mapping[str, Any], phases: int) -> Kind:
+        model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
+        alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
+        return (*alike, config["profile"], commits, phases)
 
     def _kind_of(self, config: Config) -> Kind:
-        model = config.model.name if config.model else None
-        return (config.task.name, config.gate.component, model, config.method.name, config.profile)
+        plain = config.method.sizes(config.gate) is not None
+        phases = 1 if plain else len(config.phases) + len(config.continue_with)
+        model, commits = config.model.name if config.model else None, config.schedule.commit is not None
+        alike = (config.task.name, config.gate.component, model, config.method.name)
+        return (*alike, config.profile, commits, phases)
 
-    def _of(self, task: str) -> dict[Kind, float]:
-        """Kind → run-steps per second, over all phases of a record."""
-        if task not in self._rates:
+    def _of(self, task: TaskSettings) -> dict[Kind, float]:
+        """Kind → seconds of a run for each step and phase, with loading and scoring.
+
+        Steps are those of the usual number of samples, which need not be what the machine had: they cancel.
+        """
+        if task.name not in self._seconds:
             seen: dict[Kind, list[float]] = defaultdict(list)
             for root in self.roots:
-                for path in _sample(root / task):
+                for path in _sample(root / task.name):
                     try:
                         record = read(path)
                     except RecordError:
                         continue  # it is counted where the state of its run is
                     if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
                         continue
-                    kind = self._kind(record["config"])
-                    for phase in record["phases"].values():
-                        self._peaks[kind] = max(self._peaks[kind], phase.get("peak_memory_mib") or 0.0)
-                    phases = [p for p in record["phases"].values() if p.get("run_steps_per_second")]
-                    took = sum(p["steps"] / p["run_steps_per_second"] for p in phases)
-                    if took > 0:
-                        seen[kind].append(sum(p["steps"] for p in phases) / took)
-            self._rates[task] = {kind: median(rates) for kind, rates in seen.items()}
-        return self._rates[task]
+                    phases = record["phases"].values()
+                    kind = self._kind(record["config"], len(phases))
+                    self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
+                    trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
+                    took = max(trained, record["time"]["seconds"])  # of a resumed run that is its last stretch
+                    steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+                    seen[kind].append(took / steps / len(phases))
+            self._seconds[task.name] = {kind: median(each) for kind, each in seen.items()}
+        return self._seconds[task.name]
 
     def memory(self, config: Config) -> float | None:
         """Peak memory of the process, MiB, or None if no record tells."""
-        self._of(config.task.name)
+        self._of(config.task)
         return self._peaks.get(self._kind_of(config)) or None
 
     def seconds(self, config: Config) -> float | None:
         """How long a run takes, or None if no record tells."""
-        rates = self._of(config.task.name)
-        kind = self._kind_of(config)
-        near = [rate for k, rate in rates.items() if k[:3] == kind[:3]]
-        rate = rates.get(kind) or (median(near) if near else None)
-        if rate is None:
+        known, kind = self._of(config.task), self._kind_of(config)
+        near = [each for k, each in known.items() if k[:3] == kind[:3]]
+        if kind not in known and not near:
             return None
-        plain = config.method.sizes(config.gate) is not None
-        phases = 1 if plain else len(config.phases) + len(config.continue_with)
-        return phases * config.train.steps_on(config.task.usual_samples) / rate
+        each = known[kind] if kind in known else median(near)
+        return each * config.train.steps_on(config.task.usual_samples) * kind[-1]
 
 
 @dataclass

@@ -159,16 +159,38 @@ def test_data_of_models_and_texts_are_fetched_where_a_study_is_planned(tmp_path,
 def test_a_plain_model_is_estimated_by_its_one_phase(tmp_path):
     adapted = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
     learned, even = compose(adapted), compose({**adapted, "method": "uniform"}, {"method.target": 9})
-    took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3) | {"run_steps_per_second": 2.0}
+    took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3)
     Store(tmp_path).write(record(learned, dict.fromkeys(learned.phases, took)))
     speeds = status.Speeds([Store(tmp_path)])
     assert len(learned.phases) == len(even.phases) == 2
     assert speeds.seconds(learned) == 2 * speeds.seconds(even) > 0
 
 
+@pytest.mark.parametrize(
+    ("replicas", "trained", "lasted", "alone"),
+    [
+        (1, 100.0, 125.0, 125.0),  # with loading and scoring
+        (10, 1000.0, 101.0, 101.0),  # its share of a stack
+        (10, 1000.0, 7.0, 100.0),  # resumed: the last stretch says nothing
+    ],
+)
+def test_a_run_is_estimated_by_all_that_one_of_its_kind_took(tmp_path, replicas, trained, lasted, alone):
+    config = compose({"task": "mnist", "gate": "conv"})
+    each = grown([2.0], 1e-3, 1e-3) | {"seconds": trained / len(config.phases)}
+    made = record(config, dict.fromkeys(config.phases, each))
+    made["time"]["seconds"], made["execution"]["replicas"] = lasted, replicas
+    Store(tmp_path).write(made)
+    speeds = status.Speeds([Store(tmp_path)])
+    assert speeds.seconds(config) == pytest.approx(alone)
+    longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
+    assert speeds.seconds(longer) == pytest.approx(2 * alone)
+    committed = compose({"task": "mnist", "gate": "conv"}, {"schedule.commit": 0.9, "phases": ["grown"]})
+    assert speeds.seconds(committed) == pytest.approx(alone / 3)  # none of its kind: by what is near
+
+
 def test_the_speed_of_an_engine_that_is_gone_says_nothing(tmp_path):
     config = compose({"task": "mnist", "gate": "conv"})
-    took = grown([2.0], 1e-3, 1e-3) | {"run_steps_per_second": 2.0}
+    took = grown([2.0], 1e-3, 1e-3)
     whole = record(config, dict.fromkeys(config.phases, took))
     whole["execution"]["engine"] = "fused-branches"
     Store(tmp_path).write(whole)
