@@ -1,9 +1,19 @@
-"""Training on a GPU: the stacked 1D bank, whole steps recorded or not, what the gate costs, stacked convolutions.
+"""Training steps on a GPU: recorded or not, stacked or not, beside torch.compile, and how near the card's limits.
 
     python benchmarks/bench_gpu.py [--quick] [--device cpu]
 
 Each line is one training of the study's own settings, timed between two of its steps with the device idle at both, so
-that start and recording do not count. ``--device cpu`` tries the script with small stacks; its numbers mean nothing.
+that start, compilation and recording do not count. Steps that are recorded or compiled compute all K components, those
+that are launched one by one the active ones. Beside the time stand
+
+* busy: the time of all kernels over that of the steps, from a profile of some further steps;
+* of the limit: the least time that the card could need, max(operations / rate of a matrix product, bytes / rate of a
+  copy), over the measured one. Operations are those of products and convolutions; bytes those of the weights, which are
+  read twice, and of Adam, which reads and writes weights and two moments and reads gradients that are written before:
+  10 x 4 a parameter. Both rates are measured here, in the same process.
+
+``--device cpu`` tries the script with small stacks; its numbers mean nothing. benchmarks/bench_programs.py times whole
+studies, benchmarks/bench_llama.py adapters of a language model.
 """
 
 from __future__ import annotations
@@ -11,24 +21,37 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import torch
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from bench_kernels import Case, compiled
+
+import ngn.methods.ngn
 from experiments.config.compose import compose
 from experiments.config.schema import Config, Seed
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
+from ngn.learner import CapacityLearner
 from ngn.train.cuda_graph import CudaGraphTrainer
 from ngn.train.trainer import Trainer
 
 SWEEP_STEPS = 25_000
 """Of the 1D study."""
+PROFILED = 20
+"""Steps of a profile."""
+Engine = Callable[[Case], type[Trainer]]
 
 
 @dataclass(frozen=True)
@@ -37,19 +60,35 @@ class Line:
 
     name: str
     stack: Stack
-    trainer: type[Trainer]
+    engine: Engine
     count: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device does at best: operations, and bytes moved, a second."""
+
+    operations: float
+    bytes: float
 
 
 class _Enough(Exception):
     pass
 
 
-def seconds_a_step(line: Line, device: torch.device, first: int, last: int) -> float:
-    """Mean wall time of the steps ``first`` to ``last`` - 1, in all replicas together."""
+def during(
+    line: Line, device: torch.device, first: int, last: int, watch: AbstractContextManager[object] | None = None
+) -> tuple[float, int]:
+    """Mean wall time of the steps ``first`` to ``last`` - 1, in all replicas together, within which ``watch`` is
+    entered; and the number of parameters."""
     task = make_task(line.stack.first, device)
     learner = learner_of(line.stack, task, line.count).to(device)
-    train = line.stack.first.train
+    assert isinstance(learner, CapacityLearner)
+    train, watch = line.stack.first.train, watch or nullcontext()
+    plan = plan_of(line.stack, task.samples(train))
+    if plan.steps <= last:
+        raise ValueError(f"{line.name}: the training has only {plan.steps} steps")
+    case = Case(learner, task.batches(train, line.stack.seeds), task.loss, plan, 1)
     at: dict[int, float] = {}
 
     def clock(step: int) -> None:
@@ -57,16 +96,71 @@ def seconds_a_step(line: Line, device: torch.device, first: int, last: int) -> f
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             at[step] = time.perf_counter()
+        if step == first:
+            watch.__enter__()
         if step == last:
+            watch.__exit__(None, None, None)
             raise _Enough
 
-    batches = task.batches(train, line.stack.seeds)
-    plan = plan_of(line.stack, task.samples(train))
     try:
-        line.trainer(learner, batches, task.loss, plan, progress="never", on_step=clock).fit()
+        trainer = line.engine(case)
+        trainer(case.learner, case.batches, case.loss, plan, progress="never", on_step=clock).fit()
     except _Enough:
-        return (at[last] - at[first]) / (last - first)
-    raise ValueError(f"{line.name}: the training has only {plan.steps} steps")
+        pass
+    return (at[last] - at[first]) / (last - first), sum(p.numel() for p in learner.parameters())
+
+
+def operations(line: Line, device: torch.device) -> int:
+    """Of a step's products and convolutions, forward and backward, over the components that ``line`` computes."""
+    counter, plain = FlopCounterMode(display=False), line.engine is plainly
+    every = mock.patch.object(ngn.methods.ngn, "active_components", lambda t, K, beta, delta: K)
+    with nullcontext() if plain else every:
+        during(Line(line.name, line.stack, plainly, line.count), device, 1, 2, counter)
+    return int(counter.get_total_flops())
+
+
+def busy(line: Line, device: torch.device, first: int) -> float | None:
+    """Time of all kernels over that of the steps; None where there is no GPU."""
+    if device.type != "cuda":
+        return None
+    watch = profile(activities=[ProfilerActivity.CUDA])
+    seconds, _ = during(line, device, first, first + PROFILED, watch)
+    return sum(event.self_device_time_total for event in watch.key_averages()) * 1e-6 / (seconds * PROFILED)
+
+
+def limits(device: torch.device, side: int, rounds: int = 10) -> Limits:
+    """Of a float32 product of two square matrices, at the precision that trainings use, and of a copy as large."""
+    a = torch.randn(side, side, device=device)
+    b = torch.empty_like(a)
+
+    def best(work: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            work()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds.append(time.perf_counter() - began)
+        return min(seconds)
+
+    product, copy = best(lambda: torch.mm(a, a, out=b)), best(lambda: b.copy_(a))
+    return Limits(2 * side**3 / product, 2 * a.nbytes / copy)
+
+
+def plainly(case: Case) -> type[Trainer]:
+    """Operations launched one by one."""
+    return Trainer
+
+
+def recorded(case: Case) -> type[Trainer]:
+    """A step as one graph, where it can be; on a CPU the plain trainer."""
+    return CudaGraphTrainer if next(case.learner.parameters()).is_cuda else Trainer
+
+
+def by_compiler(case: Case) -> type[Trainer]:
+    """Forward and backward pass by torch.compile, on a GPU recorded as its graphs."""
+    on_cuda = next(case.learner.parameters()).is_cuda
+    return compiled(case, "reduce-overhead" if on_cuda else "default", everything=True)
 
 
 def stack(config: Config, replicas: int) -> Stack:
@@ -74,32 +168,56 @@ def stack(config: Config, replicas: int) -> Stack:
     return Stack(tuple(config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)))
 
 
-def lines(device: torch.device) -> dict[str, list[Line]]:
+def lines(on_cuda: bool) -> dict[str, list[Line]]:
     """The tables; the first line of each is the rival."""
-    on_cuda = device.type == "cuda"
-    whole = CudaGraphTrainer if on_cuda else Trainer
     one_d = compose({"task": "regression1d", "gate": "mlp"}, {})
     mnist = compose({"task": "mnist", "gate": "conv"}, {})
     sizes = (1, 10, 50, 500) if on_cuda else (1, 2)
-    widest = sizes[-1] // 10 or 1
+    widest, seeds = sizes[-1] // 10 or 1, 10 if on_cuda else 2
     return {
         "1D study, 32 blocks of width 16, 512 samples": [
             line
             for size in sizes
             for line in (
-                Line(f"{size} replicas, launched one by one", stack(one_d, size), Trainer),
-                Line(f"{size} replicas, recorded", stack(one_d, size), whole),
+                Line(f"{size} replicas, launched one by one", stack(one_d, size), plainly),
+                Line(f"{size} replicas, torch.compile", stack(one_d, size), by_compiler),
+                Line(f"{size} replicas, recorded", stack(one_d, size), recorded),
             )
         ],
         "1D study: what the gate costs": [
-            Line(f"{widest} fixed models of 32 blocks", stack(one_d, widest), whole, one_d.gate.K),
-            Line(f"{widest} learned ones, all 32 computed", stack(one_d, widest), whole),
+            Line(f"{widest} fixed models of 32 blocks", stack(one_d, widest), recorded, one_d.gate.K),
+            Line(f"{widest} learned ones, all 32 computed", stack(one_d, widest), recorded),
         ],
         "MNIST convolution, K = 8": [
-            Line("one seed", stack(mnist, 1), whole),
-            Line("10 stacked seeds" if on_cuda else "2 stacked seeds", stack(mnist, 10 if on_cuda else 2), whole),
+            Line("one seed", stack(mnist, 1), recorded),
+            Line("one seed, torch.compile", stack(mnist, 1), by_compiler),
+            Line(f"{seeds} stacked seeds", stack(mnist, seeds), recorded),
         ],
     }
+
+
+HEAD = f"{'ms / step':>10} {'run-steps/s':>12} {'x the first':>12} {'busy':>6} {'of the limit':>13} {'peak MiB':>9}"
+
+
+def show(title: str, own: list[Line], device: torch.device, first: int, last: int, best: Limits) -> None:
+    """Measure and print a table."""
+    print(f"{title}\n  {'variant':38} {HEAD}")
+    rival = 0.0
+    for line in own:
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        seconds, parameters = during(line, device, first, last)
+        peak, speed = peak_memory(device), len(line.stack) / seconds
+        rival = rival or speed
+        least = max(operations(line, device) / best.operations, 40 * parameters / best.bytes)
+        at_work = busy(line, device, first)
+        used = "--" if at_work is None else f"{at_work:.0%}"
+        step, ratio, near = seconds * 1e3, speed / rival, least / seconds
+        print(
+            f"  {line.name:38} {step:10.3f} {speed:12,.0f} {ratio:12.1f} {used:>6} {near:13.1%} {peak:9.0f}", flush=True
+        )
+        if len(line.stack) == 500:
+            print(f"  {'':38} {SWEEP_STEPS:,} steps of all: {SWEEP_STEPS * seconds:.0f} s", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -111,22 +229,13 @@ def main(arguments: list[str] | None = None) -> int:
     if given.device == "cuda" and not torch.cuda.is_available():
         print("torch finds no CUDA device here; --device cpu tries the script", file=sys.stderr)
         return 2
-    device = torch.device(given.device)
+    device, on_cuda = torch.device(given.device), given.device == "cuda"
     first, last = (3, 6) if given.quick else (50, 550)
-    print(torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU: these numbers mean nothing")
-    for title, own in lines(device).items():
-        print(f"{title}\n  {'variant':38} {'ms / step':>10} {'run-steps/s':>12} {'x the first':>12} {'peak MiB':>9}")
-        rival = 0.0
-        for line in own:
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(device)
-            seconds = seconds_a_step(line, device, first, last)
-            speed = len(line.stack) / seconds
-            rival = rival or speed
-            numbers = f"{seconds * 1e3:10.2f} {speed:12,.0f} {speed / rival:12.1f} {peak_memory(device):9.0f}"
-            print(f"  {line.name:38} {numbers}", flush=True)
-            if len(line.stack) == 500:
-                print(f"  {'':38} {SWEEP_STEPS:,} steps of all: {SWEEP_STEPS * seconds:.0f} s", flush=True)
+    best = limits(device, 8192 if on_cuda else 512)
+    print(torch.cuda.get_device_name(device) if on_cuda else "a CPU: these numbers mean nothing")
+    print(f"limits: {best.operations / 1e12:.2f} TFLOP/s in a product, {best.bytes / 1e9:,.0f} GB/s in a copy")
+    for title, own in lines(on_cuda).items():
+        show(title, own, device, first, last, best)
     return 0
 
 

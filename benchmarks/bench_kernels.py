@@ -93,11 +93,11 @@ def _drawn(bottleneck: GatedBottleneck, like: Tensor, samples: int) -> Any:
     return bottleneck.drawn
 
 
-def compiled(case: Case) -> type[Trainer]:
+def compiled(case: Case, mode: str = "default", everything: bool = False) -> type[Trainer]:
     """The plain trainer with this model's step compiled by torch.
 
     The number of active components is read from the boundary once: in a training each number is a graph of its own.
-    Noise is drawn before, since generators cannot be compiled.
+    With ``everything`` it is K. Noise is drawn before, since generators cannot be compiled.
     """
     learner = case.learner
     noisy = [group for group in learner.axes if isinstance(group, GatedBottleneck)]
@@ -105,7 +105,8 @@ def compiled(case: Case) -> type[Trainer]:
         bottleneck.noise = types.MethodType(_drawn, bottleneck)  # type: ignore[method-assign]
     for group in learner.axes:
         if isinstance(gate := group.capacity, CountGate):
-            COUNT[gate.K] = active_components(gate.size(), gate.K, gate.beta, gate.delta)
+            known = gate.K if everything else active_components(gate.size(), gate.K, gate.beta, gate.delta)
+            COUNT[gate.K] = known
 
     def objective(batch: Any, noise: list[Tensor]) -> tuple[Tensor, Tensor]:
         for bottleneck, drawn in zip(noisy, noise, strict=True):
@@ -118,7 +119,7 @@ def compiled(case: Case) -> type[Trainer]:
 
     torch._dynamo.reset()  # the graphs of the cases before count towards its limit
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # the number of the step, where noise is addressed by it
-    whole = torch.compile(objective, fullgraph=True)
+    whole = torch.compile(objective, fullgraph=True, mode=mode)
 
     class Compiled(Trainer):
         def _backward(self, step: int) -> Tensor:
@@ -127,7 +128,7 @@ def compiled(case: Case) -> type[Trainer]:
             with mock.patch.object(ngn.methods.ngn, "active_components", _known):
                 total, loss = whole(batch, noise)
             total.backward()
-            return loss.detach()
+            return loss.detach().clone()  # the next step of a recorded graph writes there
 
     return Compiled
 

@@ -16,7 +16,6 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.paths import ROOT
-from ngn.train.trainer import Trainer
 
 
 def load(name: str) -> ModuleType:
@@ -137,9 +136,27 @@ def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPat
     """On a CPU, where its training is the plain one, by a clock of which two readings are asked for."""
     gpu = load("bench_gpu")
     config = compose({"task": "regression1d", "gate": "mlp"}, {"gate.K": 4})
-    line = gpu.Line("two seeds", gpu.stack(config, 2), Trainer)
+    line = gpu.Line("two seeds", gpu.stack(config, 2), gpu.recorded)
     monkeypatch.setattr(gpu, "time", SimpleNamespace(perf_counter=iter([10.0, 16.0]).__next__))
-    assert gpu.seconds_a_step(line, torch.device("cpu"), 2, 5) == 2.0
+    seconds, parameters = gpu.during(line, torch.device("cpu"), 2, 5)
+    assert seconds == 2.0
+    assert parameters == 2 * (4 * (16 + 16 + 16 * 16 + 16 + 16 + 1) + 1)
+    with pytest.raises(ValueError, match="only 25000 steps"):
+        gpu.during(line, torch.device("cpu"), 2, 25_000)
+
+
+def test_the_gpu_benchmark_counts_the_operations_of_what_is_computed(bench: ModuleType) -> None:
+    """Of every component where steps are recorded; the products of the first layer, of one input, are none."""
+    gpu = load("bench_gpu")
+    counted = {
+        engine: gpu.operations(
+            gpu.Line("", gpu.stack(compose({"task": "regression1d", "gate": "mlp"}), 2), engine), torch.device("cpu")
+        )
+        for engine in (gpu.plainly, gpu.recorded)
+    }
+    outer = 32 * bench.SAMPLES * 2 * 2 * bench.H
+    assert counted[gpu.recorded] == 2 * (bench.flops(32) - outer)
+    assert 0 < counted[gpu.plainly] < counted[gpu.recorded]
 
 
 def test_before_and_after_take_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
