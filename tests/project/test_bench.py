@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,40 @@ def test_the_gpu_benchmark_counts_the_operations_of_what_is_computed(bench: Modu
     outer = 32 * bench.SAMPLES * 2 * 2 * bench.H
     assert counted[gpu.recorded] == 2 * (bench.flops(32) - outer)
     assert 0 < counted[gpu.plainly] < counted[gpu.recorded]
+
+
+def test_the_llama_benchmark_trains_and_asks_each_adaptation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a model of two tiny layers; what is deployed is half of the components."""
+    llama = load("bench_llama")
+    monkeypatch.setattr(llama, "SMALL", llama.SMALL | {"num_hidden_layers": 2, "vocab_size": 256})
+    monkeypatch.setattr(llama, "ROWS", 8)
+    monkeypatch.setattr(llama, "NEW", 2)
+    assert llama.main(["--quick", "--device", "cpu"]) == 0
+    table = capsys.readouterr().out
+    for name in llama.GATES:
+        assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
+        assert len(re.findall(rf"{re.escape(name)}, half of it deployed +[\d,]+ +[\d.]+\n", table)) == 1
+    task = llama.Questions(llama.llama(llama.SMALL, torch.device("cpu")), torch.device("cpu"))
+    for gate in llama.GATES.values():
+        learner, _ = llama.learned(task, gate)
+        K = torch.tensor([axis.K for axis in learner.axes])
+        assert torch.equal(learner.count().cpu(), K)
+        llama.put(learner, 0.5)
+        assert torch.equal(learner.count().cpu(), K // 2)
+
+
+@pytest.mark.slow
+def test_whole_programs_are_timed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    programs = load("bench_programs")
+    for trained, before in ((200, 0), (0, 200)):
+        assert programs.main(["smoke", "--device", "cpu", "--results", str(tmp_path)]) == 0
+        line = capfd.readouterr().out.splitlines()[-1].split()
+        assert (line[0], *line[2:]) == ("smoke", str(trained), str(before))
+    with pytest.raises(SystemExit, match="2"):
+        programs.main(["smok"])
+    assert "no study is called smok" in capfd.readouterr().err
 
 
 def test_before_and_after_take_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,217 @@
+"""Llama-3-8B's shapes on a GPU: a training step of each adaptation and its peak memory, and tokens of answers a second.
+
+    python benchmarks/bench_llama.py [--quick] [--device cpu]
+
+Random weights in bfloat16, which cost what trained ones do. Eight packed questions of 85 tokens, 25 of which are
+predicted; the suite's own task, learners and trainer at the settings of gate=lora, adapter and prune (heads and
+neurons, the weights frozen: in single precision and with Adam's moments they would take 128 GB). All components are
+open. The rival of the steps is plain peft LoRA of rank 16 on q and v, by the same optimiser and loss; that of the
+answers, which are greedy and of 32 prompts at once, the model by itself. Pruned models keep half of all heads and
+neurons, adapted ones half of their components.
+
+``--quick`` takes four layers, each a thousandth as large; ``--device cpu`` tries the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from experiments.config.compose import compose
+from experiments.config.schema import Train
+from experiments.data.source import DataInfo
+from experiments.language.base import Base
+from experiments.language.generation import greedy
+from experiments.language.packing import Packed, nats, pack, use_by_sequence
+from experiments.runs.measure import peak_memory
+from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
+from experiments.tasks.language.task import AdaptationTask
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.train.batches import Batches
+from ngn.train.trainer import Trainer
+
+FULL = {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14_336, "vocab_size": 128_256}
+SMALL = {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 448, "vocab_size": 4096}
+GATES: dict[str, dict[str, Any]] = {
+    "NGN-LoRA, K = 16": {"gate": "lora"},
+    "NGN adapters, K = 16": {"gate": "adapter"},
+    "NGN pruning, heads and neurons": {"gate": "prune", "gate.target": "both", "gate.backbone": "frozen"},
+}
+TRAINED, ROWS, NEW, PROMPT = 8, 32, 64, 60
+"""Questions of a step; prompts that are answered at once, and tokens of an answer and of a prompt."""
+
+
+def llama(shape: dict[str, Any], device: torch.device) -> Base:
+    """The frozen model; no token ends an answer."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        **shape, num_attention_heads=32, num_key_value_heads=8, rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0}, dtype="bfloat16",
+    )  # fmt: skip
+    with device:
+        model: Any = LlamaForCausalLM(config)
+    model.to(torch.bfloat16).requires_grad_(False).eval()
+    use_by_sequence(model)
+    tokenizer: Any = SimpleNamespace(decode=lambda *_, **__: "")
+    return Base(model, tokenizer, DataInfo("random", "", "made here"), (-1,))
+
+
+class _OneBatch(Batches):
+    def __init__(self, batch: Packed) -> None:
+        self.batch = batch
+
+    def at(self, index: int) -> tuple[Packed, None]:
+        return self.batch, None
+
+
+class Questions(AdaptationTask):
+    """The suite's task on made-up questions."""
+
+    def __init__(self, base: Base, device: torch.device) -> None:
+        self.base, self.device = base, device
+        source = torch.Generator().manual_seed(1)
+        ids = torch.randint(base.model.config.vocab_size, (ROWS, PROMPT + 25), generator=source).tolist()
+        self.prompts = [row[:PROMPT] for row in ids]
+        self.batch = pack([(row[:PROMPT], row[PROMPT:]) for row in ids[:TRAINED]], device)
+
+    def samples(self, train: Train) -> int:
+        """As many as make a training of more steps than are timed."""
+        return 10_000
+
+
+def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float]]:
+    """A learner with all components open, and what trains it for so many steps: seconds of a step."""
+    choices = {"task": "wikisql_easy", "model": "llama3_8b", "gate": gate["gate"]}
+    settings = {key: value for key, value in gate.items() if key != "gate"}
+    shape = task.base.model.config
+    config = compose(choices, settings | {"model.ffn": shape.intermediate_size, "gate.layers": shape.num_hidden_layers})
+    stack = Stack((config,))
+    learner = learner_of(stack, task)
+    assert isinstance(learner, CapacityLearner)
+    learner.to(task.device)
+    put(learner, 1.0)
+    plan = plan_of(stack, task.samples(config.train))
+
+    def seconds(steps: int) -> float:
+        at: list[float] = []
+        trainer = Trainer(
+            learner, _OneBatch(task.batch), task.loss, plan, progress="never", on_step=_clock(at, task.device, steps)
+        )
+        with contextlib.suppress(_Enough):
+            trainer.fit()
+        return statistics.median(b - a for a, b in pairwise(at))
+
+    return learner, seconds
+
+
+class _Enough(Exception):
+    pass
+
+
+def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
+    """Notes when each step has ended, and ends the training behind the last."""
+
+    def note(step: int) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        at.append(time.perf_counter())
+        if step > steps:
+            raise _Enough
+
+    return note
+
+
+def put(learner: CapacityLearner, part: float) -> None:
+    """Boundaries where that part of all components is counted."""
+    for axis in learner.axes:
+        assert isinstance(axis.capacity, CountGate)
+        axis.capacity.put_at(max(1, round(part * axis.capacity.K)))
+
+
+def peft_lora(task: Questions) -> Callable[[int], float]:
+    """What trains plain LoRA of rank 16 for so many steps: seconds of a step."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    model: nn.Module = get_peft_model(task.base.fresh(), lora).train()
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=2e-3, fused=True)
+
+    def seconds(steps: int) -> float:
+        at: list[float] = []
+        note = _clock(at, task.device, steps + 1)
+        for step in range(1, steps + 2):
+            loss: Tensor = nats(model, task.batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            note(step)
+        return statistics.median(b - a for a, b in pairwise(at))
+
+    return seconds
+
+
+def answered(model: Callable[..., Any], task: Questions) -> float:
+    """Tokens a second of answers to all prompts."""
+    greedy(model, task.base, task.prompts, 2, rows=ROWS)
+    began = time.perf_counter()
+    greedy(model, task.base, task.prompts, NEW, rows=ROWS)
+    return ROWS * NEW / (time.perf_counter() - began)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="small layers, and few steps")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    given = parser.parse_args(arguments)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        print("torch finds no CUDA device here; --device cpu tries the script", file=sys.stderr)
+        return 2
+    warnings.simplefilter("ignore", FutureWarning)
+    device, steps = torch.device(given.device), 3 if given.quick else 20
+    task = Questions(llama(SMALL if given.quick else FULL, device), device)
+    size = sum(p.numel() for p in task.base.model.parameters())
+    on = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU: these numbers mean nothing"
+    print(f"{on}; {size / 1e9:.2f} billion parameters in bfloat16, {TRAINED} questions of {PROMPT + 25} tokens a step")
+    print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GiB':>9}")
+    speeds = {"the model by itself": answered(task.base.model, task)}
+    rival = 0.0
+    for name, gate in {"peft LoRA, r = 16": None, **GATES}.items():
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
+        learner, train = (None, peft_lora(task)) if gate is None else learned(task, gate)
+        seconds = train(steps)
+        rival = rival or seconds
+        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak_memory(device) / 1024:9.1f}", flush=True)
+        if learner is not None:
+            put(learner, 0.5)
+            speeds[f"{name}, half of it deployed"] = answered(learner.deploy(share_frozen=True), task)
+        del learner, train
+    print(f"  {f'{ROWS} answers of {NEW} tokens':48} {'tokens / s':>10} {'x the model':>12}")
+    alone = next(iter(speeds.values()))
+    for name, speed in speeds.items():
+        print(f"  {name:48} {speed:10,.0f} {speed / alone:12.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
