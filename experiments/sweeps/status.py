@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pydantic import ValidationError
+
 from experiments.analysis.collect import fault_of
 from experiments.config.schema import Config, Train
 from experiments.paths import RESULTS
@@ -25,7 +27,8 @@ STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale"
 that does not count (damaged, of uncommitted code, of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 Kind = tuple[str, str, str | None, str, str, bool, int]
-"""Task, gate, model, method, profile, whether sizes are committed (other engines train those), phases."""
+"""Task, gate, model, method, profile, whether sizes are committed (other engines train those), phases: what tells most
+of a speed first."""
 SAMPLE = 10
 """At most so many records of each kind of name (task, gate, method, size) tell speeds."""
 ENGINES = {"torch", "fused", "cuda_graph"}
@@ -99,7 +102,8 @@ class Speeds:
                 for path in _sample(root / task.name):
                     try:
                         record = read(path)
-                    except RecordError:
+                        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+                    except (RecordError, ValidationError):
                         continue  # it is counted where the state of its run is
                     if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
                         continue
@@ -108,7 +112,6 @@ class Speeds:
                     self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
                     trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
                     took = max(trained, record["time"]["seconds"])  # of a resumed run that is its last stretch
-                    steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
                     seen[kind].append(took / steps / len(phases))
             self._seconds[task.name] = {kind: median(each) for kind, each in seen.items()}
         return self._seconds[task.name]
@@ -116,16 +119,16 @@ class Speeds:
     def memory(self, config: Config) -> float | None:
         """Peak memory of the process, MiB, or None if no record tells."""
         self._of(config.task)
-        return self._peaks.get(self._kind_of(config)) or None
+        kind = self._kind_of(config)
+        return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
         """How long a run takes, or None if no record tells."""
         known, kind = self._of(config.task), self._kind_of(config)
-        near = [each for k, each in known.items() if k[:3] == kind[:3]]
-        if kind not in known and not near:
-            return None
-        each = known[kind] if kind in known else median(near)
-        return each * config.train.steps_on(config.task.usual_samples) * kind[-1]
+        for alike in range(len(kind), 2, -1):
+            if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
+                return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]
+        return None
 
 
 @dataclass
