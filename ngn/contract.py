@@ -232,7 +232,7 @@ class Learner(nn.Module, ABC):
 
         Args:
             latency: an input (a tuple for several arguments, a dictionary for named ones) on which one call of the
-                model, with all components and deployed, is timed here.
+                model, with all components and without gates, and deployed, is timed here.
             deployed: what :meth:`deploy` of a single model gave, if it is there already.
             score: what is to be known of the model, such as its accuracy on held-out data, called with it in eval mode:
                 as it is trained (soft), with the gates of what is retained (kept), and as it is deployed (hard).
@@ -252,7 +252,7 @@ class Learner(nn.Module, ABC):
         now = sum(p.numel() for p in self.model.parameters()) - sizes
         distance, timed = self._distance(), None
         if latency is not None:
-            timed = latency_of(self.model, latency), latency_of(models[0], latency)
+            timed = latency_of(self.whole(), latency), latency_of(models[0], latency)
         scores: dict[str, Any] = {}
         if score is not None:
             with evaluating(self.model), torch.no_grad():
@@ -270,6 +270,10 @@ class Learner(nn.Module, ABC):
             scores,
             self.spent(),
         )
+
+    def whole(self) -> nn.Module:
+        """The model that the deployed one is compared with in time; of a stack one."""
+        return self.model
 
     def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
         """The copy of the model that :meth:`deploy` gives, without its checks."""

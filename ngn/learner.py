@@ -13,6 +13,7 @@ from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
+from ngn.cost import cut_to
 from ngn.methods.base import Mode
 from ngn.report import Group, groups_of
 
@@ -61,6 +62,8 @@ class CapacityLearner(Learner):
         """The smallest and the largest sizes so far, of those who are watched: [2, *R, G]."""
         self._late: dict[str, Tensor] = {}
         """Their sizes shortly before they are fixed, and just before."""
+        self._continued = False
+        """Whether it goes on from a checkpoint, before which sizes may have been fixed."""
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -127,9 +130,10 @@ class CapacityLearner(Learner):
         if not any(getattr(axis.capacity, "committed", False) for axis in self.axes):
             self._see()
         low, high = self._seen
+        unseen = self._continued and not self._late
         reasons = {
             "t is where it started (are learner.controller_parameters() in the optimiser, at 0.05 or so?)": bool(
-                controllers and (high - low < STILL * high.clamp(max=1.0)).all()
+                controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all()
             ),
             stepless: not self._stepped,
             "all boundaries are frozen": self.has_boundary and not controllers,
@@ -155,6 +159,9 @@ class CapacityLearner(Learner):
             f"{len(steps)} of {len(before)} were still moving when they were fixed, {name} from t = {a:.1f} to {b:.1f} "
             "in the last fifth of the time: train longer, raise the boundaries' learning rate, or take a smaller K"
         ]
+
+    def whole(self) -> nn.Module:
+        return cut_to(self.model, self.axes, [axis.K for axis in self.axes])
 
     def groups(self) -> list[Group]:
         return groups_of(self.axes, self.names) if self.replicas is None else []
@@ -213,7 +220,12 @@ class CapacityLearner(Learner):
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
 
+    def resume(self, step: int, progress: float) -> None:
+        self._continued = True
+        super().resume(step, progress)
+
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self._continued = True
         for axis, K in zip(self.axes, tensors["allocated"].tolist(), strict=True):
             if K > axis.K:
                 axis.grow(K)

@@ -117,7 +117,8 @@ def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
     for axis, name in zip(axes, names, strict=True):
         kept, size = axis.retained()[0].cpu(), axis.capacity.size()
         tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
-        entries = next((cut.width for cut in tensors if cut.fold), tensors[0].width if tensors else None)
+        # what takes flattened channels has a column for each of their pixels
+        entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
         removed = int(component_parameters(axis)[~kept].sum())
         groups.append(Group(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
     return groups

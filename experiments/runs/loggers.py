@@ -99,10 +99,15 @@ def _by_axis(name: str, values: list[float]) -> Row:
 
 
 @contextmanager
-def logged(stack: Stack, phase: str, steps: int, boundary: bool) -> Iterator[Callable[..., None] | None]:
+def logged(
+    stack: Stack, phase: str, steps: int, boundary: bool, of: Stack | None = None
+) -> Iterator[Callable[..., None] | None]:
     """What a trainer is to call with each point (its ``on_point``); None without a logger.
 
     A logger that fails is given up with a warning, and the training goes on.
+
+    Args:
+        of: the runs whose phase it is, where ``stack`` has other prices; what is written has their names.
     """
     kind, sinks = stack.first.logger, list[Sink]()
 
@@ -125,7 +130,7 @@ def logged(stack: Stack, phase: str, steps: int, boundary: bool) -> Iterator[Cal
     if kind == "none":
         yield None
         return
-    guarded(lambda: sinks.extend([SINKS[kind](config, phase) for config in stack.runs]))
+    guarded(lambda: sinks.extend([SINKS[kind](config, phase) for config in (of or stack).runs]))
     try:
         yield point
     finally:

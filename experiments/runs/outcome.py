@@ -57,7 +57,10 @@ def present(config: Config) -> Outcome | None:
     path, now = store.path(name), numerics(config)
     then = record["code"]["numerics"]
     stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
-    return Outcome(name, "present", path, f"already in {_near(path)};{stale} force=true runs it again")
+    again = "runs it again"
+    if config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
+        again = "trains it again and keeps its models, which are not beside it"
+    return Outcome(name, "present", path, f"already in {_near(path)};{stale} force=true {again}")
 
 
 def reference(config: Config) -> Outcome | None:

@@ -92,6 +92,7 @@ class PhaseSetup:
         start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
             the order of the data begin anew.
         keep: files for the truncated models, one per run; none are kept where it is empty.
+        of: the runs whose phase it is, where those that are trained have other prices; None: those that are trained.
     """
 
     name: str
@@ -100,6 +101,7 @@ class PhaseSetup:
     end: Path | None = None
     start: Path | None = None
     keep: Sequence[Path] = ()
+    of: Stack | None = None
 
 
 def train_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup) -> Phase:
@@ -131,7 +133,7 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    with logged(stack, setup.name, plan.steps, learner.has_boundary) as on_point:
+    with logged(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
         trainer = trainer_of(first.engine, learner, batches, task, plan)(
             learner,
             batches,

@@ -140,7 +140,7 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
         for factor in first.continue_with:
             key = branch_phase(factor)
             branches = Stack(tuple(branch_of(config, factor) for config in stack.runs))
-            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=kept(stack, key))
+            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=kept(stack, key), of=stack)
             phases[key] = train_phase(branches, task, device, setup)
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.schedule.lambda0

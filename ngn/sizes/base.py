@@ -91,7 +91,10 @@ def hook(axis: OrderedAxis, *consumers: nn.Module) -> None:
     """Have ``axis`` called on what each of the ``consumers`` is given; it is a child of the first."""
     for consumer in consumers:
         if hasattr(consumer, "size") or taken_by(consumer) is not None:
-            raise ValueError(f"{axis.name}: another size ends at the same module")
+            raise ValueError(
+                f"{axis.name or 'the model'}: another size ends at the same module. Either two of these patterns name "
+                "it, or the model has learned sizes already: go on with that learner, or build the model anew"
+            )
         consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
     consumers[0].add_module("size", axis)
 

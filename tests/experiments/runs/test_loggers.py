@@ -26,8 +26,8 @@ def short(tmp_path: Path, logger: str, seed: int = 0, **more: object) -> Config:
     return compose({"profile": "smoke"}, {"results": str(tmp_path / "results"), "progress": "never", **keys})
 
 
-def rows(config: Config) -> list[dict[str, str]]:
-    path = Store(Path(config.results or "")).path(run_id(config)).with_suffix(".grown.csv")
+def rows(config: Config, phase: str = "grown") -> list[dict[str, str]]:
+    path = Store(Path(config.results or "")).path(run_id(config)).with_suffix(f".{phase}.csv")
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
@@ -45,6 +45,18 @@ def test_csv_has_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Pat
         schedule = config.schedule
         assert float(written[0]["price"]) == schedule.lambda0
         assert float(written[0]["beta"]) == schedule.beta_start < float(written[-1]["beta"])
+
+
+def test_every_phase_of_a_run_has_its_name(tmp_path: Path) -> None:
+    """Also those that go on at other prices, which would be runs of their own."""
+    own = {"continue_with": [0.1, 10.0], "schedule.beta_start": 4.0, "schedule.beta_end": 4.0}
+    config = short(tmp_path, "csv", engine="torch", **own)
+    launch([config])
+    path = Store(tmp_path / "results").path(run_id(config))
+    phases = ("grown", "continue_0p1", "continue_10")
+    assert sorted(path.parent.glob("*.csv")) == sorted(path.with_suffix(f".{phase}.csv") for phase in phases)
+    price = [rows(config, phase)[0]["price"] for phase in phases]
+    assert [float(each) for each in price] == pytest.approx([config.schedule.lambda0 * n for n in (1, 0.1, 10)])
 
 
 def test_prices_are_those_that_each_axis_pays() -> None:

@@ -1,5 +1,6 @@
 """A training loop of one's own: three calls, and what is said where one of them is missing."""
 
+import copy
 import warnings
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 import ngn
+from ngn.checks import axes_of
 from ngn.gate import softplus_inverse
 from ngn.report import Group
 
@@ -119,6 +121,36 @@ def test_fit_says_nothing():
         learner.deploy()
 
 
+@pytest.mark.parametrize("way", ["resume", "restore"])
+@pytest.mark.parametrize("at", [0.6, 0.95])
+def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, recwarn):
+    def made():
+        return ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0, commit=0.5)
+
+    def part(learner, steps):
+        optimizer = torch.optim.Adam(
+            [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 0.05}], 1e-3
+        )
+        for step in steps:
+            (learner(X).square().mean() + learner.penalty()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            learner.step((step + 1) / 100)
+
+    first, again = made(), made()
+    part(first, range(int(100 * at)))
+    if way == "resume":
+        again.load_state_dict(first.state_dict())
+        again.resume(int(100 * at), at)
+    else:
+        again.restore(first.state())
+        again.step(at)
+    part(again, range(int(100 * at), 100))
+    again.deploy()
+    assert not [str(w.message) for w in recwarn if "where it started" in str(w.message)]
+    assert again.count().tolist() != [12]
+
+
 def test_growth_needs_fit():
     gate = ngn.CountGate(None, t0=1.0)
     learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 3, 1], gate.K, 0), gate))
@@ -137,8 +169,10 @@ class Model(nn.Module):
         return self.last(self.mlp(x))
 
 
-def test_the_report_says_what_changes(capsys):
-    learner = ngn.learn_sizes(Model(), {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)})
+def test_the_report_says_what_changes(capsys, monkeypatch):
+    model = Model()
+    original = copy.deepcopy(model)
+    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)})
     report = learner.report(latency=X)
     parts = [(g.name, g.unit, g.before, g.after, g.entries, g.removed) for g in report.groups]
     assert parts == [("mlp", "slices", 6, 2, 2, 4 * 2 * 3), ("last", "terms", 4, 2, 1, 4)]
@@ -152,6 +186,14 @@ def test_the_report_says_what_changes(capsys):
     ]
     learner.deploy(latency=X)
     assert "medians on this machine" in capsys.readouterr().out
+    timed = []
+    monkeypatch.setattr(ngn.contract, "latency_of", lambda model, example: timed.append(model) or 1.0)
+    small = learner.deploy(latency=X)
+    whole, after = timed
+    assert after is small
+    torch.testing.assert_close(whole(X), original(X))
+    assert not axes_of(whole)
+    capsys.readouterr()
     learner.deploy()
     assert not capsys.readouterr().out
 
