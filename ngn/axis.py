@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from ngn.methods.base import Capacity, Mode
 
@@ -134,6 +135,8 @@ class OrderedAxis(nn.Module):
     """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
     called = False
     """Whether it ever was."""
+    guessed: str | None = None
+    """What a size took for granted, which only a trial on an example can tell."""
 
     def __init__(
         self,
@@ -200,12 +203,18 @@ class OrderedAxis(nn.Module):
         c = self.coefficients()
         if c is None:
             return h
+        if h.shape[dim] % max(1, len(c)):
+            what = f"{h.shape[dim]} entries along dimension {dim} of {list(h.shape)}"
+            raise ValueError(f"{self.name}: {what} are no multiple of its {len(c)} components")
         width = h.shape[dim] // max(1, len(c))
         after = h.dim() - 1 - dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
     def along(self, consumer: nn.Module) -> int:
-        """The dimension of the activation where ``consumer`` takes it: of a linear map the last."""
+        """The dimension of the activation where ``consumer`` takes it: of a linear map the last, of a convolution that
+        of its channels."""
+        if isinstance(consumer, _ConvNd):
+            return -1 - len(consumer.kernel_size)
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -24,7 +24,8 @@ SATURATED = 16.0
 REACH = 32
 """Components that a boundary crosses in a usual training; over more of them it has a stride, which makes it so many."""
 MIXING = (nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.Softmax2d, nn.ChannelShuffle)
-SOFTMAX = (nn.Softmax, nn.Softmin, nn.LogSoftmax)
+ALONG = (nn.Softmax, nn.Softmin, nn.LogSoftmax, nn.GLU)
+"""What mixes the entries of its dimension."""
 Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -117,7 +118,7 @@ def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[in
         ValueError: if a part takes means or sums over the units.
     """
     for part in parts:
-        if dims and (isinstance(part, MIXING) or (isinstance(part, SOFTMAX) and part.dim in (*dims, None))):
+        if dims and (isinstance(part, MIXING) or (isinstance(part, ALONG) and part.dim in (*dims, None))):
             raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} that are sized, so no cut fits")
         shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
         if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis, inputs, outputs
+from ngn.books import value_of
 from ngn.sizes.base import Maker, Places, Size, by_unit, hook
 
 SQUEEZING = re.compile("[Ss]queeze|SE(Layer|Block|Module|$)")
@@ -51,14 +52,23 @@ class Channels(Size):
         conv = model.get_submodule(name)
         if not isinstance(conv, _ConvNd) or conv.groups > 1:
             raise ValueError(f"{name} is a {type(conv).__name__}, not a convolution without groups")
-        having, taking = self._named(model, conv, name) if self.into else _found(model, conv, name)
+        block = None
+        if self.into:
+            having, taking = self._named(model, conv, name)
+        else:
+            having, taking, block = _found(model, conv, name)
         for module in taking:
             if not _fits(module, conv):
                 raise ValueError(f"{name} gives {conv.out_channels} channels, and {module} takes {_taken(module)}")
         K = self._divided(name, conv.out_channels)
+        for module in having:
+            _check_having(module, conv, K, name)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
         cuts += [cut for module in taking for cut in inputs(module, _taken(module) // K)]
-        hook(self.axis(name, K, make, cuts, dim=-1 - len(conv.kernel_size)), *taking)
+        axis = self.axis(name, K, make, cuts, dim=-1 - len(conv.kernel_size))
+        if block is not None:
+            axis.guessed = f"what takes its channels was found within a {type(block).__name__}"
+        hook(axis, *taking)
 
     def _named(self, model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
         """What is said to have the channels of ``conv``, and what to take them."""
@@ -74,6 +84,10 @@ class Channels(Size):
         last = _nearest(self.into, name, around)
         if not isinstance(last, (_ConvNd, nn.Linear)):
             raise ValueError(f"{self.into} is a {type(last).__name__}, no convolution or linear map to take {name}")
+        if getattr(last, "groups", 1) > 1:
+            raise ValueError(
+                f"{self.into} is a convolution of {last.groups} groups, which cannot be cut to take {name}"
+            )
         return having, [*taking, last]
 
 
@@ -106,6 +120,22 @@ def _fits(taking: Any, conv: Any) -> bool:
     return bool(per % channels == 0 if isinstance(taking, nn.Linear) else per == channels)
 
 
+def _check_having(module: Any, conv: Any, K: int, name: str) -> None:
+    """Raise a ValueError if ``module`` cannot be what has the channels of ``conv`` as well."""
+    what, C = f"{name}: {type(module).__name__}, which is named to have its channels,", conv.out_channels
+    cuts = outputs(module)
+    if not cuts:
+        raise ValueError(f"{what} has no weight, bias or mean of them; name the modules within it, or none")
+    if isinstance(module, nn.GroupNorm):
+        if C // K % (C // module.num_groups):
+            raise ValueError(f"{what} is cut by whole groups: K = {K} has to divide its {module.num_groups}")
+    else:
+        by_unit([module], C, name)
+    for cut in cuts:
+        if (size := value_of(module, cut.name).shape[cut.dim]) != C:
+            raise ValueError(f"{what} has {size} entries of {cut.name}, not {C}")
+
+
 def _squeeze(block: nn.Module, conv: Any, name: str) -> tuple[nn.Module, nn.Module]:
     """The two maps of a squeeze-and-excitation block behind ``conv``: from its channels to fewer, and back."""
     maps = [part for part in block.modules() if isinstance(part, (_ConvNd, nn.Linear))]
@@ -116,18 +146,20 @@ def _squeeze(block: nn.Module, conv: Any, name: str) -> tuple[nn.Module, nn.Modu
     return maps[0], maps[1]
 
 
-def _behind(model: nn.Module, name: str) -> Iterator[nn.Module]:
+def _behind(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module | None]]:
     """What lies behind a convolution in the order of modules: beside it, and behind the ``nn.Sequential``s it is in.
 
     Squeeze-and-excitation blocks are given in one, of other modules each part; behind the ``nn.Sequential``s those end
-    it that have a forward pass of their own, such as a residual block.
+    it that have a forward pass of their own, such as a residual block. Beside it is given which one a part is within.
     """
     for number, (holder, within) in enumerate(_holders(model, name)):
         children = [*holder.children()]
         for child in children[children.index(within) + 1 :]:
-            if number and [*child.children()] and not (_in_order(child) or _squeezes(child)):
+            own = bool([*child.children()]) and not (_in_order(child) or _squeezes(child))
+            if number and own:
                 return
-            yield from _parts(child)
+            for part in _parts(child):
+                yield part, child if own else None
         if not _in_order(holder):
             return
 
@@ -138,7 +170,8 @@ def _in_order(module: nn.Module) -> bool:
 
 
 def _squeezes(module: nn.Module) -> bool:
-    return bool(SQUEEZING.search(type(module).__name__))
+    maps = (part for part in module.modules() if isinstance(part, (_ConvNd, nn.Linear)))
+    return bool(SQUEEZING.search(type(module).__name__)) and any(True for _ in maps)
 
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
@@ -150,11 +183,12 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
             yield from _parts(child)
 
 
-def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
-    """What has the channels of ``conv`` behind it, and what takes them."""
+def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module], nn.Module | None]:
+    """What has the channels of ``conv`` behind it, what takes them, and the module with a forward pass of its own that
+    this is within, if it is."""
     having: list[nn.Module] = []
     taking: list[nn.Module] = []
-    for part in _behind(model, name):
+    for part, block in _behind(model, name):
         sizes = (part.groups, part.in_channels, part.out_channels) if isinstance(part, _ConvNd) else ()
         if _squeezes(part):
             reduce, expand = _squeeze(part, conv, name)
@@ -163,10 +197,17 @@ def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], lis
             having.append(part)
         elif isinstance(part, (_ConvNd, nn.Linear)):
             if _fits(part, conv) and getattr(part, "groups", 1) == 1:
-                return having, [*taking, part]
+                return having, [*taking, part], block
             break
+        elif isinstance(part, nn.GroupNorm) and part.num_channels == conv.out_channels and part.num_groups > 1:
+            raise ValueError(
+                f"{name}: a GroupNorm takes means over the channels of a group, so only whole groups can be cut: name "
+                f"it in also= and what takes them in into=, with a K that divides its {part.num_groups} groups"
+            )
         elif found := by_unit([part], conv.out_channels, name, [1, -1 - len(conv.kernel_size)]):
             having += found
-        elif [*part.parameters(recurse=False)] and not (isinstance(part, nn.PReLU) and part.num_parameters == 1):
+        elif [*part.parameters(recurse=False), *part.buffers(recurse=False)] and not (
+            isinstance(part, nn.PReLU) and part.num_parameters == 1
+        ):
             break
     raise ValueError(f"what takes the channels of {name} is not beside it: name it with Channels(also=[...], into=...)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
 from ngn.books import value_of
-from ngn.checks import ExampleError, apart, axes_of, check_equal
+from ngn.checks import ExampleError, apart, axes_of, check_equal, evaluating, outputs_on
 from ngn.components.low_rank import Bottleneck
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import taken_by
@@ -60,7 +61,60 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
         if sized and (reason := _difference(model, sized, example, count)):
             alone = ((each[0].name, _difference(model, [each], example, count)) for each in sized)
             name, reason = next(((name, found) for name, found in alone if found), (sized[0][0].name, reason))
-            raise ValueError(f"{name}: cut to {said} it is not what the model computes without the others ({reason})")
+            parts = _parts_of(model, next(axis for axis in axes if axis.name == name))
+            raise ValueError(
+                f"{name}: cut to {said} it is not what the model computes without the others ({reason}); {parts}"
+            )
+    if sized:
+        _warn_of_untried(model, [axis for axis, _ in sized], example)
+    for axis in axes:
+        axis.called = False  # in a training
+
+
+def _parts_of(model: nn.Module, axis: OrderedAxis) -> str:
+    """What an axis cuts, and where it goes."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    having, taking = (
+        list(dict.fromkeys(paths[id(cut.module)] or "the model" for cut in axis.cuts if cut.fold is fold))
+        for fold in (False, True)
+    )
+    text = f"what has it was taken to be {_listed(having)}"
+    return f"{text}, and what takes it {_listed(taking)}" if taking else text
+
+
+def _listed(names: list[str], most: int = 6) -> str:
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
+@torch.no_grad()
+def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+    """Warn of sizes on which the example is no trial: which it does not reach, or with nothing but zeros."""
+    live: set[str] = set()
+    hooked: set[str] = set()
+    handles = []
+    for consumer in model.modules():
+        if (axis := taken_by(consumer)) is None or axis not in axes:
+            continue
+        hooked.add(axis.name)
+
+        def note(_: nn.Module, args: Any, kwargs: Any, name: str = axis.name) -> None:
+            h = args[0] if args else next(iter(kwargs.values()))
+            if bool(h.any()):
+                live.add(name)
+
+        handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
+    try:
+        with evaluating(model), torch.random.fork_rng():
+            outputs_on(model, example)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if untried := sorted(hooked - live):
+        warnings.warn(
+            f"the example is no trial of {_listed(untried)}: it does not get there, or nothing but zeros does. Give an "
+            "input like your data",
+            stacklevel=4,
+        )
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
@@ -90,7 +144,7 @@ def _difference(
                 return f"what is kept of {name} differs by {worst:.1e}"
     except ExampleError:
         raise
-    except (ValueError, RuntimeError, TypeError, IndexError, AssertionError) as fault:
+    except (ValueError, RuntimeError, TypeError, IndexError, ArithmeticError, AssertionError) as fault:
         return str(fault).partition("\n")[0]
     finally:
         with torch.no_grad():
@@ -159,6 +213,11 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
             holders.setdefault(id(value), []).append((id(module), name))
     taken: list[tuple[tuple[int, int], range, OrderedAxis]] = []
     for axis in axes:
+        if axis.guessed and not tried:
+            raise ValueError(
+                f"{axis.name}: {axis.guessed}, whose forward pass may use them otherwise: give example=, on which the "
+                "cut is tried, or name what takes them with into="
+            )
         own = {(id(cut.module), cut.name) for cut in axis.cuts}
         for cut in axis.cuts:
             what = f"{axis.name}: {paths[id(cut.module)]}.{cut.name}".replace(" .", " ")

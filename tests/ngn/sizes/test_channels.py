@@ -1,0 +1,187 @@
+"""Which modules have and take the channels of a convolution, and what is said where that cannot be known."""
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+
+IMAGES = torch.randn(3, 3, 12, 12)
+CHANNELS = ngn.Channels
+
+
+def conv(before: int = 3, after: int = 8, size: int = 3, **more) -> nn.Conv2d:
+    return nn.Conv2d(before, after, size, **more)
+
+
+def ended(*parts: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*parts, nn.ReLU(), conv(8, 2, 1))
+
+
+def exact(model: nn.Module, sizes: dict[str, ngn.Channels], x: torch.Tensor, count: int) -> nn.Module:
+    """Cut to a count, with an example; what is left computes what the model does without the others."""
+    learner = ngn.learn_sizes(model, sizes, example=x)
+    for axis in learner.axes:
+        axis.capacity.put_at(count)
+    with torch.no_grad():
+        wanted = learner.eval().hard_forward(x)
+    small = learner.deploy(example=x, unsettled="allow")
+    torch.testing.assert_close(small(x), wanted)
+    return small
+
+
+class Spectrogram(nn.Module):
+    """A convolution over sensors and time, then one over time, as in EEGNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 8, (4, 3)), nn.Conv1d(8, 6, 3)
+
+    def forward(self, x):
+        return self.b(self.a(x).relu().squeeze(2)).mean(-1)
+
+
+@pytest.mark.parametrize("batch", [2, 8])
+def test_a_convolution_of_other_dimensions_is_gated_along_its_channels(batch):
+    small = exact(Spectrogram(), {"a": CHANNELS()}, torch.randn(batch, 1, 4, 16), 3)
+    assert (small.a.out_channels, small.b.in_channels) == (3, 3)
+
+
+def test_an_activation_of_another_size_is_refused_not_emptied():
+    learner = ngn.learn_sizes(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)), {"": ngn.Width(8)})
+    with pytest.raises(ValueError, match=r"5 entries along dimension -1 of .* are no multiple of its 8 components"):
+        learner.axes[0](torch.ones(2, 5))
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = conv(channels, channels, padding=1), conv(channels, channels, padding=1)
+
+    def forward(self, x):
+        return x + self.conv2(self.conv1(x).relu())
+
+
+class Fire(nn.Module):
+    """SqueezeNet's, whose first map alone takes what comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reduce, self.expand = conv(8, 4, 1), conv(4, 8, 1)
+
+    def forward(self, x):
+        return self.expand(self.reduce(x).relu())
+
+
+def test_what_takes_the_channels_within_a_block_is_believed_on_an_example_alone():
+    with pytest.raises(ValueError, match=r"was found within a Residual, whose forward pass .* give example="):
+        ngn.learn_sizes(ended(conv(), Residual(8)), {"0": CHANNELS()})
+    parts = "what has it was taken to be 0, and what takes it 1.conv1"
+    with pytest.raises(ValueError, match=f"0: cut to half .*{parts}"):
+        ngn.learn_sizes(ended(conv(), Residual(8)), {"0": CHANNELS()}, example=IMAGES)
+    assert exact(ended(conv(), Fire()), {"0": CHANNELS()}, IMAGES, 3)[1].reduce.in_channels == 3
+    ngn.learn_sizes(ended(conv(), Fire()), {"0": CHANNELS(into="1.reduce")})
+
+
+class Frozen(nn.Module):
+    """A batch norm of buffers, as of detectors."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.rand(channels) + 0.5)
+        self.register_buffer("bias", torch.rand(channels))
+
+    def forward(self, x):
+        return x * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+def test_a_module_with_buffers_has_to_be_named():
+    with pytest.raises(ValueError, match="not beside it"):
+        ngn.learn_sizes(ended(conv(), Frozen(8)), {"0": CHANNELS()})
+    assert exact(ended(conv(), Frozen(8)), {"0": CHANNELS(also=["1"], into="3")}, IMAGES, 3)[1].bias.shape == (3,)
+
+
+class Squeeze(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)
+
+
+def test_a_name_alone_makes_no_squeeze_and_excitation():
+    model = nn.Sequential(conv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), Squeeze(), nn.Linear(8, 4))
+    assert exact(model, {"0": CHANNELS()}, IMAGES, 5)[4].in_features == 5
+
+
+class LayerNorm2d(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Scale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(8, 1, 1))
+
+    def forward(self, x):
+        return x * self.gamma
+
+
+@pytest.mark.parametrize(
+    ("part", "K", "said"),
+    [
+        (LayerNorm2d(8), 8, "takes means over the 8 that are sized"),
+        (Scale(), 8, "has no weight, bias or mean of them"),
+        (nn.GroupNorm(4, 8), 8, "cut by whole groups: K = 8 has to divide its 4"),
+        (nn.BatchNorm2d(16), 8, "has 16 entries of weight, not 8"),
+        (nn.BatchNorm2d(4), 4, "has 4 entries of weight, not 8"),
+    ],
+)
+def test_what_is_named_has_to_have_the_channels(part, K, said):
+    with pytest.raises(ValueError, match=said):
+        ngn.learn_sizes(ended(conv(), part), {"0": CHANNELS(K, also=["1"], into="3")})
+
+
+def test_whole_groups_of_a_group_norm_can_be_cut():
+    with pytest.raises(ValueError, match=r"only whole groups can be cut: name it in also= .* divides its 4 groups"):
+        ngn.learn_sizes(ended(conv(), nn.GroupNorm(4, 8)), {"0": CHANNELS(4)}, example=IMAGES)
+    small = exact(ended(conv(), nn.GroupNorm(4, 8)), {"0": CHANNELS(4, also=["1"], into="3")}, IMAGES, 3)
+    assert (small[1].num_groups, small[1].num_channels) == (3, 6)
+
+
+def test_what_takes_them_has_no_groups_and_nothing_mixes_them():
+    grouped = nn.Sequential(conv(), nn.ReLU(), nn.ConvTranspose2d(8, 8, 4, 2, 1, groups=2))
+    with pytest.raises(ValueError, match="a convolution of 2 groups"):
+        ngn.learn_sizes(grouped, {"0": CHANNELS(into="2")})
+    mixed = nn.Sequential(conv(), nn.GLU(1), nn.Flatten(), nn.Linear(4 * 10 * 10, 4))
+    with pytest.raises(ValueError, match="a GLU mixes the 8 that are sized"):
+        ngn.learn_sizes(mixed, {"0": CHANNELS()})
+
+
+class Heads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = conv(3, 4)
+        self.heads = nn.ModuleDict({name: nn.Sequential(conv(4, 8, 1), nn.ReLU(), conv(8, 2, 1)) for name in "ab"})
+
+    def forward(self, x, head="a"):
+        return self.heads[head](self.stem(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "example", "untried"),
+    [
+        (Heads(), {"heads.*.0": CHANNELS()}, IMAGES, "heads.b.0"),
+        (nn.Sequential(conv(bias=False), nn.ReLU(), conv(8, 2)), {"0": CHANNELS()}, 0 * IMAGES, "0"),
+    ],
+)
+def test_an_example_that_tries_nothing_is_warned_of(model, sizes, example, untried, recwarn):
+    learner = ngn.learn_sizes(model, sizes, example=example)
+    (warning,) = [str(each.message) for each in recwarn]
+    assert warning.startswith(f"the example is no trial of {untried}: ")
+    assert not any(axis.called for axis in learner.axes)
+
+
+def test_entries_of_a_report_are_channels_where_pixels_follow():
+    model = nn.Sequential(conv(3, 16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 10 * 10, 2))
+    learner = ngn.learn_sizes(model, {"0": CHANNELS(8, t0=4.0)}, example=IMAGES)
+    assert str(learner.report()).startswith("0: 8 -> 5 channels, 16 -> 10, ")
