@@ -4,13 +4,15 @@ python scripts/build_paper_data.py                              # a number where
 python scripts/build_paper_data.py --strict                     # status 1 and a list while anything is missing
 python scripts/build_paper_data.py --explain datafourbody.baseline.t
 python scripts/build_paper_data.py --table cora                 # beside the published values, in the terminal
-python scripts/build_paper_data.py --table datafourbody         # the same for one macro; --table all for everything
+python scripts/build_paper_data.py --table 4                    # the same for a table of the paper, or `all`
+python scripts/build_paper_data.py --table datafourbody         # the same for one macro
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -35,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strict", action="store_true", help="write nothing and fail unless every number is there")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--explain", metavar="MACRO[.row[.column]]", help="print records and arithmetic; write nothing")
-    what.add_argument("--table", metavar="TASK|MACRO|all", help="print a comparison; write nothing")
+    what.add_argument("--table", metavar="TASK|NUMBER|MACRO|all", help="print a comparison; write nothing")
     return parser
 
 
@@ -54,7 +56,8 @@ def _table(reader: Reader, name: str) -> int:
     from experiments.analysis.terminal import print_problems, rich_tables, summary
 
     task = name if name in GATES_OF_TASK else None
-    macros = MACROS if task or name == "all" else (macro(name.lstrip("\\")),)
+    numbered = tuple(table for table in MACROS if re.match(rf"Table {re.escape(name)}\b", table.title))
+    macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
     items = compare_all(reader, published.load(), macros, task)
     console = Console()
     for table in macros:

@@ -7,6 +7,8 @@ and no weight is: frozen weights need no gradient. Truncation removes both.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,6 +60,11 @@ class Size(ABC):
         """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
         usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
         settings: dict[str, Any] = usual | common | self.settings
+        known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
+        for name in settings:
+            if name not in known:
+                near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
+                raise TypeError(f"a gate has no setting {name!r}; there is {near}")
         full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
         return CountGate(K, **({"t0": full} | settings))
 
