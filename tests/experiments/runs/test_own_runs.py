@@ -130,6 +130,13 @@ def test_a_model_that_was_not_kept_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):
         load(made.path)
     assert Store(tmp_path).get(made.run_id) is not None
+    wanted = short(results=str(tmp_path), tag="mine", save="deployed")
+    (again,) = launch([wanted])
+    assert again.status == "present"
+    assert "force=true trains it again and keeps its models, which are not beside it" in again.message
+    launch([wanted.model_copy(update={"force": True})])
+    (again,) = launch([wanted])
+    assert again.message.endswith("force=true runs it again")
 
 
 @pytest.mark.parametrize("seeds", ["0", "0..1"])
