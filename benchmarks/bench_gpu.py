@@ -220,19 +220,25 @@ def show(title: str, own: list[Line], device: torch.device, first: int, last: in
             print(f"  {'':38} {SWEEP_STEPS:,} steps of all: {SWEEP_STEPS * seconds:.0f} s", flush=True)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="a few steps per line")
+def options(doc: str | None, arguments: list[str] | None) -> tuple[bool, torch.device]:
+    """Whether to be quick, and the device, whose name is printed; status 2 where that is a GPU and there is none."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="few steps, of small models where the full ones are large")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     given = parser.parse_args(arguments)
     if given.device == "cuda" and not torch.cuda.is_available():
-        print("torch finds no CUDA device here; --device cpu tries the script", file=sys.stderr)
-        return 2
-    device, on_cuda = torch.device(given.device), given.device == "cuda"
-    first, last = (3, 6) if given.quick else (50, 550)
+        parser.error("torch finds no CUDA device here; --device cpu tries the script")
+    device = torch.device(given.device)
+    print(torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU: these numbers mean nothing")
+    return given.quick, device
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the tables."""
+    quick, device = options(__doc__, arguments)
+    on_cuda = device.type == "cuda"
+    first, last = (3, 6) if quick else (50, 550)
     best = limits(device, 8192 if on_cuda else 512)
-    print(torch.cuda.get_device_name(device) if on_cuda else "a CPU: these numbers mean nothing")
     print(f"limits: {best.operations / 1e12:.2f} TFLOP/s in a product, {best.bytes / 1e9:,.0f} GB/s in a copy")
     for title, own in lines(on_cuda).items():
         show(title, own, device, first, last, best)

@@ -14,7 +14,6 @@ neurons, adapted ones half of their components.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import statistics
 import sys
@@ -30,7 +29,9 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from bench_gpu import options
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
@@ -178,19 +179,11 @@ def answered(model: Callable[..., Any], task: Questions) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="small layers, and few steps")
-    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    given = parser.parse_args(arguments)
-    if given.device == "cuda" and not torch.cuda.is_available():
-        print("torch finds no CUDA device here; --device cpu tries the script", file=sys.stderr)
-        return 2
+    quick, device = options(__doc__, arguments)
     warnings.simplefilter("ignore", FutureWarning)
-    device, steps = torch.device(given.device), 3 if given.quick else 20
-    task = Questions(llama(SMALL if given.quick else FULL, device), device)
-    size = sum(p.numel() for p in task.base.model.parameters())
-    on = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU: these numbers mean nothing"
-    print(f"{on}; {size / 1e9:.2f} billion parameters in bfloat16, {TRAINED} questions of {PROMPT + 25} tokens a step")
+    task, steps = Questions(llama(SMALL if quick else FULL, device), device), 3 if quick else 20
+    size = sum(p.numel() for p in task.base.model.parameters()) / 1e9
+    print(f"{size:.2f} billion parameters in bfloat16, {TRAINED} questions of {PROMPT + 25} tokens a step")
     print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GiB':>9}")
     speeds = {"the model by itself": answered(task.base.model, task)}
     rival = 0.0
