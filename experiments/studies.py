@@ -20,7 +20,7 @@ from experiments.store.records import RecordError, Store
 from experiments.tables import MACROS
 from experiments.tables.extensions import BUDGETS, COMMITTED, ORDERED, TIED
 from experiments.tables.model import Table
-from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FORMER, FOUR, SEVEN
+from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FORMER, FOUR, INFERRED, SEVEN
 from experiments.tables.own import DEPTH, SENSITIVITY, STORIES, SUSPECTS
 from experiments.tables.peft import PEFT, TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, alone
@@ -125,6 +125,28 @@ def _former() -> list[Selection]:
     return [*(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs), *others]
 
 
+def inferred(selection: Selection) -> Selection:
+    """The runs of ``selection`` with alpha rising from the first step, where their schedule has a delayed alpha.
+
+    Rows with a constant alpha or none have no start of alpha to change: of them only rate and draw differ. What the
+    selection itself overrides stays.
+    """
+    delayed = dict(selection.choices)["schedule"] not in ("alpha_const", "no_alpha")
+    changed = INFERRED if delayed else FORMER
+    return replace(selection, overrides=()).with_overrides(changed | dict(selection.overrides))
+
+
+def _inferred() -> list[Selection]:
+    # in order of worth: seeds and draws that chose nothing, table 4, figures 2, 3, 6 and 7, learned decay, figure 5
+    draws = [BASELINE.with_overrides({"task.draw": draw}) for draw in (1, 2, 3, 4)]
+    grown = [runs for runs in study("fixed_frontier").make() if dict(runs.choices)["method"] == "ngn"]
+    names = ("schedules", "lambda_sweep")
+    learned = [runs for runs in study("decay").make() if dict(runs.overrides).get("method.boundary", True)]
+    rest = [*(runs for name in names for runs in study(name).make()), *grown, CONTINUED, *learned]
+    starts = [panel.start(t).with_seeds(range(10)) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
+    return [inferred(runs) for runs in (*study("baseline").make(), *draws, *rest, *starts)]
+
+
 def _stories() -> list[Selection]:
     # seed 0 of every row before the others of any
     return [runs.with_seeds([0]) for runs in _of(STORIES)] + _of(STORIES)
@@ -140,6 +162,10 @@ def _stories_frontier() -> list[Selection]:
 
 def _manifold() -> list[Selection]:
     return _of(FIFTEEN)
+
+
+def _depth_seeds() -> list[Selection]:
+    return [runs.with_seeds(range(39)) for runs in DEPTH.runs.values()]
 
 
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
@@ -207,6 +233,7 @@ STUDIES: dict[str, Study] = {
             calibration.selections,
         ),
         Study("former", "figures 1 to 7, tables 4 and 7, under the setting in use before the calibration", _former),
+        Study("inferred", "figures 1 to 6, table 4 and learned decay with alpha rising from the first step", _inferred),
         Study("one_d", "every study of the 1D regression, in order", _one_d),
         Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision),
         Study("vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier),
@@ -216,6 +243,7 @@ STUDIES: dict[str, Study] = {
         Study(
             "depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", lambda: _of(DEPTH)
         ),
+        Study("depth_seeds", "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run", _depth_seeds),
         Study("commit", "rows of the paper with boundaries rounded at 90 % of training", lambda: _of(COMMITTED)),
         Study("tied_alpha", "the 1D study with a snapping strength that follows the price", lambda: _of(TIED)),
         Study("budget", "sizes under budgets of 3 to 12 components, and fixed models", lambda: _of(BUDGETS)),
