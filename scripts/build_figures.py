@@ -1,11 +1,11 @@
-"""Draw the paper's figures from records: a vector PDF and a PNG each. Needs matplotlib, not torch.
+"""Draw the paper's figures from records, an SVG each. Needs matplotlib, not torch.
 
     python scripts/build_figures.py                              # records of results/, into paper/figures
     python scripts/build_figures.py --only figure2 figure3
     python scripts/build_figures.py --results DIR --output DIR --stand-in train.steps=2000
 
-A figure is drawn again only if its records or the code that draws it have changed since, or its files are not as they
-were left. One whose runs have no records says "not run"; one that lacks some says how many it has.
+A figure is drawn again only if its records or the code that draws it have changed since, or its file is not as it
+was left. One whose runs have no records says "not run"; one that lacks some says how many it has.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def _state(data: Data) -> str:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a figure was drawn from, as the note of it has it, and its files."""
+    """What a figure was drawn from, as the note of it has it, and its file."""
 
     runs: tuple[str, ...]
     state: str
-    files: list[Path]
+    file: Path
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class Job:
 
     def __call__(self, name: str) -> Drawn | ConfigError:
         """Draw the figure, or say why its runs cannot have the stand-in."""
-        from experiments.figures import style
+        from experiments.figures import style, svg
 
         reader = Reader(Store(self.results), allow_dirty=self.dirty)
         try:
             data = FIGURES[name].data(reader, self.overrides)
         except ConfigError as error:
             return error
-        return Drawn(tuple(data.runs), _state(data), style.save(style.draw(FIGURES[name], data), self.output, name))
+        return Drawn(tuple(data.runs), _state(data), svg.save(style.draw(FIGURES[name], data), self.output, name))
 
 
 def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
     try:
-        import experiments.figures.style  # noqa: F401  # here, so that forked processes have matplotlib at once
+        import experiments.figures.svg  # noqa: F401  # here, so that forked processes have matplotlib at once
         from experiments.figures.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
@@ -145,8 +145,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name}: unchanged ({state})")
     for name, done in zip(changed, _drawn(job, changed, arguments.jobs), strict=True):
         if isinstance(done, Drawn):
-            manifest.note(name, done.runs, done.files, done.state)
-            print(f"{name}: drawn ({done.state}): {', '.join(str(path) for path in done.files)}", flush=True)
+            manifest.note(name, done.runs, done.file, done.state)
+            print(f"{name}: drawn ({done.state}): {done.file}", flush=True)
         else:
             print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
             status = 2

@@ -55,26 +55,25 @@ class Manifest:
             self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
         return self._contents[path]
 
-    def _digest(self, runs: Iterable[str], files: Iterable[str]) -> str:
-        """SHA-256 over all that a figure depends on, and over its files."""
+    def _digest(self, runs: Iterable[str], file: str) -> str:
+        """SHA-256 over all that a figure depends on, and over its file."""
         digest = hashlib.sha256(f"{drawing_code()}\0{self._options}\0".encode())
         for run in runs:
             digest.update(run.encode() + b"\0")
             digest.update(self._record(self._store.path(run)) + self._record(self._store.curves_path(run)))
-        for path in map(self._path.with_name, files):
-            digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent")
+        path = self._path.with_name(file)
+        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent")
         return digest.hexdigest()
 
     def unchanged(self, name: str) -> str | None:
-        """What the figure was noted to show, if drawing it now would give its files again; else None."""
+        """What the figure was noted to show, if drawing it now would give its file again; else None."""
         try:
             noted = self._noted[name]
-            return noted["state"] if noted["digest"] == self._digest(noted["runs"], noted["files"]) else None
+            return noted["state"] if noted["digest"] == self._digest(noted["runs"], noted["file"]) else None
         except (KeyError, TypeError):
             return None
 
-    def note(self, name: str, runs: Sequence[str], files: Iterable[Path], state: str) -> None:
+    def note(self, name: str, runs: Sequence[str], file: Path, state: str) -> None:
         """Write down what the figure was just drawn from; at once, so that an interrupted build loses nothing."""
-        names = [path.name for path in files]
-        self._noted[name] = {"state": state, "runs": runs, "files": names, "digest": self._digest(runs, names)}
+        self._noted[name] = {"state": state, "runs": runs, "file": file.name, "digest": self._digest(runs, file.name)}
         publish(self._path, json.dumps(self._noted).encode(), replace=True)

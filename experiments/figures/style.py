@@ -1,16 +1,13 @@
-"""One look for all figures: a page column wide, fonts embedded, colours that differ in greyscale as well."""
+"""One look for all figures: a page column wide, colours that differ in greyscale as well."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -25,11 +22,8 @@ BLACK, BLUE, VERMILION, GREEN, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "
 WIDTH = 7.0
 """Inches: the text width of a page with 0.68 inch margins, rounded down."""
 
-PNG_DPI = 200
-
 RC: dict[Any, Any] = {
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica"],
     "font.size": 8.0,
     "axes.titlesize": 8.5,
     "axes.spines.top": False,
@@ -221,18 +215,3 @@ def lanes(axes: Axes, counts: Sequence[int]) -> None:
     axes.tick_params(axis="x", which="minor", length=0)
     axes.grid(axis="x", which="minor", linewidth=0.4, alpha=0.6)
     axes.set_xlim(least - 0.5, most + 0.5)
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write ``name.pdf`` and ``name.png``, without a time stamp so that equal figures are equal files; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pdf, png = folder / f"{name}.pdf", folder / f"{name}.png"
-    with matplotlib.rc_context(RC):
-        # Not savefig: it draws each file twice, the first time only to lay the figure out, which is done here for both.
-        if (layout := figure.get_layout_engine()) is not None:
-            layout.execute(figure)
-        figure.set_layout_engine("none")
-        FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
-        figure.set_dpi(PNG_DPI)
-        FigureCanvasAgg(figure).print_png(png)
-    return [pdf, png]

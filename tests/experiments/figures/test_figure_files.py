@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import record_samples as samples
@@ -18,7 +21,7 @@ from experiments.tables.one_d import BASELINE, FOUR
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
-from experiments.figures import manifest, style
+from experiments.figures import manifest, style, svg
 from scripts import build_figures
 
 
@@ -50,30 +53,43 @@ def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.Captur
     assert "KEY=VALUE" in capsys.readouterr().err
 
 
-def test_files_are_vectors_with_embedded_fonts_and_do_not_change(store: Store, tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        options = ["--results", str(store.root), "--output", str(tmp_path / folder), "--only", "figure1"]
-        assert main(options) == 0
-    pdf = (tmp_path / "a" / "figure1.pdf").read_bytes()
-    assert b"/FontFile2" in pdf
-    assert b"/Type3" not in pdf
-    assert pdf == (tmp_path / "b" / "figure1.pdf").read_bytes()
-    assert (tmp_path / "a" / "figure1.png").read_bytes()[:4] == b"\x89PNG"
+def test_a_figure_is_the_same_bytes_in_every_process(store: Store, tmp_path: Path) -> None:
+    options = ["--results", str(store.root), "--only", "figure1", "--output"]
+    assert main([*options, str(tmp_path / "here")]) == 0
+    code = (
+        f"import sys; from scripts.build_figures import main; sys.exit(main({[*options, str(tmp_path / 'there')]!r}))"
+    )
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": seed}
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, env=environment)
+        assert (tmp_path / "there" / "figure1.svg").read_bytes() == (tmp_path / "here" / "figure1.svg").read_bytes()
+        (tmp_path / "there" / "figure1.svg").unlink()
+    assert [path.name for path in (tmp_path / "here").glob("[!.]*")] == ["figure1.svg"]
+
+
+def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) -> None:
+    assert main(["--results", str(store.root), "--only", "figure1", "--output", str(tmp_path)]) == 0
+    picture = ElementTree.parse(tmp_path / "figure1.svg")
+    words = {text for element in picture.iter("{http://www.w3.org/2000/svg}text") for text in element.itertext()}
+    assert {FIGURES["figure1"].title, "training step"} <= words
+    assert not re.search(r"\d\.\d{3}", "".join(e.get("d", "") for e in picture.iter())), "two decimals"
+    committed = list((ROOT / "paper" / "figures").glob("*.svg"))
+    assert {path.stem for path in committed} == set(FIGURES)
+    assert all(path.stat().st_size < 200_000 for path in committed)
 
 
 @pytest.mark.slow
 def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(name: str, folder: Path, _: str) -> list[Path]:
+    def write(name: str, folder: Path, _: str) -> Path:
         folder.mkdir(exist_ok=True)
-        paths = [folder / f"{name}.{kind}" for kind in ("pdf", "png")]
-        for path in paths:
-            path.write_text(name)
-        return paths
+        path = folder / f"{name}.svg"
+        path.write_text(name)
+        return path
 
     monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # what it draws is not what is tested here
-    monkeypatch.setattr(style, "save", write)
+    monkeypatch.setattr(svg, "save", write)
     names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
     options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
 
@@ -92,8 +108,8 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
     assert drawn() == ["figure1", "schedule_courses"]
     curves.mkdir()  # odd, and no reason to stop
     assert drawn() == []
-    (tmp_path / "out" / "figure2.pdf").write_bytes(b"")
-    (tmp_path / "out" / "figure1.png").unlink()
+    (tmp_path / "out" / "figure2.svg").write_bytes(b"")
+    (tmp_path / "out" / "figure1.svg").unlink()
     assert drawn() == ["figure1", "figure2"]
     (tmp_path / "out" / manifest.NAME).write_text("{")
     assert drawn() == names

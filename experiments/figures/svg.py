@@ -1,0 +1,56 @@
+"""Figures as SVG files whose bytes change only when the picture does."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from ngn.files import publish
+
+RC: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "ngn"}
+"""Text stays text, in fonts of nearly the same width; names of shared shapes depend on their content alone."""
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+_COORDINATES = re.compile(r'(?<= d=")[^"]+|(?<= x=")[^"]+|(?<= y=")[^"]+')
+_DECIMAL = re.compile(r"-?\d+\.\d+")
+_NO_ROTATION = re.compile(r' transform="rotate\(-0 [^)]*\)"')
+_ALIKE = re.compile(
+    r'( *<use [^>]*?(?P<style> style="(?!opacity|[^"]*; opacity)[^"]*")/>\n)(?: *<use [^>]*(?P=style)/>\n)+'
+)
+"""Markers of one style, one after the other. Opacity as such is left alone: of a group it means something else."""
+
+
+def save(figure: Figure, folder: Path, name: str) -> Path:
+    """Write ``name.svg``; its path.
+
+    Equal figures give equal bytes, in every process: there is no date, no version and no random name in the file, and
+    coordinates have two decimals (of 1/72 inch), below which machines may differ.
+    """
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)  # print_svg would draw the file twice, the first time only to lay the figure out
+    figure.set_layout_engine("none")
+    drawn = io.StringIO()
+    with matplotlib.rc_context(RC):
+        FigureCanvasSVG(figure).print_svg(drawn, metadata=NO_METADATA)
+    path = folder / f"{name}.svg"
+    folder.mkdir(parents=True, exist_ok=True)
+    publish(path, compact(drawn.getvalue()).encode(), replace=True)
+    return path
+
+
+def compact(svg: str) -> str:
+    """The same picture in fewer bytes: rounded coordinates, and one group for markers of one style."""
+    svg = _COORDINATES.sub(lambda found: _DECIMAL.sub(_rounded, found[0]), _NO_ROTATION.sub("", svg))
+    svg = _ALIKE.sub(lambda run: f"<g{run['style']}>\n{run[0].replace(run['style'], '')}</g>\n", svg)
+    return re.sub(r"^ +| +$", "", svg, flags=re.MULTILINE)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    short = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if short == "-0" else short
