@@ -56,7 +56,7 @@ def smollm2(random: bool) -> tuple[Base, list[Tokens]]:
         source = synthetic_texts.TEXTS["wikisql"]
     else:
         base = load_base(BaseModel(name="smollm2_135m", data="smollm2"), data_root(None), CPU)
-        source = texts.SETS["wikisql"].load(data_root(None))
+        source = texts.SETS["wikisql"].load_data(data_root(None))
     tokenizer = base.tokenizer
     train = wikisql.corpus(source, "easy").train
     return base, [(prompt_ids(tokenizer, e.prompt, "plain"), target_ids(tokenizer, e.target, "plain")) for e in train]

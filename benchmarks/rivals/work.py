@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import ngn
 from experiments.data import cifar10, synthetic, texts
 from experiments.data.source import DataInfo
-from experiments.data.tinystories import Characters, stories
+from experiments.data.tinystories import Characters, split_stories
 from ngn.sizes.base import Places, Size
 from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
 
@@ -83,7 +83,7 @@ class Work:
 
 def images(scale: str, root: Path, **changes: Any) -> Work:
     """ResNet-20 on CIFAR-10; the last tenth of the training images is for validation."""
-    data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load(root)
+    data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load_data(root)
     settings = {
         "tiny": Settings(steps=2, batch=8, held=8),
         "small": Settings(steps=400, batch=64, held=5_000),
@@ -129,8 +129,8 @@ def text(scale: str, root: Path, **changes: Any) -> Work:
     if scale == "tiny":
         train, test, info = synthetic.stories(train=400)
     else:
-        data = texts.TINYSTORIES.load(root)
-        train, test = (list(stories(data.parts[f"{part}.txt"])) for part in ("train", "valid"))
+        data = texts.TINYSTORIES.load_data(root)
+        train, test = (list(split_stories(data.parts[f"{part}.txt"])) for part in ("train", "valid"))
         info = data.info
     settings = {
         "tiny": Settings(steps=2, batch=2, held=200),

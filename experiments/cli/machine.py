@@ -114,7 +114,7 @@ def _data(jobs: Sequence[Job]) -> None:
             wanted.setdefault((name, job.config.data_root), []).append(job)
     for (name, configured), group in wanted.items():
         try:
-            sets.require(name, data_root(configured))
+            sets.require_files(name, data_root(configured))
         except DataError as missing:
             if any(not _recorded(job) for job in group):
                 raise ConfigError(str(missing)) from None

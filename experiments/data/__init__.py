@@ -1,6 +1,6 @@
-"""Data sets as plain arrays: readers that hash what they read, and the synthetic stand-ins of the smoke profile.
+"""Read data sets as plain arrays and hash every byte read; make the synthetic data of the smoke profile.
 
-Only numpy is needed here. ``docs/data.md`` describes the layout of a data root.
+This package needs only numpy. ``docs/data.md`` describes the layout of a data root.
 """
 
 from experiments.data.errors import DataError, MissingData

@@ -1,4 +1,4 @@
-"""CIFAR-10 from the official binary or python layout, unpacked or as the official archive."""
+"""Read CIFAR-10 from the official binary or python layout, unpacked or from the official archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BINARY_FOLDER = "cifar-10-batches-bin"
 PYTHON_FOLDER = "cifar-10-batches-py"
 PER_BATCH = 10_000
 RECORD = 1 + 3 * 32 * 32
-"""Bytes of a record of the binary layout: a label, then the red, green and blue planes, row by row."""
+"""Bytes of one image in the binary layout: a label, then the red, green and blue planes, row by row."""
 
 OFFICIAL = {
     BINARY_ARCHIVE: "md5:c32a1d4ab5d03f1284b67883e8d87530",
@@ -35,22 +35,22 @@ OFFICIAL = {
     "data_batch_5": "md5:482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "md5:40351d587109b95175f43aff81a1287e",
 }
-"""The digests published with the archives and, for the python files, those that torchvision checks. None is published
-for the files of the binary layout: whoever unpacks the archive leaves a manifest (``scripts/fetch_data.py`` does)."""
+"""The digests published with the archives; for the python files, those that torchvision checks. The files of the
+binary layout have no published digests, so unpacking writes a manifest (see ``scripts/fetch_data.py``)."""
 
 
 class _Bounded(gzip.GzipFile):
-    """A stream that gives at most 64 MiB at once: a header of a tar archive may ask for gigabytes."""
+    """A stream that reads at most 64 MiB at once, because a damaged tar header may ask for gigabytes."""
 
     def read(self, size: int | None = -1) -> bytes:
         return super().read(min(size, 2**26) if size is not None and size >= 0 else 2**26)
 
 
 def members(archive: np.ndarray, where: Path, names: list[str], largest: int) -> Iterator[np.ndarray]:
-    """The content of each named member of a tar.gz, uint8 [bytes], in the order asked for; nothing is written.
+    """Yield the content of each named member of a tar.gz, uint8 [bytes], in the given order; write nothing.
 
     Raises:
-        DataError: if one is missing, is no plain file, or has more than ``largest`` bytes.
+        DataError: if a member is missing, is not a plain file, or has more than ``largest`` bytes.
     """
     try:
         with _Bounded(fileobj=io.BytesIO(archive.data)) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
@@ -58,14 +58,14 @@ def members(archive: np.ndarray, where: Path, names: list[str], largest: int) ->
                 member = tar.getmember(name)
                 content = tar.extractfile(member) if member.isfile() else None
                 if content is None or member.size > largest:
-                    raise DataError(f"{where}: its member {name} is no plain file of at most {largest} bytes")
+                    raise DataError(f"{where}: its member {name} is not a plain file of at most {largest} bytes")
                 yield np.frombuffer(bytearray(content.read()), dtype=np.uint8)
     except (KeyError, OSError, EOFError, tarfile.TarError, zlib.error) as fault:
         raise DataError(f"{where}: damaged archive ({fault})") from None
 
 
 def _from_binary(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels [count] and pixels [count, 3072], as views."""
+    """Return labels [count] and pixels [count, 3072], as views."""
     if content.size != count * RECORD:
         raise DataError(f"{where}: {content.size} bytes; {count} records of {RECORD} bytes were expected")
     records = content.reshape(count, RECORD)
@@ -73,8 +73,8 @@ def _from_binary(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarr
 
 
 def _from_pickle(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels [count] and pixels [count, 3072] of a batch of the python layout."""
-    batch = unpickle.load(content, where)
+    """Return labels [count] and pixels [count, 3072] of a batch in the python layout."""
+    batch = unpickle.safe_load(content, where)
     pixels = batch.get("data") if isinstance(batch, dict) else None
     labels = batch.get("labels") if isinstance(batch, dict) else None
     if not isinstance(pixels, np.ndarray) or pixels.shape != (count, RECORD - 1) or pixels.dtype != np.uint8:
@@ -85,7 +85,7 @@ def _from_pickle(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarr
 
 
 def _batches(folder: Folder, count: int) -> Iterator[tuple[Path, np.ndarray, np.ndarray]]:
-    """Place, labels and pixels of the six batches, one at a time, the test batch last."""
+    """Yield path, labels and pixels of the six batches, the test batch last."""
     names = [*BATCHES, TEST]
     files = {BINARY_FOLDER: [f"{name}.bin" for name in names], PYTHON_FOLDER: names}
     bases = (folder.path, folder.root)
@@ -103,8 +103,8 @@ def _batches(folder: Folder, count: int) -> Iterator[tuple[Path, np.ndarray, np.
             yield path / name, *reader(content, path / name, count)
 
 
-def read(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:
-    """CIFAR-10 with the given number of images per batch; see :func:`load`."""
+def read_folder(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:
+    """Read CIFAR-10 with the given number of images per batch; see :func:`load_data`."""
     images = np.empty((6 * per_batch, 3, 32, 32), dtype=np.uint8)
     labels = np.empty(6 * per_batch, dtype=np.int64)
     for i, (where, some_labels, pixels) in enumerate(_batches(folder, per_batch)):
@@ -117,12 +117,12 @@ def read(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:
     return ImageData(images[:split], labels[:split], images[split:], labels[split:], folder.info())
 
 
-def load(root: Path) -> ImageData:
-    """CIFAR-10 below a data root: 50,000 and 10,000 images, uint8 [N, 3, 32, 32].
+def load_data(root: Path) -> ImageData:
+    """Read CIFAR-10 below a data root: 50,000 training and 10,000 test images, uint8 [N, 3, 32, 32].
 
     Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 
     Raises:
-        DataError: if a file is missing, damaged, or neither the official one nor in a manifest.
+        DataError: if a file is missing or damaged, or is neither official nor listed in a manifest.
     """
-    return read(Folder(root, "cifar10", OFFICIAL))
+    return read_folder(Folder(root, "cifar10", OFFICIAL))

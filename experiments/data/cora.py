@@ -1,4 +1,4 @@
-"""Cora from the Planetoid files ``ind.cora.*``, with the standard processing and split."""
+"""Read Cora from the Planetoid files ``ind.cora.*``, with the standard processing and split."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OFFICIAL = {
     "ind.cora.graph": "sha256:58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
     "ind.cora.test.index": "sha256:297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
 }
-"""Of the files in the repository kimiyoung/planetoid, ``data/``."""
+"""Digests of the files in ``data/`` of the repository kimiyoung/planetoid."""
 
 
 def undirected(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray:
-    """int64 [2, E]: both directions of every edge once, without self loops, ordered by target, then source."""
+    """Return both directions of every edge once, int64 [2, E], without self loops, by target, then source."""
     kept = source != target
     source, target = source[kept], target[kept]
     codes = np.unique(np.concatenate([target * nodes + source, source * nodes + target]))
@@ -37,13 +37,13 @@ def undirected(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray
 
 
 def row_normalised(features: np.ndarray) -> np.ndarray:
-    """float32 rows divided by their sums; empty rows stay zero."""
+    """Divide each row by its sum, float32; empty rows stay zero."""
     sums = features.sum(axis=1, keepdims=True, dtype=np.float32)
     return (features / np.where(sums == 0, np.float32(1), sums)).astype(np.float32, copy=False)
 
 
 def _edges(graph: Any, where: Path, nodes: int) -> np.ndarray:
-    """The edges of a dictionary from node to list of nodes."""
+    """Return the edges of a dictionary node → list of neighbours."""
     if not isinstance(graph, dict) or not all(isinstance(ends, list) for ends in graph.values()):
         raise DataError(f"{where}: holds no dictionary of lists of neighbours")
     ends = [(a, b) for a, neighbours in graph.items() for b in neighbours]
@@ -54,18 +54,18 @@ def _edges(graph: Any, where: Path, nodes: int) -> np.ndarray:
 
 
 def _test_index(content: np.ndarray, where: Path, known: int, nodes: int) -> np.ndarray:
-    """int64 [nodes - known]: the node of each row of ``tx`` and ``ty``, one per line of the file."""
+    """Return the node of each row of ``tx`` and ``ty``, int64 [nodes - known]; the file has one per line."""
     try:
         index = np.array([int(line) for line in content.tobytes().decode("ascii").split()], dtype=np.int64)
     except (ValueError, OverflowError):
-        raise DataError(f"{where}: holds something else than one node number per line") from None
+        raise DataError(f"{where}: expected one node number per line") from None
     if not np.array_equal(np.sort(index), np.arange(known, nodes)):
         raise DataError(f"{where}: its numbers are not the nodes {known} to {nodes - 1}, each once")
     return index
 
 
-def read(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, int, int] = SPLIT) -> GraphData:
-    """A Planetoid graph in Cora's files with the given sizes (nodes, features, classes) and split; see :func:`load`."""
+def read_folder(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, int, int] = SPLIT) -> GraphData:
+    """Read Cora's files with the given sizes (nodes, features, classes) and split; see :func:`load_data`."""
     base = folder.path
     places = (base, base / "raw", base / "Cora" / "raw", folder.root / "Cora" / "raw")
     paths = dict(
@@ -74,7 +74,7 @@ def read(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, 
     nodes, columns, classes = sizes
     parts: dict[str, Any] = {}
     for part in PARTS[:-1]:
-        parts[part] = unpickle.load(folder.read(paths[part]), paths[part])
+        parts[part] = unpickle.safe_load(folder.read(paths[part]), paths[part])
     known = nodes - split[2]
     shapes = {
         "x": (split[0], columns), "allx": (known, columns), "tx": (split[2], columns),
@@ -83,7 +83,7 @@ def read(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, 
     for part, shape in shapes.items():
         found = getattr(parts[part], "shape", None)
         if found != shape:
-            raise DataError(f"{paths[part]}: an array of the shape {shape} was expected, not {found}")
+            raise DataError(f"{paths[part]}: an array of shape {shape} was expected, not {found}")
     for part in ("y", "ally", "ty"):
         if not ((parts[part] == 0) | (parts[part] == 1)).all() or not (parts[part].sum(axis=1) == 1).all():
             raise DataError(f"{paths[part]}: a row does not name exactly one class")
@@ -93,7 +93,7 @@ def read(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, 
     index = _test_index(folder.read(paths["test.index"]), paths["test.index"], known, nodes)
     features = np.empty((nodes, columns), dtype=np.float32)
     labels = np.empty(nodes, dtype=np.int64)
-    # The rows of tx and ty stand in the order of the test index, not in that of the nodes.
+    # The rows of tx and ty follow the order of the test index, not the order of the nodes.
     features[:known], features[index] = parts["allx"], parts["tx"]
     labels[:known], labels[index] = parts["ally"].argmax(axis=1), parts["ty"].argmax(axis=1)
     return GraphData(
@@ -107,12 +107,12 @@ def read(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tuple[int, 
     )
 
 
-def load(root: Path) -> GraphData:
-    """Cora below a data root: 2,708 nodes, 1,433 row-normalised features, 7 classes, split 140 / 500 / 1,000.
+def load_data(root: Path) -> GraphData:
+    """Read Cora below a data root: 2,708 nodes, 1,433 row-normalised features, 7 classes, split 140 / 500 / 1,000.
 
     Source: Yang, Cohen and Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", 2016.
 
     Raises:
-        DataError: if a file is missing, damaged, or not the official one and in no manifest.
+        DataError: if a file is missing or damaged, or is neither official nor listed in a manifest.
     """
-    return read(Folder(root, "cora", OFFICIAL))
+    return read_folder(Folder(root, "cora", OFFICIAL))

@@ -1,11 +1,11 @@
-"""What can be wrong with data."""
+"""Errors about data sets."""
 
 from __future__ import annotations
 
 
 class DataError(Exception):
-    """Data that are missing, damaged or foreign. The message names the file, the place and the way out."""
+    """Data are missing, damaged or not the expected ones. The message names the file and the command that helps."""
 
 
 class MissingData(DataError):
-    """Data that are not there at all."""
+    """The data set is not in the data root."""

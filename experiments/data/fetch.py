@@ -1,4 +1,4 @@
-"""Fetching data sets from their official sources: resumable, checked by digest, once for any number of processes."""
+"""Fetch data sets from their official sources: resume, check digests, let one of several processes download."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as lost."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the file name, the bytes that are here and the bytes in all (None if the server does not say)."""
+"""Called with the file name, the bytes received and the total (None if the server does not say)."""
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to fetch: its name, its digest (``md5:...`` or ``sha256:...``) and where it is, best place first.
+    """A file to fetch: its name, its digest (``md5:...`` or ``sha256:...``) and its addresses, best first.
 
-    ``pip:name==version`` is a place, too: the package index that pip is set up for.
+    The address ``pip:name==version`` stands for the package index that pip is set up to use.
     """
 
     file: str
@@ -43,12 +43,15 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """How a data set is fetched.
+class DataOrigin:
+    """How to fetch a data set.
 
-    ``verify`` reads what is below a data root with every check and raises MissingData if it is not there; ``install``
-    turns the fetched files in its first folder into what is read in its second. ``otherwise`` does the work of both
-    where the remotes cannot be had; ``by_hand`` says where a data set is that has none.
+    Attributes:
+        remotes: the files to download.
+        verify: reads the data set below a data root with every check. It raises MissingData if there is none.
+        install: turns the downloaded files in its first folder into the data set in its second.
+        otherwise: downloads and installs the data set in another way if a remote fails.
+        by_hand: where the user finds a data set that cannot be downloaded.
     """
 
     remotes: tuple[Remote, ...]
@@ -58,27 +61,27 @@ class Origin:
     by_hand: str | None = None
 
 
-def move(working: Path, folder: Path) -> None:
-    """Install fetched files as they are. Those that are there already are exchanged for the checked ones."""
+def install_unchanged(working: Path, folder: Path) -> None:
+    """Install fetched files as they are. They replace files of the same name."""
     for path in sorted(working.iterdir()):
         os.replace(path, folder / path.name)
 
 
-class _Broken(Exception):
-    """One address that did not give the file; the message says why."""
+class _AddressFailed(Exception):
+    """An address did not give the file; the message says why."""
 
 
 def file_digest(path: Path, kind: str) -> str:
-    """``kind:hexadecimal digest`` of a file."""
+    """Return the digest of a file as ``kind:hexadecimal digits``."""
     with open(path, "rb") as stream:
         return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, kind, usedforsecurity=False)).hexdigest()}"
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
-    """Append to ``part`` what is still missing of the file; one connection.
+    """Append the missing rest of the file to ``part``, over one connection.
 
     Raises:
-        _Broken: if the connection fails or ends early; what came stays in ``part``.
+        _AddressFailed: if the connection fails or ends early; ``part`` keeps the bytes received.
     """
     if url.startswith("pip:"):
         return _from_index(url.removeprefix("pip:"), part, name)
@@ -90,7 +93,7 @@ def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
             if answer.status == 206 and not resumed:
-                raise _Broken("the server sent another part of the file than was asked for")
+                raise _AddressFailed("the server sent another range of the file than requested")
             have = have if resumed else 0
             length = answer.headers.get("Content-Length")
             total = have + int(length) if length is not None and length.isdigit() else None
@@ -101,47 +104,47 @@ def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
                     progress(name, have, total)
             # http.client does not report a connection that ends early when it is read in blocks.
             if total is not None and have < total:
-                raise _Broken(f"the connection ended after {have} of {total} bytes")
+                raise _AddressFailed(f"the connection ended after {have} of {total} bytes")
     except urllib.error.HTTPError as fault:
         fault.close()
-        # 416: nothing is missing after what is here; the digest tells whether it is the file.
+        # 416: the file has no further bytes; the digest decides whether ``part`` is the file.
         if fault.code != 416:
-            raise _Broken(f"HTTP {fault.code} {fault.reason}") from None
+            raise _AddressFailed(f"HTTP {fault.code} {fault.reason}") from None
     except urllib.error.URLError as fault:
-        raise _Broken(str(fault.reason)) from None
+        raise _AddressFailed(str(fault.reason)) from None
     except (OSError, http.client.HTTPException) as fault:
-        raise _Broken(f"{type(fault).__name__}: {fault}") from None
+        raise _AddressFailed(f"{type(fault).__name__}: {fault}") from None
 
 
 def _from_index(requirement: str, part: Path, name: str) -> None:
-    """The file ``name`` of a package, as pip downloads it; nothing is installed.
+    """Let pip download the file ``name`` of a package, without installing it.
 
     Raises:
-        _Broken: if pip cannot, or gives another file.
+        _AddressFailed: if pip fails or gives another file.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", f"--timeout={TIMEOUT:g}"]
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
         done = subprocess.run([*command, "--dest", folder, requirement], capture_output=True, text=True)
         if done.returncode:
-            raise _Broken(f"pip: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+            raise _AddressFailed(f"pip: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
         if not (Path(folder) / name).is_file():
-            raise _Broken(f"pip gave another file than {name}")
+            raise _AddressFailed(f"pip downloaded another file than {name}")
         os.replace(Path(folder) / name, part)
 
 
 def _from_url(url: str, remote: Remote, part: Path, progress: Progress) -> None:
-    """Bring ``part`` to the file's digest, resuming as long as every connection brings something.
+    """Download into ``part`` until its digest is right, resuming as long as each connection adds bytes.
 
     Raises:
-        _Broken: if that fails; a part with a wrong digest is removed.
+        _AddressFailed: if the download fails or the digest is wrong; a wrong ``part`` is removed.
     """
     kind = remote.digest.partition(":")[0]
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
             _transfer(url, part, progress, remote.file)
-        except _Broken:
+        except _AddressFailed:
             if part.exists() and part.stat().st_size > before:
                 continue
             raise
@@ -149,18 +152,16 @@ def _from_url(url: str, remote: Remote, part: Path, progress: Progress) -> None:
         if found == remote.digest:
             return
         part.unlink()
-        # A part left by an earlier call may have been the start of another file: once more, from the beginning.
+        # An earlier call may have left the start of another file in ``part``: try once more from the beginning.
         if not before:
-            raise _Broken(f"wrong content: {found}, expected {remote.digest}")
+            raise _AddressFailed(f"wrong content: {found}, expected {remote.digest}")
 
 
 def download(remote: Remote, folder: Path, progress: Progress) -> Path:
-    """Fetch a file into a folder under its own name, whole and checked or not at all; its path.
-
-    The caller holds the lock of the data set.
+    """Download a file into a folder, check it, and return its path. The caller holds the lock of the data set.
 
     Raises:
-        DataError: if a file with another digest has the name, or no address gives the file.
+        DataError: if another file has this name, or no address gives the file. No partial file is left.
     """
     target = folder / remote.file
     if target.exists():
@@ -173,7 +174,7 @@ def download(remote: Remote, folder: Path, progress: Progress) -> Path:
     for url in remote.urls:
         try:
             _from_url(url, remote, part, progress)
-        except _Broken as fault:
+        except _AddressFailed as fault:
             faults.append(f"  {url}: {fault}")
             continue
         with open(part, "rb+") as stream:
@@ -183,15 +184,15 @@ def download(remote: Remote, folder: Path, progress: Progress) -> Path:
     raise DataError(f"{remote.file} could not be fetched:\n" + "\n".join(faults))
 
 
-def _bring(name: str, origin: Origin, working: Path, folder: Path, progress: Progress) -> None:
-    """Have what ``origin`` installs in ``folder``: from files that lie there, from its remotes, or otherwise.
+def _provide_files(name: str, origin: DataOrigin, working: Path, folder: Path, progress: Progress) -> None:
+    """Install a data set in ``folder`` from files already there, from its remotes, or by ``origin.otherwise``.
 
     Raises:
         DataError: if none of these works.
     """
     if origin.by_hand is not None:
         raise DataError(
-            f"{name} is not fetched by this command. Bring it from {origin.by_hand}, put it into {folder}, and say "
+            f"{name} is not fetched by this command. Download it from {origin.by_hand}, put it into {folder}, and say "
             f'where it is from: python scripts/fetch_data.py --adopt {name} --provenance "..."'
         )
     try:
@@ -211,14 +212,14 @@ def _bring(name: str, origin: Origin, working: Path, folder: Path, progress: Pro
         origin.install(working, folder)
 
 
-def fetch(name: str, root: Path, origin: Origin, progress: Progress) -> tuple[DataInfo, bool]:
-    """Have a data set below ``root/name``; what it is, and whether this call fetched it.
+def fetch(name: str, root: Path, origin: DataOrigin, progress: Progress) -> tuple[DataInfo, bool]:
+    """Fetch a data set into ``root/name`` unless it is there; return what it is and whether this call fetched it.
 
-    Of many processes one downloads, the others wait for it. What is there and complete is checked and left alone. Files
-    on their way are kept in ``root/name/.fetch``, where no reader looks.
+    One of several processes downloads; the others wait. An existing complete data set is checked and not modified.
+    Partial downloads stay in ``root/name/.fetch``, where no reader looks.
 
     Raises:
-        DataError: if what is there is damaged, or the data set cannot be fetched or written.
+        DataError: if the existing data set is damaged, or it cannot be fetched or written.
     """
     try:
         return origin.verify(root), False
@@ -233,7 +234,7 @@ def fetch(name: str, root: Path, origin: Origin, progress: Progress) -> tuple[Da
                 info, fetched = origin.verify(root), False
             except MissingData:
                 working.mkdir(exist_ok=True)
-                _bring(name, origin, working, folder, progress)
+                _provide_files(name, origin, working, folder, progress)
                 info, fetched = origin.verify(root), True
             shutil.rmtree(working, ignore_errors=True)
             return info, fetched
@@ -242,8 +243,10 @@ def fetch(name: str, root: Path, origin: Origin, progress: Progress) -> tuple[Da
         if not files:
             raise
         raise DataError(
-            f"{fault}\nThe files can also be brought from elsewhere: put {files} into {folder} and run this again; "
-            f"docs/data.md says what else is read."
+            f"{fault}\nThe files can also be brought from elsewhere: put {files} into {folder} and run this again. "
+            f"docs/data.md lists the other layouts that are read."
         ) from None
     except OSError as fault:
-        raise DataError(f"{folder}: cannot be written ({fault.strerror or fault}); name another --data-root") from None
+        raise DataError(
+            f"{folder}: cannot be written ({fault.strerror or fault}); choose another --data-root"
+        ) from None

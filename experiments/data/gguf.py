@@ -1,4 +1,4 @@
-"""A model in one GGUF file as an ordinary folder of safetensors, which every tool loads."""
+"""Convert a model from one GGUF file to a folder of safetensors, which every tool loads."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import tempfile
 from pathlib import Path
 
 from experiments.data.errors import DataError
-from experiments.data.packages import need
+from experiments.data.packages import require_packages
 
 
-def convert(gguf: Path, folder: Path) -> None:
-    """Write the model, its tokenizer and its configuration to ``folder``, in bfloat16, whole or not at all.
+def convert_to_safetensors(gguf: Path, folder: Path) -> None:
+    """Write the model, its tokenizer and its configuration to ``folder``, in bfloat16, atomically.
 
-    transformers reads GGUF but refuses to save what it has read, so the weights are put into a plain model first.
+    transformers refuses to save a model that it read from GGUF, so a plain model takes the weights first.
 
     Raises:
-        DataError: if a package is missing, or the file is no GGUF file of an architecture that transformers knows.
+        DataError: if a package is missing, or the file is not a GGUF file of an architecture that transformers knows.
     """
-    need(f"{gguf.name}", "transformers", "gguf")
+    require_packages(f"{gguf.name}", "transformers", "gguf")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -30,7 +30,7 @@ def convert(gguf: Path, folder: Path) -> None:
             place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
             tokenizer = AutoTokenizer.from_pretrained(**place)
             read = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.bfloat16)
-        except Exception as fault:  # whatever a damaged file makes of the readers
+        except Exception as fault:  # a damaged file can make the readers fail in any way
             raise DataError(f"{gguf}: cannot be read as GGUF ({type(fault).__name__}: {fault})") from None
         settings = read.config.to_diff_dict()
         for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "model_type", "dtype"):

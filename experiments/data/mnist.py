@@ -1,4 +1,4 @@
-"""MNIST from its four idx files, plain or gzipped, also where torchvision puts them."""
+"""Read MNIST from its four idx files, plain or gzipped, in its own or torchvision's folders."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ OFFICIAL = {
     "t10k-images-idx3-ubyte": "sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "t10k-labels-idx1-ubyte": "sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
-"""Of the unpacked files, so that it does not matter who packed them."""
+"""Digests of the unpacked files: the packing does not matter."""
 
 LARGEST = 64 * 2**20
-"""Bytes of an unpacked file beyond which it cannot be MNIST; bounds what a gzip file may unfold to."""
+"""Bytes. A larger unpacked file cannot be MNIST; this bounds the memory for a gzip file."""
 
 
 def gunzip(packed: np.ndarray) -> np.ndarray:
-    """The unpacked bytes, writable.
+    """Return the unpacked bytes, writable.
 
     Raises:
-        OSError, EOFError, ValueError: if the bytes are no gzip file, cut short, damaged, or far too many.
+        OSError, EOFError, ValueError: if the bytes are not a gzip file, are cut short or damaged, or unpack to more
+            than ``LARGEST``.
     """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed.tobytes())) as stream:
@@ -38,12 +39,12 @@ def gunzip(packed: np.ndarray) -> np.ndarray:
     except zlib.error as fault:
         raise ValueError(str(fault)) from None
     if len(content) > LARGEST:
-        raise ValueError(f"unfolds to more than {LARGEST} bytes")
+        raise ValueError(f"unpacks to more than {LARGEST} bytes")
     return np.frombuffer(bytearray(content), dtype=np.uint8)
 
 
 def _idx(content: np.ndarray, path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """The uint8 array of an idx file: big-endian magic 0x0000 08 dims, one 4-byte size a dimension, then the data."""
+    """Parse an idx file of uint8: magic bytes 0, 0, 8, dimensions; a big-endian 4-byte size each; then the data."""
     header = 4 + 4 * len(shape)
     if len(content) < header or content[:4].tolist() != [0, 0, 8, len(shape)]:
         raise DataError(f"{path}: not an idx file of unsigned bytes in {len(shape)} dimensions")
@@ -55,8 +56,8 @@ def _idx(content: np.ndarray, path: Path, shape: tuple[int, ...]) -> np.ndarray:
     return content[header:].reshape(shape)
 
 
-def read(folder: Folder, train: int = SIZES["train"], test: int = SIZES["test"]) -> ImageData:
-    """MNIST with the given numbers of images; see :func:`load`."""
+def read_folder(folder: Folder, train: int = SIZES["train"], test: int = SIZES["test"]) -> ImageData:
+    """Read MNIST with the given numbers of images; see :func:`load_data`."""
     base = folder.path
     places = (base, base / "raw", base / "MNIST" / "raw", folder.root / "MNIST" / "raw")
     paths = folder.choose([[(place / name, place / f"{name}.gz") for name in FILES] for place in places])
@@ -74,12 +75,12 @@ def read(folder: Folder, train: int = SIZES["train"], test: int = SIZES["test"])
     return ImageData(arrays[0], arrays[1], arrays[2], arrays[3], folder.info())
 
 
-def load(root: Path) -> ImageData:
-    """MNIST below a data root: 60,000 and 10,000 images, uint8 [N, 1, 28, 28].
+def load_data(root: Path) -> ImageData:
+    """Read MNIST below a data root: 60,000 training and 10,000 test images, uint8 [N, 1, 28, 28].
 
     Source: LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
 
     Raises:
-        DataError: if a file is missing, damaged, or not the official one and in no manifest.
+        DataError: if a file is missing or damaged, or is neither official nor listed in a manifest.
     """
-    return read(Folder(root, "mnist", OFFICIAL))
+    return read_folder(Folder(root, "mnist", OFFICIAL))

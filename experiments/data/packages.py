@@ -1,4 +1,4 @@
-"""What optional packages are needed, said before the first of them is imported."""
+"""Check for optional packages before importing them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import importlib.util
 from experiments.data.errors import DataError
 
 
-def need(what: str, *modules: str, extra: str = "language") -> None:
-    """Look whether modules of an extra are installed, for the purpose ``what``; keep transformers quiet.
+def require_packages(what: str, *modules: str, extra: str = "language") -> None:
+    """Check that the modules of an extra, which ``what`` needs, are installed; silence transformers.
 
     Raises:
-        DataError: with the command that installs them.
+        DataError: if one is missing; the message has the command that installs it.
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:

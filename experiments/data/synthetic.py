@@ -1,4 +1,4 @@
-"""Tiny learnable data, made here, for ``profile=smoke`` and for tests: never for a number in a table."""
+"""Make tiny learnable data for ``profile=smoke`` and for tests, never for a number in a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _info(name: str, arrays: dict[str, np.ndarray]) -> DataInfo:
 
 
 def images(shape: tuple[int, int, int], classes: int = 10, train: int = 256, test: int = 128) -> ImageData:
-    """Images of [C, H, W] whose class is a coarse pattern of grey levels under noise and a random contrast.
+    """Make images [C, H, W]: each class is a coarse pattern of grey levels, with noise and a random contrast.
 
-    The same arguments give the same images, on every machine.
+    The same arguments give the same images on every machine.
 
     Raises:
-        ValueError: if a size or a number is less than one.
+        ValueError: if an argument is less than one.
     """
     if min(*shape, classes, train, test) < 1:
         raise ValueError("sizes, classes and numbers of images must be at least 1")
@@ -33,7 +33,7 @@ def images(shape: tuple[int, int, int], classes: int = 10, train: int = 256, tes
     rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
     patterns = coarse[:, :, rows][:, :, :, columns]
     count = train + test
-    # Both parts hold all classes as evenly as their sizes allow.
+    # Balance the classes in both parts as far as their sizes allow.
     labels = np.concatenate([rng.permutation(np.arange(n) % classes) for n in (train, test)])
     contrast = rng.uniform(0.7, 1.3, (count, 1, 1, 1))
     noise = rng.uniform(-0.5, 0.5, (count, *shape))
@@ -43,15 +43,15 @@ def images(shape: tuple[int, int, int], classes: int = 10, train: int = 256, tes
 
 
 def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
-    """A graph like a citation network: neighbours mostly share their class, each class prefers some of the words.
+    """Make a graph like a citation network: most neighbours share a class, and each class prefers some words.
 
     A sixth of the nodes is for training, a third for validation, the rest for testing.
 
     Raises:
-        ValueError: if there are fewer than six nodes or features per class, or less than one class.
+        ValueError: if there are fewer than six nodes or features per class, or no class.
     """
     if classes < 1 or nodes < 6 * classes or features < 6 * classes:
-        raise ValueError("at least one class, and six nodes and six features per class are needed")
+        raise ValueError("a graph needs at least one class, and six nodes and six features per class")
     rng = np.random.default_rng(0)
     labels = np.arange(nodes) % classes
     own_word = np.arange(features)[None] % classes == labels[:, None]
@@ -59,7 +59,7 @@ def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
     same_class = labels[:, None] == labels[None]
     chance = np.where(same_class, 3.0, 0.5) / (nodes / classes)
     source, target = np.nonzero(np.triu(rng.random((nodes, nodes)) < chance, k=1))
-    # Nodes of all classes alternate, so that any run of them is a fair sample.
+    # The classes alternate from node to node, so each consecutive stretch of nodes is balanced.
     first, second = max(classes, nodes // 6), max(classes, nodes // 6) + nodes // 3
     arrays = {"features": row_normalised(words), "edge_index": undirected(source, target, nodes), "labels": labels}
     order = np.arange(nodes)
@@ -73,10 +73,10 @@ def graph(nodes: int = 120, features: int = 32, classes: int = 4) -> GraphData:
 
 
 def stories(train: int = 40, valid: int = 12) -> tuple[list[str], list[str], DataInfo]:
-    """Training and validation stories of one sentence, of a few words in a fixed order: the same on every machine.
+    """Make training and validation stories of one sentence each, the same on every machine.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if ``train`` or ``valid`` is less than one.
     """
     if min(train, valid) < 1:
         raise ValueError("at least one story is needed")

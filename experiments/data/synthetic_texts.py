@@ -1,4 +1,4 @@
-"""Tiny text data sets in the form of the real ones, made here, for ``profile=smoke`` and for tests."""
+"""Make tiny text data sets in the form of the real ones, for ``profile=smoke`` and for tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _texts(name: str, parts: dict[str, Any]) -> Texts:
 
 
 def _wikisql(rng: np.random.Generator, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Questions with one or two conditions over twelve tables, and the tables."""
+    """Make questions with one or two conditions over twelve tables; return questions and tables."""
     tables = [{"id": f"t{number}", "header": list(rng.permutation(COLUMNS))} for number in range(12)]
     questions = []
     for number in range(count):
@@ -75,4 +75,4 @@ def _all() -> dict[str, Texts]:
 
 
 TEXTS = _all()
-"""By corpus, and ``general`` for forgetting."""
+"""Texts by corpus; ``general`` measures forgetting."""

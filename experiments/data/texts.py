@@ -1,4 +1,4 @@
-"""The text data sets: questions with answers, and running text, read from JSON, JSON lines or plain text."""
+"""Read the text data sets: questions with answers, and running text, from JSON, JSON lines or plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.data.source import DataInfo, Folder
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of one layout: by name the list of records (a JSON file, JSON lines), or the text."""
+    """The files of one layout, by name: a list of records (from JSON or JSON lines), or the text."""
 
     parts: dict[str, Any]
     info: DataInfo
@@ -25,10 +25,10 @@ class TextSet:
     """One text data set.
 
     Attributes:
-        NAME: of the data set and of its folder below the data root.
-        layouts: the files that make it up, best first; a later layout is a stand-in or another packing.
-        keys: what every record of a file has; text files have none.
-        inside: folders of the official packing in which the files may lie as well.
+        NAME: name of the data set and of its folder below the data root.
+        layouts: possible sets of files, best first. A later one is a stand-in or another packing.
+        keys: file name → keys that each of its records must have. Text files have no entry.
+        inside: folders of the official packing, where the files may also be.
         OFFICIAL: digests of official files.
     """
 
@@ -38,20 +38,20 @@ class TextSet:
     inside: tuple[str, ...] = ()
     OFFICIAL: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, folder: Folder) -> Texts:
-        """The first layout that is complete; see :meth:`load`."""
+    def read_folder(self, folder: Folder) -> Texts:
+        """Read the first complete layout; see :meth:`load_data`."""
         places = (folder.path, *(folder.path / name for name in self.inside))
         files = [[(place / name,) for name in layout] for layout in self.layouts for place in places]
         parts = {path.name: self._parsed(path, folder.read(path).tobytes()) for path in folder.choose(files)}
         return Texts(parts, folder.info())
 
-    def load(self, root: Path) -> Texts:
-        """The data set below a data root.
+    def load_data(self, root: Path) -> Texts:
+        """Read the data set below a data root.
 
         Raises:
-            DataError: if a file is missing, damaged, foreign, or not of its form.
+            DataError: if a file is missing, damaged, not the expected one, or not of its form.
         """
-        return self.read(Folder(root, self.NAME, self.OFFICIAL))
+        return self.read_folder(Folder(root, self.NAME, self.OFFICIAL))
 
     def _parsed(self, path: Path, content: bytes) -> Any:
         try:
@@ -79,7 +79,7 @@ WIKISQL = TextSet(
     | {f"{part}.tables.jsonl": _WIKISQL["table"] for part in ("train", "dev", "test")},
     inside=("data",),
 )
-"""Zhong, Xiong and Socher, "Seq2SQL", 2017; BSD-3-Clause. The stand-in has the official dev questions alone."""
+"""Zhong, Xiong and Socher, "Seq2SQL", 2017; BSD-3-Clause. The stand-in has only the official dev questions."""
 GSM8K = TextSet(
     "gsm8k",
     (("train.jsonl", "test.jsonl"),),
@@ -117,7 +117,7 @@ SQUAD = TextSet(
 WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))
 """Merity et al., "Pointer Sentinel Mixture Models", 2016; CC BY-SA. The test part, tokens as published."""
 PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": ("text",)})
-"""The first 10,000 documents of the Pile (Gao et al., 2020), one JSON object with "text" a line."""
+"""The first 10,000 documents of the Pile (Gao et al., 2020): one JSON object with "text" on each line."""
 TINYSTORIES = TextSet(
     "tinystories", (("TinyStories-train.txt", "TinyStories-valid.txt"), ("train.txt", "valid.txt")), {}
 )

@@ -1,4 +1,4 @@
-"""TinyStories: the official set through the package datasets, and characters as tokens."""
+"""Download TinyStories through the package datasets; encode stories character by character."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 
 from experiments.data import manifest
 from experiments.data.errors import DataError
-from experiments.data.packages import need
+from experiments.data.packages import require_packages
 from experiments.paths import SCRATCH
 
 SOURCE = "roneneldan/TinyStories"
 END = "<|endoftext|>"
 RARE = 10
-"""Characters that the training text has less often than this share one token."""
+"""Characters that occur less often in the training text share one token."""
 START, OTHER = 0, 1
 
 
-def install(working: Path, folder: Path) -> None:
+def install_from_hub(working: Path, folder: Path) -> None:
     """Download the official stories and write them as text files, with a manifest.
 
     Raises:
-        DataError: if the package datasets is not there, or the hub cannot be reached.
+        DataError: if the package datasets is missing or the download fails.
     """
-    need(SOURCE, "datasets", extra="tinystories")
+    require_packages(SOURCE, "datasets", extra="tinystories")
     import datasets
 
     try:
         loaded = datasets.load_dataset(SOURCE, cache_dir=str(working / "hub"))
-    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+    except Exception as fault:  # the client's errors differ between its versions
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     new = working / "texts"
     new.mkdir(exist_ok=True)
@@ -39,16 +39,16 @@ def install(working: Path, folder: Path) -> None:
         with open(new / name, "wb") as file:
             for story in loaded[part]["text"]:
                 file.write(f"{story.strip()}{END}".encode())
-    manifest.install(new, manifest.of(new, f"{SOURCE}, through datasets"), folder)
+    manifest.install_with_manifest(new, manifest.manifest_of(new, f"{SOURCE}, through datasets"), folder)
 
 
-def stories(text: str) -> Iterator[str]:
-    """The stories of a text, without the blanks around them; empty ones are left out."""
+def split_stories(text: str) -> Iterator[str]:
+    """Yield the stories of a text, stripped of surrounding blanks; skip empty ones."""
     return (story for part in text.split(END) if (story := part.strip()))
 
 
 class Characters:
-    """Tokens: the start of a story, any rare character, and each character that the training text has often.
+    """Tokens: the start of a story, one for all rare characters, and one for each frequent character.
 
     >>> letters = Characters(["a cat and a bat " * 10])
     >>> letters.decode(letters.encode("a cat!")), len(letters)
@@ -69,16 +69,16 @@ class Characters:
         return len(self.points)
 
     def encode(self, story: str) -> np.ndarray:
-        """[characters] integers, without a start."""
+        """Return the tokens of a story, integers [characters], without a start token."""
         tokens: np.ndarray = self._table[_points(story)]
         return tokens
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of tokens; a start is a new line, a rare character U+FFFD."""
+        """Return the text of tokens; a start becomes a new line, a rare character U+FFFD."""
         return self.points[tokens].astype("<u4").tobytes().decode("utf-32-le")
 
     def mapped(self, texts: Iterable[str]) -> np.ndarray:
-        """Stories, each behind a start: [tokens] in a file that the system removes when this process ends."""
+        """Encode stories, each after a start token: [tokens] in a file that disappears when this process ends."""
         SCRATCH.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=SCRATCH) as file:
             for story in texts:
@@ -89,5 +89,5 @@ class Characters:
 
 
 def _points(text: str) -> np.ndarray:
-    """Unicode code points, uint32 [characters]."""
+    """Return Unicode code points, uint32 [characters]."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

@@ -1,8 +1,8 @@
-"""Reading the pickles of old data sets without running anything that they name.
+"""Read the pickles of old data sets without running any code that they name.
 
-A pickle is a program that may call whatever it can import. Here every name is looked up in a short list whose entries
-are stand-ins of this file: numpy and scipy objects are never rebuilt by pickle, only their recorded state is taken,
-checked and turned into an array. Any other name is refused.
+A pickle is a program that may call anything it can import. This reader looks every name up in a short list of
+stand-ins and refuses all others. A stand-in takes the recorded state of a numpy or scipy object, checks it, and turns
+it into an array.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Array:
 
 
 class _NDArray:
-    """Stands for the name ``numpy.ndarray``, which is only passed along."""
+    """Stand-in for the name ``numpy.ndarray``, which a pickle only passes as an argument."""
 
     def __new__(cls) -> _NDArray:
         raise pickle.UnpicklingError("numpy.ndarray is not called here")
@@ -76,7 +76,7 @@ class _Csr:
         if (np.diff(indptr) < 0).any() or (len(indices) and not 0 <= indices.min() <= indices.max() < columns):
             raise pickle.UnpicklingError("a sparse matrix has entries outside its shape")
         self.value = np.zeros((rows, columns), dtype=np.float32)
-        # Entries named twice add up, as scipy has it.
+        # As in scipy, duplicate entries add up.
         np.add.at(self.value, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data)
 
 
@@ -91,7 +91,7 @@ class _Dict(dict[Any, Any]):
 
 
 class _Encode:
-    """``_codecs.encode``, by which Python 3 writes bytes for Python 2."""
+    """``_codecs.encode``, which Python 3 uses to write bytes for Python 2."""
 
     def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
         if encoding != "latin1":
@@ -125,14 +125,16 @@ class _Restricted(pickle.Unpickler):
 
 
 def _plain(value: Any) -> Any:
-    """Stand-ins replaced by their arrays, at the top and one level down, which is where data sets have them."""
+    """Replace stand-ins by their arrays, at the top and in dictionaries, which is where data sets have them."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     return value.value if isinstance(value, (_Array, _Csr)) else value
 
 
-def load(content: np.ndarray, path: Path | str) -> Any:
-    """The object in a pickle: numbers, texts, lists, dicts and arrays (sparse matrices become float32 [rows, columns]).
+def safe_load(content: np.ndarray, path: Path | str) -> Any:
+    """Return the object in a pickle: numbers, strings, lists, dictionaries and arrays.
+
+    Sparse matrices become float32 [rows, columns].
 
     Args:
         content: uint8 [bytes] of the pickle.
@@ -143,5 +145,5 @@ def load(content: np.ndarray, path: Path | str) -> Any:
     """
     try:
         return _plain(_Restricted(io.BytesIO(content.tobytes()), encoding="latin1").load())
-    except Exception as fault:  # a damaged pickle can fail in any way; all of them mean the same to the caller
+    except Exception as fault:  # a damaged pickle can fail in any way, which makes no difference to the caller
         raise DataError(f"{path}: refused as a pickle: {fault}") from fault

@@ -18,8 +18,8 @@ from experiments.blocks import ConfigError
 from experiments.data import smollm2, stories260k
 from experiments.data.errors import DataError
 from experiments.data.fetch import file_digest
-from experiments.data.gguf import convert
-from experiments.data.packages import need
+from experiments.data.gguf import convert_to_safetensors
+from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo, combined_digest
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
@@ -118,7 +118,7 @@ def _from_hub(settings: BaseModel) -> Path:
     Raises:
         DataError: if there is no network, no such repository, or no leave to read it.
     """
-    need(f"model={settings.name}", "huggingface_hub")
+    require_packages(f"model={settings.name}", "huggingface_hub")
     from huggingface_hub import HfApi, errors, snapshot_download
 
     wanted: dict[str, Any] = {"repo_id": settings.source, "revision": settings.revision, "allow_patterns": list(FILES)}
@@ -155,9 +155,9 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
             digest = file_digest(gguf, "sha256")
             folder, provenance = root / "converted" / f"{gguf.stem}-{digest[7:17]}", f"{settings.file}, {digest}"
             if not folder.exists():
-                convert(gguf, folder)
+                convert_to_safetensors(gguf, folder)
     elif settings.data == "smollm2":
-        return smollm2.load(root)
+        return smollm2.load_data(root)
     else:
         folder = _from_hub(settings)
         provenance = f"{settings.source}, revision {folder.name}"
@@ -180,14 +180,14 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
     Raises:
         DataError: saying what is missing, damaged or does not fit, and what to do.
     """
-    need(f"model={settings.name}", "transformers", "tokenizers")
+    require_packages(f"model={settings.name}", "transformers", "tokenizers")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     dtype = getattr(torch, settings.dtype)
     if settings.data == "stories260k":
-        files = stories260k.load(root)
+        files = stories260k.load_data(root)
         info = files.info
-        model, tokenizer = stories260k.build(files)
+        model, tokenizer = stories260k.build_model(files)
         model = model.to(dtype)
     else:
         folder, info = _folder(settings, root)
@@ -211,7 +211,7 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
 
 def byte_tokenizer() -> Any:
     """A tokenizer whose tokens are the 256 bytes, and an end of text."""
-    need("the smoke profile", "transformers", "tokenizers")
+    require_packages("the smoke profile", "transformers", "tokenizers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -225,7 +225,7 @@ def byte_tokenizer() -> Any:
 @lru_cache(maxsize=1)
 def tiny_base(device: torch.device, layers: int = 2) -> Base:
     """A random Llama of two small layers over bytes, made here from seed 0: for smoke runs and tests."""
-    need("the smoke profile", "transformers", "tokenizers")
+    require_packages("the smoke profile", "transformers", "tokenizers")
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = byte_tokenizer()

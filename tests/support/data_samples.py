@@ -129,11 +129,11 @@ def official(files: dict[str, bytes]) -> dict[str, str]:
 
 
 def read_mnist(root: Path, official: dict[str, str]) -> ImageData:
-    return mnist_reader.read(Folder(root, "mnist", official), *MNIST_COUNTS)
+    return mnist_reader.read_folder(Folder(root, "mnist", official), *MNIST_COUNTS)
 
 
 def read_cifar(root: Path, official: dict[str, str]) -> ImageData:
-    return cifar10.read(Folder(root, "cifar10", official), CIFAR_BATCH)
+    return cifar10.read_folder(Folder(root, "cifar10", official), CIFAR_BATCH)
 
 
 def flip(path: Path, place: int = -1) -> None:
@@ -144,4 +144,4 @@ def flip(path: Path, place: int = -1) -> None:
 
 def write_manifest(folder: Path, provenance: str = "made for a test") -> None:
     files = {p.relative_to(folder).as_posix(): sha256(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
-    manifest.write(folder / "manifest.json", manifest.Manifest(provenance, files))
+    manifest.write_manifest(folder / "manifest.json", manifest.DataManifest(provenance, files))

@@ -12,7 +12,7 @@ from pathlib import Path
 import data_samples as samples
 
 from experiments.data import DataInfo
-from experiments.data.fetch import Origin, Remote, move
+from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import Folder
 
 
@@ -82,9 +82,9 @@ def verify_one(digest: str, root: Path) -> DataInfo:
     return folder.info()
 
 
-def origin_of(*urls: str, content: bytes = CONTENT) -> Origin:
+def origin_of(*urls: str, content: bytes = CONTENT) -> DataOrigin:
     digest = f"sha256:{samples.sha256(content)}"
-    return Origin((Remote("one.bin", digest, urls),), partial(verify_one, digest), move)
+    return DataOrigin((Remote("one.bin", digest, urls),), partial(verify_one, digest), install_unchanged)
 
 
 def silent(name: str, have: int, total: int | None) -> None:

@@ -25,7 +25,7 @@ class CoraTask(Classification):
 
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Cora)
-        data = synthetic.graph() if config.profile == "smoke" else cora.load(data_root(config.data_root))
+        data = synthetic.graph() if config.profile == "smoke" else cora.load_data(data_root(config.data_root))
         self.info = data.info
         features, edges = torch.from_numpy(data.features), torch.from_numpy(data.edge_index)
         labels = torch.from_numpy(data.labels)

@@ -73,9 +73,9 @@ class ImageTask(Classification):
 
 def mnist_task(config: Config, device: torch.device) -> ImageTask:
     """Handwritten digits, 28 x 28."""
-    return ImageTask(config, device, mnist.load, MNIST_STATISTICS, (1, 28, 28))
+    return ImageTask(config, device, mnist.load_data, MNIST_STATISTICS, (1, 28, 28))
 
 
 def cifar10_task(config: Config, device: torch.device) -> ImageTask:
     """Small colour images, 32 x 32; no augmentation."""
-    return ImageTask(config, device, cifar10.load, CIFAR10_STATISTICS, (3, 32, 32))
+    return ImageTask(config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))

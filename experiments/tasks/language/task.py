@@ -85,8 +85,8 @@ class AdaptationTask(Task):
         corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
         scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
         self._score = scores.score
-        source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load(root)
-        general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load(root)
+        source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
+        general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
         corpus = corpora.corpus(source, *(() if settings.subset is None else (settings.subset,)))
         self.examples, self.train = self._chosen(corpus)
         self.held = [self._tokens(each) for each in self.examples]

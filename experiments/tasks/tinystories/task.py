@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from experiments.data import synthetic, texts
 from experiments.data.source import DataInfo, data_root
-from experiments.data.tinystories import START, Characters, stories
+from experiments.data.tinystories import START, Characters, split_stories
 from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
@@ -33,8 +33,8 @@ SAMPLE = 160
 
 def _stories(config: Config) -> tuple[list[str], list[str], DataInfo]:
     """Training and validation stories of the data root."""
-    data = texts.TINYSTORIES.load(data_root(config.data_root))
-    train, valid = (list(stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
+    data = texts.TINYSTORIES.load_data(data_root(config.data_root))
+    train, valid = (list(split_stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
     return train, valid, data.info
 
 

@@ -1,4 +1,4 @@
-"""The image readers, the data root, manifests and the refusal of everything that is not what it should be."""
+"""Image readers, the data root, manifests, and refusals."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_a_data_root_that_is_one_folder_too_deep_is_noticed(tmp_path):
     folder.mkdir()
     for name in mnist.FILES:
         (folder / name).write_bytes(b"")
-    with pytest.raises(MissingData, match=f"one folder too deep; write data_root={tmp_path}$"):
-        sets.require("mnist", folder)
-    sets.require("mnist", tmp_path)  # looks, and reads nothing
+    with pytest.raises(MissingData, match=f"one folder too deep; type data_root={tmp_path}$"):
+        sets.require_files("mnist", folder)
+    sets.require_files("mnist", tmp_path)  # checks presence, reads nothing
 
 
 def test_data_root_takes_the_configured_folder_then_the_environment_then_the_cache(monkeypatch, tmp_path):
@@ -87,9 +87,9 @@ def test_cifar10_reads_every_official_layout(tmp_path, layout):
 @pytest.mark.parametrize(
     ("reader", "name", "first"),
     [
-        (mnist.load, "mnist", "train-images-idx3-ubyte"),
-        (cifar10.load, "cifar10", "data_batch_1.bin"),
-        (cora.load, "cora", "ind.cora.x"),
+        (mnist.load_data, "mnist", "train-images-idx3-ubyte"),
+        (cifar10.load_data, "cifar10", "data_batch_1.bin"),
+        (cora.load_data, "cora", "ind.cora.x"),
     ],
 )
 def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypatch, reader, name, first):
@@ -98,7 +98,7 @@ def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypa
     message = str(caught.value)
     assert f"{first} is not in {tmp_path / 'a b' / name}" in message
     assert f"python scripts/fetch_data.py {name} --data-root '{tmp_path / 'a b'}'" in message
-    assert "docs/data.md says which" in message
+    assert "docs/data.md lists the files" in message
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
     with pytest.raises(MissingData, match=f"`python scripts/fetch_data.py {name}`"):
         reader(tmp_path)
@@ -121,11 +121,11 @@ def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(t
     full, _ = samples.mnist((60_000, 10_000))
     samples.put(tmp_path / "mnist", full)
     with pytest.raises(DataError, match="not the expected file"):
-        mnist.load(tmp_path)
+        mnist.load_data(tmp_path)
     with pytest.raises(DataError, match="provenance"):
         sets.adopt("mnist", tmp_path, "  ")
     assert sets.adopt("mnist", tmp_path, "noise") == tmp_path / "mnist" / "manifest.json"
-    data = mnist.load(tmp_path)
+    data = mnist.load_data(tmp_path)
     assert (len(data.train_images), len(data.test_images)) == (60_000, 10_000)
     assert data.info.provenance == "noise"
     assert set(json.loads((tmp_path / "mnist" / "manifest.json").read_text())["files"]) == set(full)

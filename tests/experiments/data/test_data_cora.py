@@ -18,11 +18,11 @@ REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
 
 
 def read(root: Path, official: dict[str, str]) -> GraphData:
-    return cora.read(Folder(root, "cora", official), samples.CORA_SIZES, samples.CORA_SPLIT)
+    return cora.read_folder(Folder(root, "cora", official), samples.CORA_SIZES, samples.CORA_SPLIT)
 
 
 def load(content: bytes):
-    return unpickle.load(np.frombuffer(content, dtype=np.uint8), "sample")
+    return unpickle.safe_load(np.frombuffer(content, dtype=np.uint8), "sample")
 
 
 @pytest.mark.parametrize("place", ["cora", "cora/raw", "Cora/raw"])
@@ -51,7 +51,7 @@ def test_a_flipped_byte_is_noticed_before_anything_is_unpickled(tmp_path, monkey
     damaged = bytearray(files["ind.cora.x"])
     damaged[100] ^= 1
     (tmp_path / "cora" / "ind.cora.x").write_bytes(damaged)
-    monkeypatch.setattr(unpickle, "load", lambda *_: pytest.fail("a foreign file was unpickled"))
+    monkeypatch.setattr(unpickle, "safe_load", lambda *_: pytest.fail("a file with a wrong digest was unpickled"))
     with pytest.raises(DataError, match=r"ind\.cora\.x: not the expected file"):
         read(tmp_path, samples.official(files))
 
@@ -154,7 +154,7 @@ def test_a_sparse_matrix_with_entries_outside_its_shape_is_refused():
 
 
 def geometric(folder: Path) -> dict[str, np.ndarray]:
-    """What torch-geometric makes of the files, features normalised by its own transform."""
+    """Return torch-geometric's arrays of these files, with features normalised by its own transform."""
     torch_geometric = pytest.importorskip("torch_geometric")
     pytest.importorskip("scipy")
     from torch_geometric.io import read_planetoid_data
@@ -184,7 +184,7 @@ def test_a_small_graph_equals_torch_geometrics_processing(tmp_path):
 def test_the_real_cora_equals_torch_geometrics_processing():
     assert REAL is not None
     try:
-        data = cora.load(REAL)
+        data = cora.load_data(REAL)
     except MissingData as absent:
         pytest.skip(str(absent))
     assert data.features.shape == (2708, 1433)

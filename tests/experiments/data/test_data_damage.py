@@ -1,4 +1,4 @@
-"""Image files that are not what they should be are refused and named."""
+"""Damaged or wrong image files are refused by name."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_an_unreadable_file_is_named(tmp_path, monkeypatch):
 
 
 def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):
-    """A sparse terabyte, a tar header that asks for gigabytes, and a manifest nested deeper than Python goes."""
+    """A sparse file of a terabyte, a tar header that asks for gigabytes, and a manifest that is nested too deep."""
     folder = tmp_path / "mnist"
     folder.mkdir()
     for name in mnist.FILES:
@@ -152,4 +152,4 @@ def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):
 
     (folder / manifest.FILE).write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"manifest\.json: unreadable"):
-        manifest.read(folder / manifest.FILE)
+        manifest.read_manifest(folder / manifest.FILE)

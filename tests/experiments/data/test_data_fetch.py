@@ -1,4 +1,4 @@
-"""Fetching, against a server on this machine: resuming, fall-backs, digests, many processes, no network."""
+"""Fetching from a local server: resuming, other addresses, digests, several processes, no network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
 
 from experiments.data import DataError, DataInfo, MissingData
-from experiments.data.fetch import WORKING, Origin, fetch, move
+from experiments.data.fetch import WORKING, DataOrigin, fetch, install_unchanged
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_no_network_is_explained_with_the_alternative(tmp_path):
     assert f"{url}: [Errno" in message
     assert "refused" in message
     assert f"put one.bin into {tmp_path / 'tiny'}" in message
-    # The advice works: the file brought by hand is taken without a connection.
+    # The advice of the message works: a file placed by hand is installed without a connection.
     samples.put(tmp_path / "tiny", {"one.bin": CONTENT})
     assert fetch("tiny", tmp_path, origin_of(url), silent)[1] is False
 
@@ -168,7 +168,9 @@ def test_who_waits_for_the_lock_uses_what_the_other_fetched(server, tmp_path):
     answers: list[bool] = []
     with filelock.FileLock(tmp_path / "tiny" / f"{WORKING}.lock"):
         waiting = threading.Thread(
-            target=lambda: answers.append(fetch("tiny", tmp_path, Origin(remotes, verify, move), silent)[1])
+            target=lambda: answers.append(
+                fetch("tiny", tmp_path, DataOrigin(remotes, verify, install_unchanged), silent)[1]
+            )
         )
         waiting.start()
         assert seen_missing.wait(timeout=60)

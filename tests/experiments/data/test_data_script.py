@@ -1,4 +1,4 @@
-"""What is made of the fetched archives, and the script."""
+"""Installing fetched archives, and the command ``scripts/fetch_data.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent
 
 from experiments.data import DataError, DataInfo, cifar10, mnist, sets, tinystories
-from experiments.data.fetch import WORKING, Origin, Remote, fetch
+from experiments.data.fetch import WORKING, DataOrigin, Remote, fetch
 from experiments.data.source import Folder
 from scripts.fetch_data import main
 
@@ -32,24 +32,24 @@ def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
     )
 
     def verify(root: Path) -> DataInfo:
-        return mnist.read(Folder(root, "mnist", samples.official(files)), *samples.MNIST_COUNTS).info
+        return mnist.read_folder(Folder(root, "mnist", samples.official(files)), *samples.MNIST_COUNTS).info
 
-    fetch("mnist", tmp_path, Origin(remotes, verify, sets.install_mnist), silent)
+    fetch("mnist", tmp_path, DataOrigin(remotes, verify, sets.install_mnist), silent)
     assert {p.name for p in (tmp_path / "mnist").iterdir()} == set(files) | {f"{WORKING}.lock"}
-    assert fetch("mnist", tmp_path, Origin(remotes, verify, sets.install_mnist), silent)[1] is False
+    assert fetch("mnist", tmp_path, DataOrigin(remotes, verify, sets.install_mnist), silent)[1] is False
 
 
-def cifar_origin(server: Server) -> Origin:
+def cifar_origin(server: Server) -> DataOrigin:
     packed = samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])
     server.files = {cifar10.BINARY_ARCHIVE: packed}
 
     def verify(root: Path) -> DataInfo:
-        return cifar10.read(Folder(root, "cifar10", {}), samples.CIFAR_BATCH).info
+        return cifar10.read_folder(Folder(root, "cifar10", {}), samples.CIFAR_BATCH).info
 
     remote = Remote(
         cifar10.BINARY_ARCHIVE, f"md5:{hashlib.md5(packed).hexdigest()}", (server.url(cifar10.BINARY_ARCHIVE),)
     )
-    return Origin((remote,), verify, sets.install_cifar10)
+    return DataOrigin((remote,), verify, sets.install_cifar10)
 
 
 def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):
@@ -63,7 +63,7 @@ def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_
     for name, content in binary.items():
         assert (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).read_bytes() == content
     assert fetch("cifar10", tmp_path, origin, silent) == (info, False)
-    # Stopped between the manifest and the files: the next call completes it.
+    # After an interruption between the manifest and the files, the next call completes the installation.
     for name in binary:
         (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).unlink()
     (tmp_path / "cifar10" / "cifar-10-batches-bin").rmdir()
@@ -85,7 +85,7 @@ def test_cifar10_does_not_replace_what_is_in_the_way(server, tmp_path):
 def test_every_data_set_has_secure_addresses_and_digests():
     assert set(sets.ORIGINS) == set(sets.NAMES)
     for origin in sets.ORIGINS.values():
-        assert bool(origin.remotes or origin.install is tinystories.install) == (origin.by_hand is None)
+        assert bool(origin.remotes or origin.install is tinystories.install_from_hub) == (origin.by_hand is None)
         for remote in origin.remotes:
             assert remote.urls
             urls = [url for url in remote.urls if not url.startswith("pip:")]
@@ -104,7 +104,7 @@ def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, ca
     assert shown.out == f"tiny: fetched in {tmp_path} (official files, digests checked)\n"
     assert "one.bin: 100 % of 1.0 MB" in shown.err
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
-    # One that fails does not keep the others from being fetched.
+    # One failing data set does not stop the others.
     (tmp_path / "tiny" / "one.bin").unlink()
     monkeypatch.setattr(sets, "USUAL", ("gone", "tiny"))
     (tmp_path / "other").mkdir()

