@@ -168,6 +168,16 @@ def _depth_seeds() -> list[Selection]:
     return [runs.with_seeds(range(39)) for runs in DEPTH.runs.values()]
 
 
+def _cora_random() -> list[Selection]:
+    drawn = {"task.nodes": "random"}
+    counts = range(1, 9)
+    fixed = [
+        Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {**drawn, "method.count": count}, range(3))
+        for count in counts
+    ]
+    return [Selection.of({"task": "cora", "gate": "gcn"}, drawn), *fixed]
+
+
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
     """Base scores, then the learned models, each followed by its rivals; at last two more seeds of the first task."""
     runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
@@ -244,6 +254,7 @@ STUDIES: dict[str, Study] = {
             "depth", "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", lambda: _of(DEPTH)
         ),
         Study("depth_seeds", "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run", _depth_seeds),
+        Study("cora_random", "Cora with a random split for each seed: ten seeds, and fixed models", _cora_random),
         Study("commit", "rows of the paper with boundaries rounded at 90 % of training", lambda: _of(COMMITTED)),
         Study("tied_alpha", "the 1D study with a snapping strength that follows the price", lambda: _of(TIED)),
         Study("budget", "sizes under budgets of 3 to 12 components, and fixed models", lambda: _of(BUDGETS)),

@@ -57,6 +57,7 @@ ADDED_LATER: dict[str, Any] = {
     "gate.order": "geometric",
     "gate.order_exponent": 1.0,
     "gate.order_ranks": None,
+    "task.nodes": "planetoid",
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

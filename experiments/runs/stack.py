@@ -138,8 +138,8 @@ def kernel_of(config: Config) -> str | None:
 
 
 def largest_in_torch(config: Config) -> int:
-    """How many replicas suit the torch engine; 1 where stacks are no faster."""
-    return LARGEST if config.gate.stacks else 1
+    """How many replicas suit the torch engine; 1 where stacks are no faster, or no two runs have the same data."""
+    return LARGEST if config.gate.stacks and not config.task.data_of_seed else 1
 
 
 def largest_stack(config: Config) -> int:

@@ -193,6 +193,11 @@ class TaskSettings(Closed):
         """Names of the data sets that it reads; what is made, such as ``regression1d``, is none."""
         return (self.name,)
 
+    @property
+    def data_of_seed(self) -> bool:
+        """Whether every seed has data of its own; such runs cannot be trained as one stack."""
+        return False
+
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the task.
 

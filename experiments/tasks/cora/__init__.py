@@ -27,7 +27,7 @@ class GCNComponent(Component):
 
 
 class Cora(Benchmark):
-    """Citation graph, 2,708 nodes, the standard Planetoid split."""
+    """Citation graph of 2,708 nodes: 140 for training, 500 for validation, 1,000 for testing."""
 
     numerics: ClassVar[int] = 2
     components = (GCNComponent,)
@@ -35,6 +35,12 @@ class Cora(Benchmark):
     outputs: ClassVar[int] = 7
 
     name: Literal["cora"]
+    nodes: Literal["planetoid", "random"] = "planetoid"
+    """Which nodes are for what: the standard split, or for each seed a random one of the same sizes."""
+
+    @property
+    def data_of_seed(self) -> bool:
+        return self.nodes == "random"
 
     def make(self, config: Config, device: torch.device) -> CoraTask:
         from experiments.tasks.cora.task import CoraTask

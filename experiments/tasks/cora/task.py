@@ -1,4 +1,4 @@
-"""Cora: classify papers from their words and citations, full batch on the standard split."""
+"""Cora: classify papers from their words and citations, full batch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
 from ngn.components.gcn import GCNBank, GraphInput
 from ngn.components.parallel import ParallelModel
+from ngn.streams import generator
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ class CoraTask(Classification):
     def __init__(self, config: Config, device: torch.device) -> None:
         assert isinstance(config.task, Cora)
         data = synthetic.graph() if config.profile == "smoke" else cora.load_data(data_root(config.data_root))
+        if config.task.nodes == "random":
+            order = torch.randperm(len(data.labels), generator=generator(config.seed.value, "split"))
+            data = cora.split_by(data, order.numpy())
         self.info = data.info
         features, edges = torch.from_numpy(data.features), torch.from_numpy(data.edge_index)
         labels = torch.from_numpy(data.labels)

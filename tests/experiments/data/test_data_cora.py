@@ -193,3 +193,18 @@ def test_the_real_cora_equals_torch_geometrics_processing():
     assert np.bincount(data.labels).tolist() == [351, 217, 418, 818, 426, 298, 180]
     folders = [REAL / "cora", REAL / "cora" / "raw", REAL / "Cora" / "raw"]
     assert_same(data, geometric(next(folder for folder in folders if (folder / "ind.cora.x").exists())))
+
+
+def test_a_random_split_has_the_sizes_of_the_standard_one_and_shares_no_node(tmp_path):
+    files, _ = samples.cora()
+    samples.put(tmp_path / "cora", files)
+    data = read(tmp_path, samples.official(files))
+    order = np.random.default_rng(3).permutation(len(data.labels))
+    split = cora.split_by(data, order)
+    parts = [split.train, split.validation, split.test]
+    assert len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
+    assert [len(split.validation), len(split.test)] == [len(data.validation), len(data.test)]
+    classes = int(data.labels.max()) + 1
+    assert np.bincount(split.labels[split.train], minlength=classes).tolist() == [len(data.train) // classes] * classes
+    assert not np.array_equal(split.train, cora.split_by(data, order[::-1]).train)
+    np.testing.assert_array_equal(split.labels, data.labels)

@@ -29,6 +29,16 @@ def test_a_stack_of_one_has_no_replica_axis():
         Stack(())
 
 
+def test_runs_with_data_of_their_own_form_no_stack():
+    shared, own = (
+        [compose({"task": "cora"}, {"task.nodes": nodes, "seed.value": seed}) for seed in range(3)]
+        for nodes in ("planetoid", "random")
+    )
+    assert [len(stack) for stack in stacks_of(shared)] == [3]
+    assert [len(stack) for stack in stacks_of(own)] == [1, 1, 1]
+    assert [len(stack) for stack in stacks_of(own, largest=10)] == [1, 1, 1]
+
+
 def test_its_name_is_that_of_its_runs():
     configs = runs(3)
     assert Stack(tuple(configs)).id == Stack(tuple(runs(3))).id
