@@ -35,7 +35,7 @@ fast-test: $(STAMPS)/tests ## The tests that take seconds
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)
 
-paper: $(STAMPS)/paper ## Tables, figures, report, docs/results.md and paper/report.html from the records
+paper: $(STAMPS)/paper ## Tables, figures, docs/results.md and paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
 	$(PY) scripts/build_report.py --summary docs/results.md

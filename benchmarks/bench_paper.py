@@ -113,8 +113,8 @@ def main() -> int:
         timed("figures, all drawn (build_figures.py)", lambda: build_figures.main([given, figures]), floor)
         timed("figures, nothing changed", lambda: build_figures.main([given, figures]), floor)
         timed(
-            "report and page without LaTeX (build_report.py)",
-            lambda: build_report.main([given, output, "--no-pdf"]),
+            "report (build_report.py)",
+            lambda: build_report.main([given, output]),
             floor,
         )
         print(f"the page: {(paper / 'report.html').stat().st_size / 2**20:.1f} MiB")

@@ -1,11 +1,8 @@
-"""Write the report from records: ``report.tex``, ``report.pdf`` where LaTeX is installed, ``report.html`` as one page
-that needs no other file, and ``provenance.json``.
+"""Write the report from records: ``report.html``, one page that needs no other file, and ``provenance.json``.
 
-    python scripts/build_report.py                                    # from results/, into paper/
-    python scripts/build_report.py --results DIR --output DIR         # from and to other folders
-    python scripts/build_report.py --no-pdf                           # leave LaTeX alone
-
-``data_generated.tex`` and ``figures/`` have to lie in the output folder already: ``make paper`` builds them first.
+python scripts/build_report.py                                    # from results/, into paper/
+python scripts/build_report.py --results DIR --output DIR         # from and to other folders
+python scripts/build_report.py --summary docs/results.md          # also the results page of the documentation
 """
 
 from __future__ import annotations
@@ -27,22 +24,18 @@ from ngn.files import publish
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if a file or package that it needs is missing or LaTeX stops, 0 without it."""
+    """Run the script; the exit status: 1 if the latencies are damaged or Jinja2 is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
     parser.add_argument("--summary", type=Path, help="also write the results page of the documentation to this file")
-    parser.add_argument("--no-pdf", action="store_true", help="write report.tex and do not run LaTeX")
     arguments = parser.parse_args(argv)
     out: Path = arguments.output or paper_folder(arguments.results)
-    if not (out / "data_generated.tex").exists():
-        print(f"{out}/data_generated.tex is missing: run scripts/build_paper_data.py first", file=sys.stderr)
-        return 1
     try:
         from experiments import page
-        from experiments.report import latex
+        from experiments.report import markdown
     except ModuleNotFoundError as error:
         if error.name != "jinja2":
             raise
@@ -59,21 +52,11 @@ def main(argv: list[str] | None = None) -> int:
     commit = code().commit
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
-    source = out / "report.tex"
-    publish(source, latex.render(report, latex.drawn(report.figures, out), commit).encode(), replace=True)
     if arguments.summary:
-        publish(arguments.summary, latex.summary(report).encode(), replace=True)
+        publish(arguments.summary, markdown.results(report).encode(), replace=True)
     publish(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
-    print(f"{out / 'provenance.json'}\n{out / 'report.html'}\n{source}: {counts}")
-    if arguments.no_pdf:
-        return 0
-    try:
-        made = latex.compile_pdf(source, *([report.origin.last] if report.origin else []))
-    except latex.LatexError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(made or latex.INSTALL)
+    print(f"{out / 'provenance.json'}\n{out / 'report.html'}: {counts}")
     return 0
 
 

@@ -2,7 +2,6 @@ r"""Text into TeX."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 _SPECIAL = {
@@ -70,26 +69,3 @@ def escape(text: str) -> str:
     their code points.
     """
     return "".join(_one(character) for character in text)
-
-
-def powers(text: str) -> str:
-    r"""TeX in which numbers such as ``1.85e-04`` are written with a power of ten."""
-    return re.sub(r"(\d+(?:\.\d+)?)e([+-]\d+)", _power, text)
-
-
-def _power(found: re.Match[str]) -> str:
-    return rf"\ensuremath{{{found[1]}\mathord{{\times}}10^{{{int(found[2])}}}}}" if int(found[2]) else found[1]
-
-
-def prose(text: str) -> str:
-    r"""The same for text in which backticks mark code and underscores indices: ``f_k`` → ``\ensuremath{f_{k}}``."""
-    parts = re.split(r"`([^`]+)`", text)
-    return "".join(rf"\texttt{{{escape(part)}}}" if at % 2 else powers(_indexed(part)) for at, part in enumerate(parts))
-
-
-def _indexed(text: str) -> str:
-    parts = re.split(r"\b(\w)_(\w+)\b", text)
-    made = [escape(parts[0])]
-    for letter, index, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        made += [rf"\ensuremath{{{_MATHS.get(letter, letter)}_{{{escape(index)}}}}}", escape(rest)]
-    return "".join(made)

@@ -1,5 +1,5 @@
-"""The report: what it says (``content`` and what that is made of), kept apart from how it is set (``latex``).
+"""What the report says, from records; :mod:`experiments.page` and ``markdown`` write it down.
 
 All text is plain; a renderer escapes it. Reading order: ``content``, ``sections``, ``settings``, ``claims``,
-``provenance``, ``latex``.
+``provenance``, ``markdown``.
 """

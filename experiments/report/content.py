@@ -18,8 +18,7 @@ from experiments.analysis.reductions.compute import Spent, by_study, hardware, t
 from experiments.analysis.reductions.cost import CostRow
 from experiments.analysis.reductions.cost import table as cost_table
 from experiments.analysis.selection import Selection, configurations
-from experiments.analysis.terminal import plain
-from experiments.analysis.verdict import DISAGREES, NOT_RUN
+from experiments.analysis.verdict import NOT_RUN
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
@@ -46,12 +45,6 @@ class TableContent:
     def ran(self) -> tuple[Comparison, ...]:
         """The cells of which anything was run."""
         return tuple(item for item in self.items if item.verdict.word != NOT_RUN)
-
-    @property
-    def not_run(self) -> tuple[str, ...]:
-        """The rows of which nothing was run, or only some cells, in TeX; empty for a whole table."""
-        ran = {item.row.key for item in self.ran}
-        return tuple(dict.fromkeys(item.row.title for item in self.items if item.row.key not in ran)) if ran else ()
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -85,13 +78,6 @@ class OwnTable:
             return "Nothing of this has been run."
         return f"Not run: {'; '.join(missing)}." if missing else ""
 
-    @property
-    def label_mm(self) -> int:
-        """What its columns leave of the page's width to the labels, in mm."""
-        by_column = zip(self.table.columns, zip(*(cells for _, cells in self.ran), strict=True), strict=True)
-        widest = (max(len(c.title), *(len(plain(cell.text)) for cell in cells)) for c, cells in by_column)
-        return max(30, 155 - round(sum(4 + 1.8 * width for width in widest)))
-
 
 @dataclass(frozen=True)
 class Section(Plan):
@@ -110,19 +96,9 @@ class Section(Plan):
         return tuple(table for table in self.tables if table.ran)
 
     @property
-    def inline_items(self) -> tuple[Comparison, ...]:
-        """The comparisons of its single numbers."""
-        return tuple(item for table in self.ran for item in table.ran if item.table.inline)
-
-    @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
         return words(self.items)
-
-    @property
-    def differing(self) -> tuple[Comparison, ...]:
-        """The cells whose published value disagrees with our runs."""
-        return tuple(item for item in self.items if item.verdict.word == DISAGREES and not item.stand_in)
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
     slow = [
         (build_paper_data.main, [f"--results={results}", "--table=dataeightbody"]),
         (build_figures.main, [f"--results={results}", f"--output={paper / 'figures'}", "--only=figure1"]),
-        (build_report.main, [f"--results={results}", f"--output={paper}", "--no-pdf"]),
+        (build_report.main, [f"--results={results}", f"--output={paper}"]),
     ]
     data = [f"--results={results}", f"--output={paper / 'data_generated.tex'}"]
     chosen = 2 if harmed.name == "latency.json" else turn % 3

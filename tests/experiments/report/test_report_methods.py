@@ -8,7 +8,7 @@ import yaml
 
 from experiments.analysis.collect import Reader
 from experiments.methods import METHODS
-from experiments.report import latex
+from experiments.report import markdown
 from experiments.report.claims import CLAIMS
 from experiments.report.content import build
 from experiments.report.methods import SOURCES, lines
@@ -23,4 +23,4 @@ def test_every_method_has_a_source_and_its_cells(tmp_path: Path) -> None:
     cells = {line.method: line.cells for line in lines(report)}
     assert cells["awnn"] == {"not run": 2 * 4}, "four columns in each of tables 7 and 7-full"
     assert cells["ngn"]["not run"] > cells["awnn"]["not run"] > cells["fixed"]["not run"] == 0
-    assert latex.summary(report).count("| `") == 1 + len(entries), "the head and a line each"
+    assert markdown.results(report).count("| `") == 1 + len(entries), "the head and a line each"

@@ -1,0 +1,36 @@
+"""The documentation's pages from the report: ``results.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
+from experiments.figures import FIGURES
+from experiments.figures.model import sentence
+from experiments.report import methods
+from experiments.report.content import Report
+from experiments.report.sections import ABOUT
+
+VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
+
+
+def _environment() -> jinja2.Environment:
+    """Templates whose values cannot end a cell of a table or begin markup."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: str(value).replace("|", r"\|").replace("<", "&lt;"),
+    )
+    made.filters["sentence"] = sentence
+    return made
+
+
+def results(report: Report) -> str:
+    """The results page of the documentation."""
+    titles = {name: FIGURES[name].title for name in report.figures}
+    page = _environment().get_template("results.md.j2")
+    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT, methods=methods.lines(report))
