@@ -75,7 +75,8 @@ NAVIGATION = {
     "Start": "/README tutorial library faq /examples/smaller_cnn /build/gallery/index site/api",
     "Understand": "equations architecture extending results disagreements benchmarks",
     "The suite": "reproduce cli sweeps data language",
-    "Look up": "formats records verdicts report reliability versioning /CONTRIBUTING /CHANGELOG log",
+    "Look up": "formats records verdicts report reliability versioning /CONTRIBUTING /CHANGELOG log "
+    "log/settings log/decisions log/tried log/studies log/plans log/history",
 }
 """The pages in the order of the sidebar. They stand here, since a plain checkout would show the directives as text."""
 
