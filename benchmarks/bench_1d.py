@@ -30,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from processes import Rate, measure, options, throughput
 from study_1d import FULL, LOSS, QUICK, SAMPLES, Course, H, K, data, fused, learner_of, plan_of
 
+from experiments.models.kernels import KernelTrainer
 from experiments.runs import host
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train import checkpoint
-from ngn.train.kernels import KernelTrainer
 from ngn.train.trainer import Trainer
 
 PREPARED = 10

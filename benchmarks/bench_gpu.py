@@ -1,10 +1,10 @@
-"""Training steps on a GPU: recorded or not, stacked or not, beside torch.compile, and how near the card's limits.
+"""Training steps on a GPU: by torch.compile or not, stacked or not, and how near the card's limits.
 
     python benchmarks/bench_gpu.py [--quick] [--device cpu]
 
 Each line is one training of the study's own settings, timed between two of its steps with the device idle at both, so
-that start, compilation and recording do not count. Steps that are recorded or compiled compute all K components, those
-that are launched one by one the active ones. Beside the time stand
+that start and compilation do not count. Compiled steps compute all K components, those that are launched one by one the
+active ones. Beside the time stand
 
 * busy: the time of all kernels over that of the steps, from a profile of some further steps;
 * of the limit: the least time that the card could need, max(operations / rate of a matrix product, bytes / rate of a
@@ -44,7 +44,6 @@ from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.learner import CapacityLearner
-from ngn.train.cuda_graph import CudaGraphTrainer
 from ngn.train.trainer import Trainer
 
 SWEEP_STEPS = 25_000
@@ -152,11 +151,6 @@ def plainly(case: Case) -> type[Trainer]:
     return Trainer
 
 
-def recorded(case: Case) -> type[Trainer]:
-    """A step as one graph, where it can be; on a CPU the plain trainer."""
-    return CudaGraphTrainer if next(case.learner.parameters()).is_cuda else Trainer
-
-
 def by_compiler(case: Case) -> type[Trainer]:
     """Forward and backward pass by torch.compile, on a GPU recorded as its graphs."""
     on_cuda = next(case.learner.parameters()).is_cuda
@@ -181,17 +175,16 @@ def lines(on_cuda: bool) -> dict[str, list[Line]]:
             for line in (
                 Line(f"{size} replicas, launched one by one", stack(one_d, size), plainly),
                 Line(f"{size} replicas, torch.compile", stack(one_d, size), by_compiler),
-                Line(f"{size} replicas, recorded", stack(one_d, size), recorded),
             )
         ],
         "1D study: what the gate costs": [
-            Line(f"{widest} fixed models of 32 blocks", stack(one_d, widest), recorded, one_d.gate.K),
-            Line(f"{widest} learned ones, all 32 computed", stack(one_d, widest), recorded),
+            Line(f"{widest} fixed models of 32 blocks", stack(one_d, widest), by_compiler, one_d.gate.K),
+            Line(f"{widest} learned ones, all 32 computed", stack(one_d, widest), by_compiler),
         ],
         "MNIST convolution, K = 8": [
-            Line("one seed", stack(mnist, 1), recorded),
+            Line("one seed, launched one by one", stack(mnist, 1), plainly),
             Line("one seed, torch.compile", stack(mnist, 1), by_compiler),
-            Line(f"{seeds} stacked seeds", stack(mnist, seeds), recorded),
+            Line(f"{seeds} stacked seeds, torch.compile", stack(mnist, seeds), by_compiler),
         ],
     }
 

@@ -28,18 +28,18 @@ from bench_models import Variants, show
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
+from experiments.models.conv import ConvBank
+from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.models.latent import GatedBottleneck
+from experiments.models.parallel import ParallelModel
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.components.base import OrderedSum
-from ngn.components.conv import ConvBank
-from ngn.components.latent import GatedBottleneck
-from ngn.components.parallel import ParallelModel
 from ngn.gate import active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, MiniBatches, Split
-from ngn.train.kernels import KernelTrainer, unsupported
 from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer

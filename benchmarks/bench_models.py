@@ -26,18 +26,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from study_1d import LOSS, data, fused
 
 from experiments.config.schema import Config
+from experiments.models.kernels import KernelTrainer
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from experiments.runs import host
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.components.base import Bank, OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
-from ngn.train.kernels import KernelTrainer
 from ngn.train.losses import Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer

@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_models import trained
 from processes import Rate, measure, options, throughput
 
+from experiments.models.conv import ConvBank
+from experiments.models.gcn import GCNBank, GraphInput
 from experiments.runs import host
-from ngn.components.conv import ConvBank
-from ngn.components.gcn import GCNBank, GraphInput
 
 BATCH = 128
 Run = Callable[[int], None]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.models.kernels.libraries import library
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.kernels.libraries import library
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 

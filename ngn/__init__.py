@@ -9,8 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers
-    from ngn.allocation import SingularValueLearner as SingularValueLearner
-    from ngn.allocation import SoRALearner as SoRALearner
     from ngn.axis import Cut as Cut
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.axis import Stacked as Stacked
@@ -18,35 +16,17 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.axis import outputs as outputs
     from ngn.budget import Budget as Budget
     from ngn.budget import BudgetLearner as BudgetLearner
-    from ngn.components.adapter import Adapter as Adapter
-    from ngn.components.adapter import attach_adapters as attach_adapters
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
-    from ngn.components.conv import ConvBank as ConvBank
-    from ngn.components.depth import ChainBank as ChainBank
-    from ngn.components.depth import TanhBank as TanhBank
-    from ngn.components.gcn import GCNBank as GCNBank
-    from ngn.components.latent import RankOneBank as RankOneBank
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.low_rank import merge as merge
-    from ngn.components.mlp import MLPBank as MLPBank
-    from ngn.components.parallel import ParallelModel as ParallelModel
-    from ngn.components.state_space import MambaBlock as MambaBlock
-    from ngn.components.state_space import StateBank as StateBank
-    from ngn.components.transformer import HeadBank as HeadBank
-    from ngn.components.transformer import SliceBank as SliceBank
     from ngn.contract import Learner as Learner
     from ngn.learner import CapacityLearner as CapacityLearner
-    from ngn.methods.awnn import AdaptiveWidth as AdaptiveWidth
     from ngn.methods.base import Capacity as Capacity
-    from ngn.methods.decay import DecayGate as DecayGate
     from ngn.methods.fixed import FixedCount as FixedCount
     from ngn.methods.fixed import Retained as Retained
-    from ngn.methods.l0 import HardConcrete as HardConcrete
     from ngn.methods.ngn import CountGate as CountGate
-    from ngn.methods.sora import SoRA as SoRA
-    from ngn.methods.ste import StraightThrough as StraightThrough
     from ngn.orders import Order as Order
     from ngn.programs import export as export
     from ngn.schedules import Shape as Shape
@@ -69,22 +49,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "ngn.methods.ngn": "CountGate",
     "ngn.methods.fixed": "FixedCount Retained",
-    "ngn.methods.ste": "StraightThrough",
-    "ngn.methods.l0": "HardConcrete",
-    "ngn.methods.sora": "SoRA",
-    "ngn.methods.awnn": "AdaptiveWidth",
-    "ngn.methods.decay": "DecayGate",
     "ngn.components.base": "OrderedSum Bank",
-    "ngn.components.mlp": "MLPBank",
-    "ngn.components.conv": "ConvBank",
-    "ngn.components.gcn": "GCNBank",
-    "ngn.components.parallel": "ParallelModel",
-    "ngn.components.depth": "TanhBank ChainBank",
-    "ngn.components.latent": "RankOneBank",
     "ngn.components.low_rank": "LowRankLinear attach_low_rank merge",
-    "ngn.components.adapter": "Adapter attach_adapters",
-    "ngn.components.transformer": "HeadBank SliceBank",
-    "ngn.components.state_space": "StateBank MambaBlock",
     "ngn.methods.base": "Capacity",
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",
@@ -101,7 +67,6 @@ _NAMES = {
     "ngn.contract": "Learner",
     "ngn.learner": "CapacityLearner",
     "ngn.budget": "Budget BudgetLearner",
-    "ngn.allocation": "SoRALearner SingularValueLearner",
     "ngn.train.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

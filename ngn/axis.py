@@ -305,9 +305,13 @@ class Stacked(nn.Module):
         replicas: its length; None for one model, without the axis.
 
     >>> import torch, ngn
-    >>> bank = ngn.MLPBank([2, 3], K=4, seeds=[5, 6])
-    >>> isinstance(bank, ngn.Stacked), bank.replicas
-    (True, 2)
+    >>> class Scale(ngn.Stacked):  # a x
+    ...     def __init__(self, replicas):
+    ...         super().__init__()
+    ...         self.replicas, self.a = replicas, torch.nn.Parameter(torch.ones(replicas, 3))
+    ...     def forward(self, x): return self.a * x
+    >>> Scale(replicas=2)(torch.ones(3)).shape
+    torch.Size([2, 3])
     """
 
     replicas: int | None

@@ -149,21 +149,21 @@ class BudgetLearner(CapacityLearner):
             capacity, or another commit; if a share is asked for where components are allocated as boundaries advance.
 
     >>> import torch, ngn
-    >>> bank, gate = ngn.MLPBank([1, 4, 1], K=8, seeds=0), ngn.CountGate(8, t0=6.0)
-    >>> learner = ngn.BudgetLearner(ngn.OrderedSum(bank, gate), ngn.Budget(parameters=40))
+    >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
+    >>> learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=10))
     >>> print(learner.reach)
                   parameters  of the largest
-    smallest              13          13.4 %
-    requested             40          41.2 %
-    largest               97         100.0 %
+    smallest               4          22.2 %
+    requested             10          55.6 %
+    largest               18         100.0 %
     >>> x = torch.linspace(-1, 1, 32)[:, None]
     >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=50), progress="never")
     >>> sum(p.numel() for p in learner.deploy().parameters())
-    37
+    10
     >>> print(learner.report())
-    model: 8 -> 3 components, -65 parameters (t = 2.00)
-    parameters: 104 -> 37 (-64%)
-    budget: 37 of 40 parameters
+    axis: 8 -> 4 components, -8 parameters (t = 3.00)
+    parameters: 18 -> 10 (-44%)
+    budget: 10 of 10 parameters
     """
 
     price: Tensor

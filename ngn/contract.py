@@ -237,13 +237,13 @@ class Learner(nn.Module, ABC):
             score: what is to be known of the model, such as its accuracy on held-out data, called with it in eval mode:
                 as it is trained (soft), with the gates of what is retained (kept), and as it is deployed (hard).
 
-        >>> import ngn
-        >>> bank, gate = ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=1.25)
-        >>> ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=40, deployed=19, milliseconds=None, scores={})
-        >>> print(ngn.CapacityLearner(ngn.OrderedSum(bank, gate)).report())
-        model: 4 -> 2 components, -20 parameters (t = 1.25)
-        parameters: 40 -> 19 (-52%)
+        >>> import torch, ngn
+        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
+        >>> learner.report()
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
+        >>> print(learner.report())
+        axis: 4 -> 2 components, -12 parameters (t = 1.25)
+        parameters: 36 -> 24 (-33%)
         """
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.truncated(r, share_frozen=True) for r in each]

@@ -35,8 +35,9 @@ class CapacityLearner(Learner):
         ValueError: if the model has no axis, or axes of different replica counts.
 
     >>> import ngn, torch
-    >>> sums = [ngn.OrderedSum(ngn.MLPBank([2, 3, 2], K, 0, name=K), ngn.CountGate(K, t0=K - 2.0)) for K in (4, 8)]
-    >>> ngn.CapacityLearner(torch.nn.Sequential(*sums)).count()
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> _ = ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
+    >>> ngn.CapacityLearner(model).count()
     tensor([3, 7])
     """
 

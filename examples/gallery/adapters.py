@@ -11,6 +11,7 @@ from picture import draw
 from torch import nn
 
 import ngn
+from experiments.models.adapter import attach_adapters
 
 torch.manual_seed(0)
 x = torch.randn(512, 12)
@@ -26,7 +27,7 @@ def gate(number: int) -> ngn.CountGate:
     return ngn.CountGate(8, delta=-0.5, t0=6.0, r=1.0, lambda0=1e-2, alpha_max=1e-2)
 
 
-ngn.attach_adapters(frozen, ["0", "2"], 12, gate, seed=0)
+attach_adapters(frozen, ["0", "2"], 12, gate, seed=0)
 learner = ngn.CapacityLearner(frozen)
 course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 

@@ -11,6 +11,7 @@ import torch
 from picture import draw
 
 import ngn
+from experiments.models.mlp import MLPBank
 
 x = torch.linspace(-3, 3, 256).unsqueeze(-1)
 y = torch.sin(3 * x) + 0.3 * torch.sin(9 * x)
@@ -26,7 +27,7 @@ def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 # them.
 
 gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
-bank = ngn.MLPBank([1, 16, 16, 1], K=gate.K, seeds=0)
+bank = MLPBank([1, 16, 16, 1], K=gate.K, seeds=0)
 learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
 course = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
 

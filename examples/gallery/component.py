@@ -27,12 +27,6 @@ class Bumps(ngn.Bank):
         a, m, s = (p[:count, None] for p in (self.a, self.m, self.s))
         return a * torch.exp(-(((x - m) / s) ** 2))
 
-    def forward(self, x: torch.Tensor, coefficients: torch.Tensor | None) -> torch.Tensor:
-        """sum_k c_k f_k(x), [N, 1]; coefficients [k], or None for all ones."""
-        if coefficients is None:
-            return self.components(x).sum(0)
-        return torch.einsum("k,kno->no", coefficients.to(x), self.components(x, len(coefficients)))
-
 
 # %%
 # The target is three bumps; the bank has twelve.

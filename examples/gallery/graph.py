@@ -11,7 +11,7 @@ from picture import draw
 from torch import nn
 
 import ngn
-from ngn.components.gcn import GraphInput
+from experiments.models.gcn import GCNBank, GraphInput
 
 torch.manual_seed(0)
 n = 120
@@ -23,7 +23,7 @@ features = torch.randn(n, 8) + 0.4 * community[:, None]
 graph = GraphInput.of(features, edge_index, targets=torch.arange(n))
 
 gate = ngn.CountGate(12, t0=6.0, lambda0=3e-2, alpha_max=3e-2)
-learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.GCNBank(8, 8, 2, K=12, seeds=0), gate))
+learner = ngn.CapacityLearner(ngn.OrderedSum(GCNBank(8, 8, 2, K=12, seeds=0), gate))
 course = ngn.fit(
     learner, graph, community, nn.functional.cross_entropy, ngn.TrainPlan(steps=200, lr=2e-2), progress="never"
 )

@@ -34,7 +34,7 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     for config in configs:
         _packages(config)
         like.compare(config)
-    if any(config.device == "cuda" or config.engine in ("fused", "cuda_graph") for config in configs):
+    if any(config.device == "cuda" or config.engine == "fused" for config in configs):
         for config in configs:
             _engine(config)
     _data(jobs)
@@ -85,10 +85,8 @@ def _engine(config: Config) -> None:
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
         raise ConfigError("device=cuda: torch finds no CUDA device on this machine; leave device out, or device=cpu")
-    if config.engine == "cuda_graph" and (config.device == "cpu" or not cuda):
-        raise ConfigError("engine=cuda_graph: needs a CUDA device; leave engine out, or use engine=torch")
     if config.engine == "fused":
-        from ngn.train.kernels.libraries import library
+        from experiments.models.kernels.libraries import library
 
         if cuda and config.device != "cpu":
             raise ConfigError("engine=fused: the compiled kernels run on the CPU; add device=cpu")

@@ -118,8 +118,8 @@ class Config(Closed):
     profile: Literal["full", "smoke"] = "full"
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    engine: Literal["auto", "torch", "fused", "cuda_graph"] = "auto"
-    """``fused`` is a compiled kernel, which ``auto`` takes where one fits; ``cuda_graph`` repeats a recorded step."""
+    engine: Literal["auto", "torch", "fused"] = "auto"
+    """``fused`` is a compiled kernel; ``auto`` takes it where one fits."""
     threads: Count | None = None
     """Threads of one process; null leaves the choice to torch."""
     results: str | None = None

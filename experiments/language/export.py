@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from ngn.components.adapter import Adapter
+from experiments.models.adapter import Adapter, attach_adapters
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.files import publish, publish_tensors
 
@@ -172,7 +172,7 @@ def load_adapters(model: nn.Module, folder: Path) -> nn.Module:
         raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} are of different models")
     sizes: Sequence[int] = list(units.values())
     for features in {tensors[f"{name}.up"].shape[0] for name in units}:
-        ngn.attach_adapters(model, list(units), features, lambda number: ngn.FixedCount(sizes[number], r=1.0), seed=0)
+        attach_adapters(model, list(units), features, lambda number: ngn.FixedCount(sizes[number], r=1.0), seed=0)
     for name in units:
         for key in ("down", "up"):
             model.get_submodule(name).get_parameter(key).data.copy_(tensors[f"{name}.{key}"])

@@ -13,6 +13,7 @@ from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config
 from experiments.methods.fixed import Fixed
+from experiments.models.kernels import KernelTrainer, unsupported
 from experiments.runs.loggers import logged
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
 from experiments.runs.result import Phase
@@ -23,8 +24,6 @@ from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
-from ngn.train.cuda_graph import CudaGraphTrainer, unsupported_by_cuda_graphs
-from ngn.train.kernels import KernelTrainer, unsupported
 from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -68,13 +67,9 @@ def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task, plan
         return Trainer
     why_not: str | None = "it trains learners of capacities alone"
     if isinstance(learner, CapacityLearner):
-        choice, why_not = (
-            (CudaGraphTrainer, unsupported_by_cuda_graphs(learner, plan))
-            if engine == "cuda_graph"
-            else (KernelTrainer, unsupported(learner, batches, task.loss, plan))
-        )
+        why_not = unsupported(learner, batches, task.loss, plan)
         if why_not is None:
-            return choice
+            return KernelTrainer
     if engine != "auto":
         raise ConfigError(f"engine={engine}: {why_not}; use engine=auto or engine=torch")
     return Trainer

@@ -19,6 +19,7 @@ from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
 from experiments.config.schema import Config, branch_of, branch_phase
 from experiments.methods.fixed import fixed_size, size_name
+from experiments.models.kernels.libraries import library
 from experiments.runs import host, outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
@@ -33,7 +34,6 @@ from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.files import publish
 from ngn.train import checkpoint
-from ngn.train.kernels.libraries import library
 
 log = logging.getLogger(__name__)
 RECORDED = "recorded"

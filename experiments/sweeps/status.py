@@ -31,7 +31,7 @@ Kind = tuple[str, str, str | None, str, str, bool, int]
 of a speed first."""
 SAMPLE = 10
 """At most so many records of each kind of name (task, gate, method, size) tell speeds."""
-ENGINES = {"torch", "fused", "cuda_graph"}
+ENGINES = {"torch", "fused"}
 """Those that there are today; how fast another was says nothing."""
 
 

@@ -169,7 +169,7 @@ class TaskSettings(Closed):
     Attributes:
         numerics: version of what the task computes. Bump it whenever a change alters its numbers, however slightly.
         components: the ordered components that fit, the usual first. Each pair has a file in ``conf/setting``.
-        kernel: the compiled kernel that trains its models (:mod:`ngn.train.kernels`).
+        kernel: the compiled kernel that trains its models (:mod:`experiments.models.kernels`).
         usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
         inputs, outputs: shape of one input, and entries of one output.
         usual_model: the choice of ``model=`` where none is named; "none" where nothing pretrained is needed.

@@ -36,9 +36,6 @@ class Bank(Stacked, ABC):
     ...     last = ("a",)
     ...     def draw(self, source): return {"a": torch.zeros(1)}
     ...     def components(self, x, count=None): return self.a[:count, :, None] * x
-    ...     def forward(self, x, coefficients):
-    ...         f = self.components(x, None if coefficients is None else len(coefficients))
-    ...         return (f if coefficients is None else f * coefficients.to(f)[:, None, None]).sum(0)
     >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
     >>> learner.deploy(example=torch.ones(5, 1)).bank.a.shape
     torch.Size([2, 1])
@@ -98,9 +95,15 @@ class Bank(Stacked, ABC):
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
         """The initial parameters of one component, the last map zero."""
 
-    @abstractmethod
     def forward(self, x: Any, coefficients: Tensor | None) -> Tensor:
-        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; None: all ones. Gives [*R, N, out]."""
+        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; None: all ones. Gives [*R, N, out].
+
+        Override it where the sum has a form that does not hold every f_k in memory.
+        """
+        if coefficients is None:
+            return self.components(x).sum(-3)
+        f = self.components(x, coefficients.shape[-1])
+        return (coefficients.to(f)[..., None, None] * f).sum(-3)
 
     @abstractmethod
     def components(self, x: Any, count: int | None = None) -> Tensor:
@@ -136,9 +139,14 @@ class OrderedSum(OrderedAxis):
         TypeError: if one of them is none.
 
     >>> import torch, ngn
-    >>> model = ngn.OrderedSum(ngn.MLPBank([2, 5, 3], K=4, seeds=0), ngn.CountGate(4))
-    >>> model(torch.ones(7, 2)).shape
-    torch.Size([7, 3])
+    >>> class Sines(ngn.Bank):  # f_k(x) = a_k sin((k + 1) x)
+    ...     last = ("a",)
+    ...     def draw(self, source): return {"a": torch.zeros(1)}
+    ...     def components(self, x, count=None):
+    ...         a = self.a[:count, :, None]
+    ...         return a * torch.sin(torch.arange(1.0, len(a) + 1)[:, None, None] * x)
+    >>> ngn.OrderedSum(Sines(4, seeds=0), ngn.CountGate(4))(torch.ones(7, 1)).shape
+    torch.Size([7, 1])
     """
 
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:

@@ -31,7 +31,7 @@ class Bottleneck(nn.Module):
 
     >>> import torch, ngn
     >>> from ngn.components.low_rank import Bottleneck
-    >>> issubclass(ngn.LowRankLinear, Bottleneck) and issubclass(ngn.Adapter, Bottleneck)
+    >>> issubclass(ngn.LowRankLinear, Bottleneck)
     True
     """
 

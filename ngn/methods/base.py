@@ -61,9 +61,9 @@ class Capacity(nn.Module, ABC):
     ...     def penalty(self): return torch.zeros((), dtype=torch.float64)
     ...     def count(self): return self.kept().sum()
     ...     def size(self): return self.count().double()
-    >>> bank = ngn.MLPBank([1, 3, 1], K=4, seeds=0)
-    >>> ngn.CapacityLearner(ngn.OrderedSum(bank, EveryOther())).deploy().bank.K
-    2
+    >>> layer = ngn.LowRankLinear(torch.nn.Linear(6, 6), EveryOther(), seed=0, name="map")
+    >>> ngn.CapacityLearner(layer).deploy().down.shape
+    torch.Size([2, 6])
     """
 
     K: int

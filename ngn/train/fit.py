@@ -56,8 +56,8 @@ def fit(
         UserWarning: if a loss was no longer finite, or boundaries say another commit than is asked for.
 
     >>> import torch, ngn
-    >>> bank, gate = ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)
-    >>> learner = ngn.CapacityLearner(ngn.ParallelModel(ngn.OrderedSum(bank, gate)))
+    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, lambda0=1e-3)
     >>> x = torch.linspace(-1, 1, 8).unsqueeze(-1)
     >>> pairs = torch.utils.data.TensorDataset(x, x.sin())
     >>> loader = torch.utils.data.DataLoader(pairs, batch_size=4, shuffle=True)

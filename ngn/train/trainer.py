@@ -4,7 +4,7 @@ A step: move the schedules, take the task's gradients over the micro-batches, ad
 model, step the optimiser; between these the hooks of :class:`~ngn.contract.Learner`. Losses have the shape [*R]: the
 models of a stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from
 the device except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are
-worth computing; so on CUDA a step can be one recorded graph (``cuda_graph.py``).
+worth computing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Trainer:
             every ``evaluate_every`` steps and at the end. A tensor [*R] that it returns is a point of the curve "held".
 
     >>> import torch, ngn
-    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 4, 1], K=3, seeds=0), ngn.CountGate(3)))
+    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, lambda0=1e-3)
     >>> class Noise:
     ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
     >>> def loss(model, batch): return (model(batch) - batch).square().mean()

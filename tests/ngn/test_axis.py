@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import ngn
+from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.checks import check_equal
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
 from ngn.methods.ngn import CountGate
 
 

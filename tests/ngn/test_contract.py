@@ -7,8 +7,8 @@ import torch
 from learners import BUDGETS, LEARNERS, K
 from structures import STRUCTURES, awake, model_of
 
+from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import CountGate

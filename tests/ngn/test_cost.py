@@ -8,6 +8,8 @@ from structures import STRUCTURES
 from torch import nn
 
 import ngn
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from ngn.cost import Cost, multiply_adds
 
 
@@ -106,7 +108,7 @@ def test_no_component_more_fits(limit):
 def test_what_deployment_leaves_is_what_is_measured(structure, seeds):
     replicas = None if isinstance(seeds, int) else 2
     axis = ngn.OrderedSum(structure.bank(5, seeds), ngn.CountGate(5, t0=1.8, replicas=replicas))
-    learner = ngn.CapacityLearner(ngn.ParallelModel(axis))
+    learner = ngn.CapacityLearner(ParallelModel(axis))
     cost = Cost(learner.model, learner.axes, "parameters")
     left = learner.deploy(None if replicas is None else 1, unsettled="allow")
     assert cost.measured((3,)) == sum(p.numel() for p in left.parameters())
@@ -114,7 +116,7 @@ def test_what_deployment_leaves_is_what_is_measured(structure, seeds):
 
 
 def test_milliseconds_are_measured_once_at_powers_of_two():
-    axis = ngn.OrderedSum(ngn.MLPBank([1, 4, 1], 12, 0), ngn.CountGate(12))
+    axis = ngn.OrderedSum(MLPBank([1, 4, 1], 12, 0), ngn.CountGate(12))
     cost = Cost(axis, [axis], "milliseconds", torch.zeros(8, 1))
     assert sorted(cost._known) == [(1,), (2,), (4,), (8,), (12,)]
     assert cost.measured((4,)) == cost.measured((4,)) > 0

@@ -7,13 +7,14 @@ import torch
 from torch import nn
 
 import ngn
+from experiments.models.mlp import MLPBank
 from ngn.integrations import BoundarySteps
 
 
 def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
     seeds = settings.pop("seeds", 0)
     return ngn.CapacityLearner(
-        ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=4, seeds=seeds), ngn.CountGate(4, t0=t0, **settings))
+        ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=seeds), ngn.CountGate(4, t0=t0, **settings))
     )
 
 
@@ -28,7 +29,7 @@ MISTAKES = {
     "inputs are a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
     "the loss has the shape (2, 1), not one": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
-    "K = 0 or more components, not -2": lambda: ngn.MLPBank([1, 3, 1], K=-2, seeds=0),
+    "K = 0 or more components, not -2": lambda: MLPBank([1, 3, 1], K=-2, seeds=0),
     "a count is 0 or more, not -1": lambda: ngn.FixedCount(-1),
     "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
     "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
@@ -39,7 +40,7 @@ MISTAKES = {
     ),
     "a shape is one of constant, linear": lambda: ngn.Shape("linaer"),
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
-        ngn.CountGate(4), ngn.MLPBank([1, 3, 1], K=4, seeds=0)
+        ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
     ),
     "OrderedAxis(capacity, cuts), not (Linear, ...)": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),

@@ -7,8 +7,8 @@ from structures import STRUCTURES
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
+from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate

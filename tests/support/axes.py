@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from bank_axes import HeadSum, SliceSum, StateSum
 from torch import Tensor, nn
 
+from experiments.models.adapter import Adapter
 from ngn.axis import Cut, OrderedAxis, inputs, outputs
-from ngn.components.adapter import Adapter
 from ngn.components.low_rank import Bottleneck, LowRankLinear
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.models.state_space import StateBank
+from experiments.models.transformer import HeadBank, SliceBank
 from ngn.components.base import Bank, OrderedSum
-from ngn.components.state_space import StateBank
-from ngn.components.transformer import HeadBank, SliceBank
 from ngn.methods.base import Capacity
 
 

@@ -18,6 +18,8 @@ from faulty import KILL, Count, Hook, child, configs, found, lost, train, undist
 from experiments import paths
 from experiments.cli import app
 from experiments.config.identity import run_id
+from experiments.models.kernels import build
+from experiments.models.kernels.libraries import FOLDER, library
 from experiments.runs import launch, places
 from experiments.store import provenance
 from experiments.store.leases import Leases
@@ -26,8 +28,6 @@ from experiments.studies import STUDIES, Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import transport, worker
 from experiments.tables.one_d import BASELINE
-from ngn.train.kernels import build
-from ngn.train.kernels.libraries import FOLDER, library
 
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "empty": lambda content, at: b"",

@@ -12,17 +12,17 @@ import torch
 from learners import put_price
 from torch import Tensor
 
+from experiments.models.depth import ChainBank, LayerStack, TanhBank
+from experiments.models.kernels.libraries import library
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.components.depth import ChainBank, LayerStack, TanhBank
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.kernels.libraries import library
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer

@@ -2,15 +2,15 @@
 
 import torch
 
+from experiments.methods.awnn.capacity import AdaptiveWidth
+from experiments.methods.decay.capacity import DecayGate
+from experiments.methods.l0.capacity import HardConcrete
+from experiments.methods.sora.capacity import SoRA
+from experiments.methods.ste.capacity import StraightThrough
 from ngn.budget import Budget, BudgetLearner
 from ngn.learner import CapacityLearner
-from ngn.methods.awnn import AdaptiveWidth
-from ngn.methods.decay import DecayGate
 from ngn.methods.fixed import FixedCount, Retained
-from ngn.methods.l0 import HardConcrete
 from ngn.methods.ngn import CountGate
-from ngn.methods.sora import SoRA
-from ngn.methods.ste import StraightThrough
 from ngn.orders import Order
 
 K = 4

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.models.conv import ConvBank
+from experiments.models.depth import ChainBank, TanhBank
+from experiments.models.gcn import GCNBank, GraphInput
+from experiments.models.latent import RankOneBank
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
 from ngn.components.base import Bank, OrderedSum
-from ngn.components.conv import ConvBank
-from ngn.components.depth import ChainBank, TanhBank
-from ngn.components.gcn import GCNBank, GraphInput
-from ngn.components.latent import RankOneBank
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel, StackedLinear
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 0, 5], [1, 0, 2, 1, 3, 2, 4, 3, 5, 4, 5, 0]])
 

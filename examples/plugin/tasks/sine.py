@@ -40,9 +40,9 @@ class Sine(TaskSettings):
         import torch  # not earlier: runs are planned without it
 
         from experiments.data.source import DataInfo
+        from experiments.models.mlp import MLPBank
         from experiments.tasks.base import SupervisedTask
         from ngn.components.base import OrderedSum
-        from ngn.components.mlp import MLPBank
         from ngn.train.batches import Split
         from ngn.train.losses import Supervised, mean_squared_error
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
+from experiments.models.gcn import GCNBank, GraphInput
+from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import CapacityOf, Classification, Seeds
 from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
-from ngn.components.gcn import GCNBank, GraphInput
-from ngn.components.parallel import ParallelModel
 from ngn.streams import generator
 from ngn.train.batches import Split
 

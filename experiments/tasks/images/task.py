@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
+from experiments.models.conv import ConvBank
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import CapacityOf, Classification, Seeds
 from experiments.tasks.images import Cifar10, ConvComponent, Mnist
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
-from ngn.components.conv import ConvBank
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from experiments.language.generation import greedy
 from experiments.language.packing import Packed, nats, pack
 from experiments.language.perplexity import chunks, documents, perplexity, windows
 from experiments.language.prompts import prompt_ids, target_ids
+from experiments.models.adapter import attach_adapters
 from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
-from ngn.components.adapter import attach_adapters
 from ngn.components.low_rank import attach_low_rank
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
+from experiments.models.latent import GatedBottleneck, RankOneBank
+from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.manifold import LatentComponent, Manifold
-from ngn.components.latent import GatedBottleneck, RankOneBank
-from ngn.components.parallel import StackedLinear
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error

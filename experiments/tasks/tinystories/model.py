@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.models.state_space import MambaBlock
+from experiments.models.transformer import HeadBank, SliceBank
 from experiments.tasks.tinystories import LayerComponent
 from ngn.components.base import Bank, OrderedSum
-from ngn.components.state_space import MambaBlock
-from ngn.components.transformer import HeadBank, SliceBank
 from ngn.methods.base import Capacity
 from ngn.streams import generator
 

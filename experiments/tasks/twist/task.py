@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
+from experiments.models.depth import ChainBank, LayerStack, TanhBank
+from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
-from ngn.components.depth import ChainBank, LayerStack, TanhBank
-from ngn.components.parallel import ParallelModel
 from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error

@@ -103,7 +103,6 @@ REFUSED = {
     "task=cora data_root=empty seed=98765..98766": "cora: ind.cora.x is not in",
     "engine=fused gate.width=65": "engine=fused: the compiled kernels have blocks of at most 64 units",
     "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
-    "engine=cuda_graph device=cpu": "needs a CUDA device",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
     # too many, told without writing them out

@@ -8,6 +8,7 @@ from torch import nn
 
 import ngn
 from experiments.language import export
+from experiments.models.adapter import attach_adapters
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -117,7 +118,7 @@ def test_adapters_are_read_back(kind, tmp_path):
     model, counts = base(kind), [2, 0, 1]
     layers = [f"{LAYERS[kind]}.{i}" for i in range(3)]
     gate = lambda n: ngn.CountGate(4, t0=counts[n] + 0.1, delta=-0.5)  # noqa: E731
-    ngn.attach_adapters(model, layers, 16, gate, seed=1, width=3)
+    attach_adapters(model, layers, 16, gate, seed=1, width=3)
     for name in layers:
         nn.init.normal_(model.get_submodule(name).up)
     small = ngn.deploy(model, share_frozen=True)

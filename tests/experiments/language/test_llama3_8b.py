@@ -6,6 +6,7 @@ import torch
 import ngn
 from experiments.data.source import DataInfo
 from experiments.language.base import Base
+from experiments.models.adapter import Adapter, attach_adapters
 
 transformers = pytest.importorskip("transformers")
 IDS = torch.zeros(1, 16, dtype=torch.int64, device="meta")
@@ -48,10 +49,10 @@ def test_ranks(model):
 
 def test_adapters(model):
     layers, _ = parts(model)
-    ngn.attach_adapters(model, layers, 4096, lambda n: ngn.CountGate(16, t0=0.1 + n % 3, delta=-0.5), seed=0)
+    attach_adapters(model, layers, 4096, lambda n: ngn.CountGate(16, t0=0.1 + n % 3, delta=-0.5), seed=0)
     assert numbers(model, True) == 32 * 16 * 2 * 4096 + 32
     learner = ngn.CapacityLearner(model)
     assert learner(input_ids=IDS).logits.shape == (1, 16, 128_256)
     small = learner.deploy(share_frozen=True)
     assert numbers(small, True) == sum(n % 3 for n in range(32)) * 2 * 4096
-    assert sum(isinstance(part, ngn.Adapter) for part in small.modules()) == sum(n % 3 > 0 for n in range(32))
+    assert sum(isinstance(part, Adapter) for part in small.modules()) == sum(n % 3 > 0 for n in range(32))

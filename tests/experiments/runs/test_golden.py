@@ -19,11 +19,11 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.numerics import numerics
+from experiments.models.kernels.build import FLAGS
+from experiments.models.kernels.libraries import FOLDER, library
 from experiments.runs import launch, places
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS
-from ngn.train.kernels.build import FLAGS
-from ngn.train.kernels.libraries import FOLDER, library
 
 FILE = Path(__file__).parent / "golden_losses.json"
 # Of the language tasks, which differ in their questions alone, one.

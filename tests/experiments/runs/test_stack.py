@@ -7,10 +7,10 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.models.kernels import supported
 from experiments.runs import launch, phases, training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
-from ngn.train.kernels import supported
 
 
 def runs(count, **overrides):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import ngn
+from experiments.models.adapter import attach_adapters
 from ngn.streams import generator
 
 K = 4
@@ -54,7 +55,7 @@ def adapted(kind, counts, dtype=torch.float32, device="cpu"):
         if kind == "terms":
             ngn.attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
         else:
-            ngn.attach_adapters(model, LAYERS, 6, lambda number: gate(counts[number]), seed=3, width=2)
+            attach_adapters(model, LAYERS, 6, lambda number: gate(counts[number]), seed=3, width=2)
         for name, p in model.named_parameters():
             if name.endswith("up"):
                 nn.init.normal_(p)
@@ -69,7 +70,7 @@ X = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2))
 def test_at_the_start_it_is_the_frozen_model_whose_modules_stay_the_objects(kind):
     model, x = Backbone(), X
     wanted, modules = model(x), {*model.modules()}
-    attach = ngn.attach_low_rank if kind == "terms" else ngn.attach_adapters
+    attach = ngn.attach_low_rank if kind == "terms" else attach_adapters
     names, more = (TARGETS, ()) if kind == "terms" else (LAYERS, (6,))
     assert attach(model, names, *more, lambda number: gate(1.5), seed=3) == names
     assert torch.equal(model(x), wanted)

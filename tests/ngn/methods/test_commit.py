@@ -19,8 +19,10 @@ from kernel_cases import (
 )
 
 import ngn
+from experiments.methods.decay.capacity import DecayGate
+from experiments.methods.ste.capacity import StraightThrough
+from experiments.models.kernels import KernelTrainer
 from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
-from ngn.train.kernels import KernelTrainer
 from ngn.train.trainer import Trainer
 
 BANK = LEARNED["bank"]
@@ -32,7 +34,7 @@ def moving(case, steps=60, **settings):
     return case.learner(SEEDS, stirred=True, alpha_max=0.0, commit=0.5, **settings), plan(steps, lr_boundary=0.03)
 
 
-@pytest.mark.parametrize("kind", [ngn.CountGate, ngn.StraightThrough, ngn.DecayGate])
+@pytest.mark.parametrize("kind", [ngn.CountGate, StraightThrough, DecayGate])
 @pytest.mark.parametrize(("t0", "delta", "count"), [(2.49, 0.5, 3), (2.5, 0.5, 4), (0.3, -0.5, 0), (7.6, 0.5, 6)])
 def test_a_committed_gate_is_the_prefix_and_pays_nothing(kind, t0, delta, count):
     gate = kind(6, t0=t0, delta=delta, commit=0.9, lambda0=1.0, alpha_max=1.0)

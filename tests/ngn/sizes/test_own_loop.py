@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import ngn
+from experiments.models.mlp import MLPBank
 from ngn.checks import axes_of
 from ngn.gate import softplus_inverse
 from ngn.report import Group
@@ -74,7 +75,7 @@ def test_a_size_that_no_forward_pass_meets_is_said():
 
 
 def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
-    bank = ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3, t0=2.0))
+    bank = ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3, t0=2.0))
     learner = trained(nn.Sequential(bank, network()), steps=4, where="1")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -160,7 +161,7 @@ def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
 
 def test_growth_needs_fit():
     gate = ngn.CountGate(None, t0=1.0)
-    learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 3, 1], gate.K, 0), gate))
+    learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
     with torch.no_grad():
         gate.tau.fill_(20.0)
     with pytest.raises(ValueError, match=r"ngn\.fit"):
@@ -231,7 +232,7 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
 
 
 def test_a_loop_without_steps_is_said_of_every_learner():
-    axis = ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
+    axis = ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
     learner = ngn.CapacityLearner(axis)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
 import ngn
+from experiments.methods.l0.capacity import HardConcrete
+from experiments.methods.sora.capacity import SoRA
 
 X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
 
@@ -169,8 +171,8 @@ def layers(count: int = 3) -> nn.ModuleDict:
 @pytest.mark.parametrize(
     ("capacity", "message"),
     [
-        (lambda name, K: ngn.HardConcrete(K, 0), "a HardConcrete scales them"),
-        (lambda name, K: ngn.SoRA(K, 0), "a SoRA scales them"),
+        (lambda name, K: HardConcrete(K, 0), "a HardConcrete scales them"),
+        (lambda name, K: SoRA(K, 0), "a SoRA scales them"),
         (lambda name, K: ngn.CountGate(K, r=0.5), "ordering weights must be one"),
     ],
 )

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import IteratedBatches

@@ -7,9 +7,9 @@ import torch
 from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.train.losses import Supervised, mean_squared_error

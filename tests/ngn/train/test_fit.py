@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import ngn
+from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
@@ -243,7 +243,7 @@ def test_batches_of_pairs_take_a_loss_of_outputs(loss):
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sin()), batch_size=32)
 
     def trained(*data):
-        learner = ngn.CapacityLearner(ngn.OrderedSum(ngn.MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3)))
+        learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3)))
         return ngn.fit(learner, *data, ngn.TrainPlan(steps=3), progress="never").curves["task"][:, 0]
 
     pairs = torch.nn.functional.mse_loss

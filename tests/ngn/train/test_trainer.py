@@ -7,10 +7,10 @@ import pytest
 import torch
 from structures import STRUCTURES
 
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
-from ngn.components.mlp import MLPBank
-from ngn.components.parallel import ParallelModel, StackedLinear
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY

@@ -1,0 +1,43 @@
+"""``method=awnn``: width by a learned exponential importance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.blocks import Fraction, Positive
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.methods.awnn.capacity import AdaptiveWidth
+
+
+class AWNN(Method):
+    """Width by a learned exponential importance: the live prefix holds a part ``quantile`` of its mass."""
+
+    # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
+    unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
+    scalars: ClassVar[tuple[str, ...]] = ("quantile", "width", "prior_sd")
+
+    name: Literal["awnn"]
+    quantile: Fraction
+    width: Positive
+    """Initial width."""
+    prior_sd: Positive
+    """Standard deviation of the Gaussian prior on the components' parameters."""
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    def check(self, config: Config) -> None:
+        for number in range(config.gate.groups):
+            K = config.gate.K_of(number)
+            if K is not None and self.width > K:
+                raise ValueError(f"method.width={self.width:g} is more than the gate.K={K} candidates")
+
+    def make(self, group: OrderedGroup) -> AdaptiveWidth:
+        from experiments.methods.awnn.capacity import AdaptiveWidth
+
+        own = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
+        return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **own)

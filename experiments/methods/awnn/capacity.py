@@ -1,0 +1,104 @@
+"""AWNN on blocks: width from a learned importance distribution (Errica et al., "Adaptive Width Neural Networks",
+arXiv 2501.15889), written from the equations alone.
+
+    nu = softplus(rho),  r = exp(-nu)                        rate, and ratio of successive importances
+    p_k = exp(-nu k) - exp(-nu (k + 1)) = (1 - r) r^k        discretised exponential distribution
+    D = ceil(ln(1 - q) / ln r)                               the smallest D with 1 - r^D >= q
+    y = sum_{k < D} (1 - r) r^k f_k(x)                       hard cut in training, too; D has no gradient
+    J = loss + ||theta_live||^2 / (2 sigma^2 n)              Gaussian prior on the live blocks, n samples
+
+The weights are not renormalised over the prefix: with (1 - r^D) divided out, rho does not move and the width stays
+where it began. What is evaluated and deployed is what was trained, weight by weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.gate import ordering_weights, prefix, rounded_up, softplus_inverse
+from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
+
+
+class AdaptiveWidth(Capacity):
+    """The live prefix of K blocks under a learned exponential importance.
+
+    Args:
+        K: largest width.
+        samples: n, the training samples over which the prior is spread.
+        quantile: q, the mass that the live prefix holds.
+        width: initial D.
+        prior_sd: sigma, standard deviation of the Gaussian prior on the blocks' parameters.
+        replicas: None for one model, else the length of the replica axis.
+
+    Raises:
+        ValueError: if K or samples is below 1.
+
+    >>> import ngn
+    >>> width = AdaptiveWidth(8, samples=100, width=2.5)
+    >>> width.count().item(), width.gates("soft").tolist()
+    (3, [1.0, 1.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        K: int,
+        samples: int,
+        *,
+        quantile: Scalar = 0.9,
+        width: Scalar = 16.0,
+        prior_sd: Scalar = 10.0,
+        replicas: int | None = None,
+    ) -> None:
+        super().__init__()
+        if K < 1 or samples < 1:
+            raise ValueError(f"K and samples must be at least 1, not {K} and {samples}")
+        self.K, self.samples, self.replicas = K, samples, replicas
+        for name, value in (("quantile", quantile), ("prior_sd", prior_sd)):
+            self.register_buffer(name, setting(value, replicas), persistent=False)
+        self.quantile: Tensor
+        self.prior_sd: Tensor
+        self.rho = nn.Parameter(softplus_inverse(-torch.log1p(-self.quantile) / setting(width, replicas)))
+
+    def rate(self) -> Tensor:
+        """nu = softplus(rho), [*R]."""
+        return F.softplus(self.rho, threshold=700.0)
+
+    def gates(self, mode: Mode) -> Tensor:
+        """1 on the live prefix, in every mode."""
+        live = self.count()
+        k = int(live.max()) if on_host(live) else self.K
+        return prefix(live, k).to(torch.float64)
+
+    def weights(self) -> Tensor:
+        """The importances (1 - r) r^k, [*R, K]."""
+        return -torch.expm1(-self.rate()).unsqueeze(-1) * ordering_weights(torch.exp(-self.rate()), self.K)
+
+    def penalty(self) -> Tensor:
+        """None of its own: the width moves by the fit and by the prior on what is live."""
+        return torch.zeros_like(self.rho, requires_grad=False)
+
+    def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor:
+        """||theta||^2 / (2 sigma^2 n) over the live blocks."""
+        live = prefix(self.count(), self.K)
+        axis = self.rho.dim()
+        squares = []
+        for p in parameters:
+            each = p.double().square()
+            each = each.flatten(axis + 1).sum(-1) if each.dim() > axis + 1 else each
+            # leading components without parameters (an identity) are not stored
+            squares.append(F.pad(each, (self.K - each.shape[-1], 0)))
+        return (torch.stack(squares).sum(0) * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
+
+    def count(self) -> Tensor:
+        return rounded_up(self.size(), self.K)
+
+    def size(self) -> Tensor:
+        """The width before it is rounded up: ln(1 - q) / ln r."""
+        return -torch.log1p(-self.quantile) / self.rate().detach()
+
+    def learned_decay(self) -> Tensor:
+        return torch.exp(-self.rate()).detach()

@@ -1,0 +1,65 @@
+"""``method=decay``: the count gate with a learned decay of its ordering weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import StrictBool, model_validator
+
+from experiments.blocks import Fraction, Positive
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from experiments.config.schema import Config
+    from experiments.methods.decay.capacity import DecayGate
+
+
+class Decay(Method):
+    """The count gate with a learned decay r of its ordering weights, without its boundary, or over normalised f_k."""
+
+    unused: ClassVar[tuple[str, ...]] = ("gate.K_max",)
+    scalars: ClassVar[tuple[str, ...]] = ("quantile",)
+
+    name: Literal["decay"]
+    learn_r: StrictBool
+    boundary: StrictBool
+    normalise: StrictBool
+    """Divide every f_k by its root mean square over the batch."""
+    quantile: Fraction
+    """Without a boundary: the part of the finite mass of the weights that the deployed prefix holds."""
+    eps: Positive
+    """Added to the mean square before its root is taken."""
+
+    @model_validator(mode="after")
+    def _something_to_learn(self) -> Decay:
+        if not (self.learn_r or self.boundary):
+            raise ValueError("with learn_r=false and boundary=false nothing is learned: use method=fixed")
+        if self.boundary and not self.learn_r and not self.normalise:
+            raise ValueError("learn_r=false, boundary=true and normalise=false is method=ngn: use that")
+        return self
+
+    @property
+    def has_boundary(self) -> bool:
+        return self.boundary
+
+    def check(self, config: Config) -> None:
+        if self.learn_r and config.gate.r >= 1:
+            raise ValueError("method.learn_r=true starts at gate.r, which then has to lie below 1")
+        if self.normalise and config.train.batch is not None:
+            raise ValueError(
+                "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
+                "train.batch=null (and train.steps in place of epochs)"
+            )
+
+    def make(self, group: OrderedGroup) -> DecayGate:
+        from experiments.methods.decay.capacity import DecayGate
+
+        return DecayGate(
+            group.preset_K,
+            learn_r=self.learn_r,
+            boundary=self.boundary,
+            normalise=self.normalise,
+            quantile=group.stack.scalar("method.quantile"),
+            eps=self.eps,
+            **group.count_gate(),
+        )

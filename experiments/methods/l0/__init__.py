@@ -1,0 +1,49 @@
+"""``method=l0``: independent hard-concrete gates."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from experiments.blocks import Fraction, NonNegative, Positive
+from experiments.methods.base import Method, OrderedGroup
+
+if TYPE_CHECKING:
+    from experiments.methods.l0.capacity import HardConcrete
+
+
+class L0(Method):
+    """Hard-concrete gates, one per component, independent of one another and without ordering weights."""
+
+    # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
+    unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
+    scalars: ClassVar[tuple[str, ...]] = ("price", "temperature", "open_probability")
+
+    name: Literal["l0"]
+    price: NonNegative
+    """lambda, times the expected number of open gates; not divided by the number of samples."""
+    temperature: Positive
+    open_probability: Fraction
+    """Sigmoid of the gates' initial parameter."""
+    stretch_low: Annotated[float, Field(lt=0)]
+    stretch_high: Annotated[float, Field(gt=1)]
+    limit: Positive = math.log(100.0)
+    """|a_k|, the parameters of the gates, are held below this."""
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    def make(self, group: OrderedGroup) -> HardConcrete:
+        from experiments.methods.l0.capacity import HardConcrete
+
+        return HardConcrete(
+            group.preset_K,
+            group.stack.seeds,
+            **{name: group.stack.scalar(f"method.{name}") for name in self.scalars},
+            stretch=(self.stretch_low, self.stretch_high),
+            limit=self.limit,
+            name=group.number,
+        )

@@ -1,0 +1,93 @@
+"""Learned widths of adapters behind frozen layers: h + sum_k c_k U_k phi(D_k h)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.components.low_rank import Bottleneck, replace
+from ngn.methods.base import Capacity
+
+
+class Adapter(Bottleneck):
+    """h + sum_k c_k U_k phi(D_k h), h the output of a layer; phi is the GELU.
+
+    A layer that returns a tuple has h in front, and the rest is passed on. What is asked of the adapter and is not its
+    own, it asks the layer for: models look at attributes of their layers.
+
+    Args:
+        layer: what gives h.
+        features: entries of h.
+        capacity: how many of the K components are in use.
+        seed, name: D_k is drawn from them and k alone, uniformly on +-1/sqrt(features); U is zero.
+        width: units per component.
+
+    >>> import torch, ngn
+    >>> model = Adapter(torch.nn.Linear(6, 6), 6, ngn.CountGate(4, t0=1.8, delta=-0.5), seed=0, name="0", width=2)
+    >>> ngn.CapacityLearner(model).deploy(example=torch.randn(5, 6)).down.shape
+    torch.Size([4, 6])
+    """
+
+    def __init__(
+        self, layer: nn.Module, features: int, capacity: Capacity, seed: int, name: str, width: int = 1
+    ) -> None:
+        super().__init__(layer, (features, features), capacity, seed, name, width)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "base" not in self.__dict__.get("_modules", {}):
+                raise
+            return getattr(self.base, name)
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the layer gives, its (first) tensor [..., features] adapted."""
+        y = self.base(x, *args, **kwargs)
+        if isinstance(y, tuple):
+            return (self._adapted(y[0]), *y[1:])
+        return self._adapted(y)
+
+    def _adapted(self, h: Tensor) -> Tensor:
+        return h + self.raised(F.gelu(self.lowered(h)))
+
+
+def attach_adapters(
+    model: nn.Module,
+    layers: Sequence[str],
+    features: int,
+    capacity: Callable[[int], Capacity],
+    seed: int,
+    width: int = 1,
+) -> list[str]:
+    """Put an adapter behind layers of ``model``, which is changed; its other parameters stay as they are.
+
+    Args:
+        layers: names of modules that give h [..., features], or a tuple with h in front.
+        capacity: makes the capacity of layer number 0, 1, ...
+        seed: of the adapters.
+        width: units per component.
+
+    Returns:
+        The layers, in the order of the learner's counts if they are in that of the model.
+
+    Raises:
+        ValueError: if a layer is missing.
+
+    >>> import torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
+    >>> attach_adapters(model, ["0", "1"], 6, lambda number: ngn.CountGate(4, t0=1.2, delta=-0.5), seed=0)
+    ['0', '1']
+    >>> ngn.CapacityLearner(model).count()
+    tensor([1, 1])
+    """
+    for number, name in enumerate(layers):
+
+        def made(layer: nn.Module, number: int = number, name: str = name) -> Adapter:
+            return Adapter(layer, features, capacity(number), seed, name, width)
+
+        replace(model, name, made)
+    return list(layers)

@@ -1,0 +1,113 @@
+"""Convolution branches that end in logits (or any vector): [3x3 convolution, 2x2 max-pooling, ReLU] x depth, linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ngn.components.base import Bank, Seeds, uniform
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The images in the layout in which convolution and pooling are fastest on a CPU: [N, C, H, W] as they were.
+
+    A copy, since ``contiguous`` leaves images of one channel alone: they are contiguous in either layout, and torch
+    then computes all that follows in the slow one.
+    """
+    return x.clone(memory_format=torch.channels_last)
+
+
+class ConvBank(Bank):
+    """K convolution branches.
+
+    A loop over branches in channels-last: on a CPU one grouped convolution for all of them is no faster and takes more
+    memory (see docs/benchmarks.md), and a loop computes only the branches in use.
+
+    Args:
+        image: channels, height and width of the input; height and width divisible by 2 at every level.
+        channels: output channels of each convolution.
+        out: length of the output vector.
+
+    Input: [N, C, H, W], or [R, N, C, H, W] where every replica has samples of its own.
+
+    Raises:
+        ValueError: if the image cannot be halved as often as there are convolutions.
+
+    >>> import torch, ngn
+    >>> bank = ConvBank((3, 8, 8), (4, 4), 10, K=2, seeds=0)
+    >>> bank(torch.ones(7, 3, 8, 8), None).shape
+    torch.Size([7, 10])
+    """
+
+    def __init__(
+        self, image: Sequence[int], channels: Sequence[int], out: int, K: int, seeds: Seeds, name: str | int = 0
+    ) -> None:
+        self.image, self.channels, self.out = tuple(image), tuple(channels), out
+        side = [size >> len(self.channels) for size in self.image[1:]]
+        if min(side) < 1:
+            raise ValueError(f"an image of {self.image[1]}x{self.image[2]} cannot be halved {len(channels)} times")
+        self.flat = self.channels[-1] * side[0] * side[1]
+        super().__init__(K, seeds, name)
+
+    last = ("V", "v")
+    V: Tensor
+    v: Tensor
+
+    def draw(self, source: torch.Generator) -> dict[str, Tensor]:
+        drawn: dict[str, Tensor] = {}
+        before = self.image[0]
+        for i, after in enumerate(self.channels, 1):
+            drawn[f"W{i}"] = uniform((after, before, 3, 3), before * 9, source)
+            drawn[f"b{i}"] = uniform((after,), before * 9, source)
+            before = after
+        drawn["V"], drawn["v"] = torch.zeros(self.out, self.flat), torch.zeros(self.out)
+        return drawn
+
+    def _branches(self, k: int, replica: int | None) -> list[tuple[Tensor, ...]]:
+        """The parameters of the k leading branches. ``unbind`` gives all gradients back in one stack."""
+        names = [f"{kind}{i}" for i in range(1, len(self.channels) + 1) for kind in "Wb"] + ["V", "v"]
+        columns = []
+        for name in names:
+            value: Tensor = getattr(self, name)
+            columns.append((value if replica is None else value[replica])[:k].unbind(0))
+        return list(zip(*columns, strict=True))
+
+    def _hidden(self, x: Tensor, branch: tuple[Tensor, ...]) -> Tensor:
+        for i in range(len(self.channels)):
+            # Pooling before the ReLU is the same function and leaves a quarter of the work to it.
+            x = F.relu(F.max_pool2d(F.conv2d(x, branch[2 * i], branch[2 * i + 1], padding=1), 2))
+        return x.flatten(1)
+
+    def _sum(self, x: Tensor, coefficients: Tensor | None, replica: int | None) -> Tensor:
+        x = channels_last(x)
+        y = x.new_zeros(x.shape[0], self.out)
+        if coefficients is None:
+            for branch in self._branches(self.K, replica):
+                y = y + F.linear(self._hidden(x, branch), *branch[-2:])
+            return y
+        for branch, c in zip(self._branches(coefficients.shape[0], replica), coefficients.unbind(0), strict=True):
+            V, v = branch[-2:]
+            y = y + F.linear(self._hidden(x, branch), V * c, v * c)
+        return y
+
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        c = None if coefficients is None else coefficients.to(self.V.dtype)
+        if self.replicas is None:
+            return self._sum(x, c, None)
+        own = x.dim() == 5
+        each = range(self.replicas)
+        return torch.stack([self._sum(x[s] if own else x, None if c is None else c[s], s) for s in each])
+
+    def components(self, x: Tensor, count: int | None = None) -> Tensor:
+        k = self.K if count is None else count
+
+        def of(x: Tensor, replica: int | None) -> Tensor:
+            x = channels_last(x)
+            return torch.stack([F.linear(self._hidden(x, b), b[-2], b[-1]) for b in self._branches(k, replica)])
+
+        if self.replicas is None:
+            return of(x, None)
+        return torch.stack([of(x[s] if x.dim() == 5 else x, s) for s in range(self.replicas)])

@@ -1,0 +1,81 @@
+"""The compiled libraries of this package, and the struct with which their functions are called.
+
+A function takes one struct, ``Job`` of ``training.h``. It is declared there alone: a library carries the declaration as
+text, from which the struct is made here, and its size, by which the two are compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from experiments.models.kernels.build import load
+
+FOLDER = Path(__file__).parent
+_TYPES = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
+
+
+def structure(declaration: str, size: int) -> type[ctypes.Structure]:
+    """The struct of a C declaration, such as ``int64_t n; const float *x, *y;``.
+
+    Args:
+        declaration: its fields: int64_t, double, and pointers.
+        size: what the library says it takes, bytes.
+
+    Raises:
+        RuntimeError: if a field is of another type, or the struct is of another size.
+    """
+    fields: list[tuple[str, type]] = []
+    for line in filter(None, (part.strip() for part in declaration.split(";"))):
+        kind, names = re.sub(r"^const ", "", line).split(" ", 1)
+        for name in names.split(","):
+            pointer = name.strip().startswith("*")
+            if not pointer and kind not in _TYPES:
+                raise RuntimeError(f"the kernel's struct has a field of a type that is not known here: {line}")
+            fields.append((name.strip(" *"), ctypes.c_void_p if pointer else _TYPES[kind]))
+    made = type("Job", (ctypes.Structure,), {"_fields_": fields})
+    if ctypes.sizeof(made) != size:
+        raise RuntimeError(f"the kernel's struct takes {size} bytes, its declaration {ctypes.sizeof(made)}")
+    return made
+
+
+class Library:
+    """A loaded library, with the struct that its functions take.
+
+    Raises:
+        RuntimeError: if its struct is not the one that it declares.
+    """
+
+    def __init__(self, loaded: ctypes.CDLL) -> None:
+        self.loaded = loaded
+        loaded.ngn_job_declaration.restype, loaded.ngn_job_size.restype = ctypes.c_char_p, ctypes.c_int64
+        self._job = structure(loaded.ngn_job_declaration().decode(), loaded.ngn_job_size())
+
+    def call(self, function: str, values: Mapping[str, int | float | Tensor]) -> None:
+        """Call a function with a struct of ``values``, arrays as contiguous tensors on the CPU.
+
+        Raises:
+            RuntimeError: if the values are not those of the struct, or the function refuses them.
+            MemoryError: if it has no memory.
+        """
+        fields = {field[0] for field in self._job._fields_}
+        if fields != values.keys():
+            raise RuntimeError(f"the kernel's struct and its values differ in {sorted(fields ^ values.keys())}")
+        job = self._job(**{n: v.data_ptr() if isinstance(v, Tensor) else v for n, v in values.items()})
+        entry = getattr(self.loaded, function)
+        entry.restype, entry.argtypes = ctypes.c_int64, [ctypes.c_void_p]
+        code = entry(ctypes.byref(job))
+        if code:
+            raise MemoryError("no memory for the kernel") if code == 2 else RuntimeError(f"the kernel returned {code}")
+
+
+@functools.cache
+def library(name: str) -> Library | None:
+    """The library of ``<name>.cpp``, or None where it cannot be built; see ``Library`` for what it raises."""
+    loaded = load(FOLDER / f"{name}.cpp")
+    return None if loaded is None else Library(loaded)

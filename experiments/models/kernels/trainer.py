@@ -1,0 +1,298 @@
+"""The trainer whose steps a compiled kernel does, some hundred in one call (``training.h``).
+
+:class:`KernelTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``: the same fields, curves,
+checkpoints and final state. R is the number of replicas (1 for a single model), G of ordered groups, P of floats that a
+replica's parameters take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.models.kernels.array_layout import Layout, layout_of
+from experiments.models.kernels.libraries import library
+from experiments.models.kernels.supported import unsupported
+from ngn.budget import BudgetLearner
+from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
+from ngn.learner import CapacityLearner
+from ngn.methods.base import Weighted
+from ngn.methods.ngn import CountGate
+from ngn.schedules import CONSTANT, Shape, shape_at
+from ngn.train import interrupt
+from ngn.train.batches import Batches
+from ngn.train.optim import adam, pad_moments
+from ngn.train.plan import Course, TrainPlan
+from ngn.train.progress import Progress
+from ngn.train.trainer import CURVE_POINTS, Trainer
+
+CHUNK = 100
+"""Most steps per call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+RUN_STEPS = 20_000
+"""Run-steps of the 1D study a call at most: a second or two, however many replicas there are."""
+SCOPES = {"joint": 1, "separate": 2, "body": 3}
+
+
+class _State:
+    """The parameters and Adam's moments of a learner as the kernel keeps them.
+
+    body: float32 [3, R, P], the parameters and both moments; tau: float64 [R, G, 3], tau and its moments;
+    touched: int64 [R, G], leading components whose moments may differ from zero.
+    """
+
+    def __init__(self, learner: CapacityLearner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
+        self.layout, self.optimizer, self.stacked = layout, optimizer, learner.replicas is not None
+        capacities = [group.capacity for group in learner.axes]
+        self.taus = [capacity.tau for capacity in capacities if isinstance(capacity, CountGate)]
+        self.R = learner.replicas or 1
+        self.body = torch.zeros(3, self.R, layout.parameters)
+        self.tau = torch.zeros(self.R, len(capacities), 3, dtype=torch.float64)
+        with torch.no_grad():
+            for packed, own in self._pairs():
+                packed.copy_(own)
+        self.touched = torch.zeros(self.R, len(capacities), dtype=torch.int64)
+        moved = (self.body[1:] != 0).any(0)
+        for g, group in enumerate(layout.groups):
+            if group.learned:
+                last = layout.components(group, moved).any(-1) * torch.arange(group.bare + 1, group.K + 1)
+                self.touched[:, g] = last.amax(-1)
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """(view of the packed state, tensor it stands for): parameters, and moments where the optimiser has any."""
+        pairs = []
+        for p, view in self.layout.views():
+            for packed, tensor in zip(self.body, self._own(p), strict=False):
+                pairs.append((view(packed), tensor if self.stacked else tensor.unsqueeze(0)))
+        for g, tau in enumerate(self.taus):
+            pairs += [(self.tau[:, g, i], tensor.view(self.R)) for i, tensor in enumerate(self._own(tau))]
+        return pairs
+
+    def _own(self, p: Tensor) -> list[Tensor]:
+        state = self.optimizer.state.get(p, {})
+        return [p.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
+
+    def copy(self) -> tuple[Tensor, ...]:
+        """What :meth:`restore` brings back."""
+        return self.body.clone(), self.tau.clone(), self.touched.clone()
+
+    def restore(self, copied: tuple[Tensor, ...]) -> None:
+        """Put the state back to an earlier copy, in place: the kernel knows the arrays by address."""
+        for mine, value in zip((self.body, self.tau, self.touched), copied, strict=True):
+            mine.copy_(value)
+
+    @torch.no_grad()
+    def unpack_sizes(self) -> None:
+        """Give the learner the boundaries alone."""
+        for g, tau in enumerate(self.taus):
+            tau.view(self.R).copy_(self.tau[:, g, 0])
+
+    @torch.no_grad()
+    def unpack(self, step: int) -> None:
+        """Give the learner and the optimiser the state after ``step`` steps."""
+        for p in (q for group in self.optimizer.param_groups for q in group["params"]):
+            state = self.optimizer.state[p]
+            if not state:
+                state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            state["step"] = torch.tensor(float(step))
+        for packed, own in self._pairs():
+            own.copy_(packed)
+
+
+class _Kernel:
+    """The kernel with everything of a training that stays the same from call to call."""
+
+    def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
+        layout, R = state.layout, state.R
+        self.plan, self.state, self.committed = plan, state, False
+        capacities = [group.capacity for group in learner.axes]
+        gate = capacities[0] if isinstance(capacities[0], CountGate) else None
+        shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
+        self.budgeted = isinstance(learner, BudgetLearner)
+        self.reordered = any(isinstance(c, Weighted) and not c.order.constant for c in capacities)
+        if self.budgeted:
+            shapes = (CONSTANT, *shapes[1:])  # the learner sets the price of every step
+        self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
+        inputs, targets = batches.at(0)
+        x, target = layout.sample_arrays(inputs, targets)
+        nothing = torch.zeros(R, dtype=torch.float64)
+        beta1, beta2 = state.optimizer.defaults["betas"]
+        self.values: dict[str, int | float | Tensor] = {
+            "replicas": R, "groups": len(capacities), "parameters": layout.parameters, "hidden": layout.hidden,
+            "samples": len(targets), "padded": x.shape[-1], "gated": int(gate is not None),
+            "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
+            "clip": plan.clip or 0.0, "delta": 0.5 if gate is None else gate.delta, "cutoff": GATE_CUTOFF,
+            "weight_decay": plan.weight_decay, "beta1": beta1, "beta2": beta2, "eps": state.optimizer.defaults["eps"],
+            "x": x, "target": target,
+            **{name: torch.tensor([getattr(group, attribute) for group in layout.groups])
+               for name, attribute in (("candidates", "K"), ("offset", "offset"), ("bare", "bare"))},
+            "w": torch.cat([c.weights().reshape(R, c.K).double() for c in capacities], 1).contiguous(),
+            **{name: torch.stack([(getattr(c, name) if gate else nothing).double().expand(R) for c in capacities], 1)
+               for name in ("lambda0", "alpha_max", "beta_start", "beta_end", "kappa")},
+            **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
+               for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
+            **dict(zip("pmv", state.body, strict=True)), "tau": state.tau, "touched": state.touched,
+        }  # fmt: skip
+
+    def commit(self, gates: Sequence[CountGate]) -> None:
+        """Let the boundaries stand where they are rounded to, with sharp gates and nothing to pay."""
+        self.committed = True
+        self.state.tau.zero_()
+        for g, gate in enumerate(gates):
+            self.state.tau[:, g, 0] = gate.settled_tau().detach()
+        for name in ("lambda0", "alpha_max", "kappa", "beta_start", "beta_end"):
+            sharp = COMMITTED if name.startswith("beta") else 0.0
+            self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
+
+    def follow(self, gates: Sequence[CountGate]) -> None:
+        """Take over prices and ordering weights as they are in this step."""
+        R = self.state.R
+        weights = [gate.weights() if (mask := gate.mask()) is None else gate.weights() * mask for gate in gates]
+        self.values["w"] = torch.cat([w.reshape(R, -1) for w in weights], 1).contiguous()
+        self.values["lambda0"] = torch.stack([gate.price.expand(R) for gate in gates], 1)
+
+    def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
+        [R, steps, G], before each."""
+        fractions = [(first + n) / self.plan.steps for n in range(steps)]
+        shapes = torch.tensor([[shape_at(shape, f) for shape in self.shapes] for f in fractions], dtype=torch.float64)
+        R, G = self.state.touched.shape
+        objective, task = torch.empty(2, R, steps, dtype=torch.float64)
+        t = torch.empty(R, steps, G, dtype=torch.float64)
+        changing: dict[str, int | float | Tensor] = {
+            "steps": steps, "first": first, "threads": torch.get_num_threads(), "shapes": shapes,
+            "objective": objective, "task": task, "t": t,
+        }  # fmt: skip
+        layout = self.state.layout
+        compiled = library(layout.kernel)
+        assert compiled is not None  # ``unsupported`` has asked
+        compiled.call(layout.function, self.values | changing)
+        return objective, task, t
+
+
+@dataclass
+class KernelTrainer(Trainer):
+    """:class:`Trainer` by the kernel, with its fields and its contract.
+
+    A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
+    cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
+    written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
+
+    Under a budget a call is one step, until the commit or, where ordering weights change, to the end, since torch
+    computes price and weights of each; the price may be rounded in another way in another stack.
+
+    Raises:
+        ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
+    """
+
+    learner: CapacityLearner
+    engine = "fused"
+
+    chunk: int = CHUNK
+
+    def fit(self) -> Course:
+        """Train to the end, from the newest checkpoint if there is one."""
+        learner, plan = self.learner, self.plan
+        reason = unsupported(learner, self.batches, self.loss, plan)
+        if reason is None and self.model is not None:
+            reason = "the model is wrapped in another"
+        if reason is not None:
+            raise ValueError(f"not a training for the kernel: {reason}")
+        count = learner.replicas or 1
+        body, controllers = learner.body_parameters(), learner.controller_parameters()
+        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
+        optimizer = adam(body, controllers, lr, lr_boundary, weight_decay=plan.weight_decay)
+        bad = torch.full((count,), -1, dtype=torch.int64)
+        start, before, resumed = self._resume(optimizer, bad)
+        kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
+        state = _State(learner, layout_of(learner.model), optimizer)
+        kernel = _Kernel(learner, self.batches, plan, state)
+        gates = [group.capacity for group in learner.axes if isinstance(group.capacity, CountGate)]
+        growing, turn = any(gate.growing for gate in gates), _turn(gates[0].commit if gates else None, plan.steps)
+        chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
+        began = saved = time.monotonic()
+        with Progress(self.title, plan.steps, start, count, self.progress) as bar:
+            done = start
+            while done < plan.steps:
+                first = done
+                if growing and self._make_room(first, optimizer, state):
+                    state = _State(learner, layout_of(learner.model), optimizer)
+                    kernel = _Kernel(learner, self.batches, plan, state)
+                if first >= turn and not kernel.committed:
+                    state.unpack(first)
+                    learner.set_progress(first / plan.steps)
+                    kernel.commit(gates)
+                single = kernel.budgeted and (kernel.reordered or not kernel.committed)
+                if single:  # prices follow the boundaries, and weights may be drawn anew
+                    state.unpack_sizes()
+                    learner.set_progress(first / plan.steps)
+                    learner.before_step(first)
+                    kernel.follow(gates)
+                saved_state = state.copy() if growing else None
+                every = self.evaluate_every or plan.steps
+                stop = turn if first < turn else plan.steps
+                end = min(first + (1 if single else chunk), (first // every + 1) * every, stop)
+                objective, task, t = kernel.advance(first, end - first)
+                if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
+                    # A component was missing from then on: only the steps before count.
+                    state.restore(saved_state)
+                    objective, task, t = kernel.advance(first, enough)
+                done = first + t.shape[1]
+                finite = torch.isfinite(objective)
+                where = torch.where(finite.all(1), -1, first + finite.to(torch.int8).argmin(1))
+                bad = torch.where(bad < 0, where, bad)
+                for step in kept[(kept >= first) & (kept < done)].tolist():
+                    at = step - first
+                    self._keep(step, objective[:, at], task[:, at], t[:, at])
+                if self.on_step is not None or bar.due() or done == plan.steps:
+                    state.unpack(done)
+                    if bar.due() or (bar.drawn and done == plan.steps):
+                        bar.show(done, learner.standing())
+                    if self.on_step is not None:
+                        self.on_step(done)
+                if done % every == 0 and done < plan.steps:
+                    state.unpack(done)
+                    learner.set_progress((done - 1) / plan.steps)
+                    self._report(done)
+                now, stopping = time.monotonic(), interrupt.asked()
+                if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
+                    state.unpack(done)
+                    self._save(done, optimizer, bad, before + now - began, resumed)
+                    saved = now
+                    interrupt.stop()
+        return self._finish(bad, before - began, resumed)
+
+    def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
+        """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""
+        state.unpack(first)
+        self.learner.set_progress(first / self.plan.steps)
+        grown = self.learner.make_room()
+        if grown:
+            pad_moments(optimizer)
+        return grown
+
+    def _enough(self, first: int, t: Tensor) -> int:
+        """How many of the steps from ``first`` on had all the components that they need; at least one.
+
+        t: the boundaries before each of these steps, [R, steps, G]. The first step has had its room made.
+        """
+        for n in range(1, t.shape[1]):
+            for g, group in enumerate(self.learner.axes):
+                capacity = group.capacity
+                assert isinstance(capacity, CountGate)
+                capacity.set_progress((first + n) / self.plan.steps)
+                own = t[:, n, g].reshape(capacity.tau.shape)
+                if active_components(own, capacity.K + 1, capacity.beta, capacity.delta) > capacity.K:
+                    return n
+        return t.shape[1]
+
+
+def _turn(commit: float | None, steps: int) -> int:
+    """The first of ``steps`` steps with a progress of at least ``commit``; ``steps`` if there is none."""
+    if commit is None:
+        return steps
+    return next(step for step in range(int(commit * steps), steps + 1) if step / steps >= commit)

@@ -1,0 +1,143 @@
+"""A bottleneck of rank-one terms f_k(x) = B_k A_k x, and the gated posterior that trains it as a latent code."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.components.base import Bank, OrderedSum, Seeds, uniform
+from ngn.methods.base import Capacity
+from ngn.streams import generator
+
+
+class RankOneBank(Bank):
+    """K rank-one maps of ``inputs`` to ``out`` entries: A [*R, K, inputs] without bias, B [*R, K, out] first zero.
+
+    >>> import torch, ngn
+    >>> bank = RankOneBank(4, out=3, K=2, seeds=0).take(A=torch.eye(2, 4), B=torch.ones(2, 3))
+    >>> bank(torch.tensor([[1.0, 2.0, 0.0, 0.0]]), None).tolist()
+    [[3.0, 3.0, 3.0]]
+    """
+
+    def __init__(self, inputs: int, out: int, K: int, seeds: Seeds, name: str | int = 0) -> None:
+        self.inputs, self.out = inputs, out
+        super().__init__(K, seeds, name)
+
+    last = ("B",)
+    A: Tensor
+    B: Tensor
+
+    def draw(self, source: torch.Generator) -> dict[str, Tensor]:
+        return {"A": uniform((self.inputs,), self.inputs, source), "B": torch.zeros(self.out)}
+
+    def latents(self, x: Tensor, count: int) -> Tensor:
+        """A_k x of the ``count`` leading terms. x: [*R, N, inputs]; returns [*R, N, count]."""
+        return x @ self.A.narrow(-2, 0, count).mT
+
+    def decode(self, z: Tensor, coefficients: Tensor | None) -> Tensor:
+        """sum_k c_k z_k B_k. z: [*R, N, k], coefficients: [*R, k] or None for ones; returns [*R, N, out]."""
+        if coefficients is None:
+            return z @ self.B
+        c = coefficients.to(self.B.dtype).unsqueeze(-1)
+        return z @ (self.B.narrow(-2, 0, z.shape[-1]) * c)
+
+    def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
+        return self.decode(self.latents(x, self.K if coefficients is None else coefficients.shape[-1]), coefficients)
+
+    def components(self, x: Tensor, count: int | None = None) -> Tensor:
+        k = self.K if count is None else count
+        return self.latents(x, k).mT.unsqueeze(-1) * self.B.narrow(-2, 0, k).unsqueeze(-2)
+
+    @torch.no_grad()
+    def rank(self, threshold: float) -> int:
+        """Singular values of sum_k B_k A_k above ``threshold`` times the largest, computed in float64."""
+        values = torch.linalg.svdvals(self.B.double().T @ self.A.double())
+        return int((values > threshold * values[0]).sum())
+
+
+class GatedBottleneck(OrderedSum):
+    """An ordered sum of rank-one terms whose scalars z_k = A_k x are sampled in training.
+
+    With mu_k = A_k x, gate g_k, ordering weight w_k and one learned log variance l_k a term,
+
+        q_k(z_k | x) = N(g_k mu_k, g_k^2 exp(l_k) + 1 - g_k^2)
+        y = sum_k w_k z_k B_k                                       g_k acts in the posterior alone
+        activity penalty = kl sum_k KL(q_k || N(0, 1)), averaged over the batch
+
+    (the paper's appendix on the manifold dimension). A closed gate leaves unit Gaussian noise, so a decoder cannot
+    recover what a small gate hides by amplifying it. Outside training steps, z_k is the posterior mean.
+
+    Args:
+        bank: the rank-one terms.
+        capacity: their capacity, with a preset K: closed terms carry noise, so all of them have to exist.
+        kl: weight of each term's divergence, nats.
+
+    Raises:
+        ValueError: if the capacity allocates components as it grows, or normalises them.
+    """
+
+    bank: RankOneBank
+
+    def __init__(self, bank: RankOneBank, capacity: Capacity, kl: float = 1e-4) -> None:
+        super().__init__(bank, capacity)
+        if capacity.growing or capacity.rms_eps is not None:
+            raise ValueError("a gated posterior needs a preset K and components that are not normalised")
+        self.kl = kl
+        lead = () if bank.replicas is None else (bank.replicas,)
+        self.log_variance: nn.Parameter | None = nn.Parameter(torch.zeros(*lead, bank.K))
+        self._step: int | None = None
+        self._part = 0
+        self._divergence: Tensor | None = None
+
+    def before_step(self, step: int | None) -> None:
+        super().before_step(step)
+        self._step, self._part, self._divergence = step, 0, None
+
+    def variance(self) -> tuple[Tensor, Tensor]:
+        """Gates g [*R, K] and excess variance d = g^2 (exp(l) - 1), [*R, K] in float64: the variance is 1 + d."""
+        assert self.log_variance is not None
+        g = self.capacity.gates(self.mode)
+        g = F.pad(g, (0, self.bank.K - g.shape[-1]))
+        return g, g.square() * torch.expm1(self.log_variance.double())
+
+    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [*R, N, K] and excess variance, [*R, K] in float64."""
+        g, excess = self.variance()
+        mu = self.bank.latents(x, self.bank.K)
+        return mu * g.to(mu.dtype).unsqueeze(-2), excess
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[*R, N, out]; sampled within a training step."""
+        if self.capacity is None or self._step is None or self.mode != "soft" or self.bank.K == 0:
+            return super().forward(x)
+        mean, excess = self.posterior(x)
+        self._divergence = divergence(mean, excess)
+        deviation = (1.0 + excess).sqrt().to(mean.dtype).unsqueeze(-2)
+        return self.bank.decode(mean + deviation * self.noise(mean, mean.shape[-2]), self.capacity.weights())
+
+    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
+        super().truncated(kept, scale)
+        self.log_variance = None
+
+    def activity_penalty(self) -> Tensor | None:
+        return None if self._divergence is None else self.kl * self._divergence
+
+    def noise(self, like: Tensor, samples: int) -> Tensor:
+        """Standard normal [*R, samples, K] of the type of ``like``, addressed by seed, step, group and micro-batch."""
+        seeds = [self.bank.seeds] if isinstance(self.bank.seeds, int) else self.bank.seeds
+        address = ("posterior", self._step or 0, self.bank.name, self._part)
+        self._part += 1
+        drawn = [torch.randn(samples, self.bank.K, generator=generator(seed, *address)) for seed in seeds]
+        return (drawn[0] if self.bank.replicas is None else torch.stack(drawn)).to(like)
+
+
+def divergence(mean: Tensor, excess: Tensor) -> Tensor:
+    """sum_k KL(N(m_k, 1 + d_k) || N(0, 1)) = sum_k (m_k^2 + d_k - ln(1 + d_k)) / 2, averaged over samples: [*R].
+
+    Args:
+        mean: m, [*R, N, K].
+        excess: d, [*R, K]; the variance less one, so that a closed gate gives exactly zero.
+    """
+    spread = (excess - torch.log1p(excess)).sum(-1)
+    return 0.5 * (mean.square().sum(-1).mean(-1) + spread.to(mean.dtype))

@@ -1,0 +1,137 @@
+"""AdaLoRA through peft: driven as its documentation says, to any total, and resumed bit by bit."""
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from experiments.methods.adalora.learner import AdaLoRALearner, Budget
+
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+
+TARGETS = [f"model.layers.{i}.self_attn.{kind}_proj" for i in range(2) for kind in "qv"]
+IDS = torch.randint(0, 50, (3, 12), generator=torch.Generator().manual_seed(0))
+STEPS = 24
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+"""peft asks transformers for it."""
+
+
+def tiny():
+    shape = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        return transformers.LlamaForCausalLM(shape).requires_grad_(False)
+
+
+def learner_of(total=5, start=4, steps=STEPS, **settings):
+    budget = Budget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
+    return AdaLoRALearner(tiny(), TARGETS, budget, alpha=8, orthogonality=0.3, seed=1)
+
+
+class Same:
+    def at(self, index):
+        return IDS
+
+
+def loss(model, ids):
+    return model(input_ids=ids, labels=ids).loss
+
+
+def trainer(learner, steps=STEPS, **settings):
+    plan = ngn.TrainPlan(steps=steps, lr=1e-2)
+    return ngn.Trainer(learner, Same(), loss, plan, progress="never", **settings)
+
+
+def test_it_is_the_training_that_peft_documents():
+    learner = learner_of()
+    config = peft.AdaLoraConfig(
+        task_type="CAUSAL_LM", target_modules=TARGETS, init_r=4, lora_alpha=8, tinit=3, tfinal=6, deltaT=4,
+        beta1=0.85, beta2=0.85, orth_reg_weight=0.3, total_step=STEPS,
+    )  # fmt: skip
+    model = peft.get_peft_model(tiny(), config)
+    model.base_model.rankallocator.target_bgt = 5
+    ours = dict(learner.model.named_parameters())
+    theirs = dict(model.base_model.model.named_parameters())
+    assert ours.keys() == theirs.keys()
+    for name, p in theirs.items():
+        p.data.copy_(ours[name].data)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=1e-2, fused=True)
+    trainer(learner).fit()
+    model.train()
+    for step in range(1, STEPS + 1):
+        model(input_ids=IDS, labels=IDS).loss.backward()
+        optimizer.step()
+        model.base_model.update_and_allocate(step)
+        optimizer.zero_grad()
+    for name, p in theirs.items():
+        torch.testing.assert_close(p, ours[name], rtol=1e-3, atol=1e-5, msg=name)
+    pattern = model.peft_config["default"].rank_pattern
+    assert learner.kept.tolist() == [pattern[f"{name}.lora_E.default"] for name in TARGETS]
+
+
+@pytest.mark.parametrize("total", [0, 1, 5, 15])
+def test_it_ends_at_its_total_and_deploys_as_low_rank_terms(total):
+    learner = learner_of(total)
+    trainer(learner).fit()
+    assert int(learner.count().sum()) == total
+    small = learner.deploy(example={"input_ids": IDS}, share_frozen=True)
+    ranks = {name: part.down.shape[0] for name, part in small.named_modules() if isinstance(part, ngn.LowRankLinear)}
+    assert ranks == {name: n for name, n in zip(TARGETS, learner.count().tolist(), strict=True) if n}
+    assert small.model.embed_tokens.weight is learner.model.model.embed_tokens.weight
+    assert not any("lora" in name for name, _ in small.named_parameters())
+    assert all(type(part) is nn.Linear or name in ranks for name, part in small.named_modules() if name in TARGETS)
+
+
+@pytest.mark.parametrize("stopped", [2, 10, 17, 20])
+def test_a_training_that_is_killed_goes_on_bit_by_bit(stopped, tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(step):
+        if step > stopped:
+            raise Killed
+
+    whole, again = learner_of(), learner_of()
+    trainer(whole).fit()
+    with pytest.raises(Killed):
+        trainer(learner_of(), folder=tmp_path, checkpoint_seconds=0.0, on_step=kill).fit()
+    assert trainer(again, folder=tmp_path, checkpoint_seconds=1e9).fit().resumed == 1
+    state = again.state()
+    assert all(torch.equal(value, state[name]) for name, value in whole.state().items())
+    assert again.count().tolist() == whole.count().tolist()
+
+
+def test_between_allocations_triplets_grow_back_and_the_last_masks_hold():
+    learner, sizes = learner_of(), []
+
+    def look(step):
+        alive = sum(int((learner._layer(name).lora_E["default"] != 0).sum()) for name in TARGETS)
+        sizes.append((alive, int(learner.count().sum())))
+
+    trainer(learner, on_step=look).fit()
+    assert sizes[12][0] == 16 > sizes[12][1]  # step 13, between those of 12 and 16
+    assert {alive for alive, _ in sizes[17:]} == {count for _, count in sizes[17:]} == {5}
+
+
+def test_what_cannot_be_allocated_is_refused():
+    with pytest.raises(ValueError, match="below 16"):
+        learner_of(total=16)
+    with pytest.raises(ValueError, match="budget to fall"):
+        learner_of(initial=18)
+    with pytest.raises(ValueError, match="budget to fall"):
+        learner_of(steps=1, initial=0, final=0)
+
+
+def test_equal_scores_are_no_allocation():
+    learner = learner_of(steps=8, initial=1, final=3, every=1)
+    for p in learner.model.parameters():
+        p.grad = torch.zeros_like(p)
+    for step in range(4):
+        learner.after_step(step)
+    with pytest.raises(RuntimeError, match="0 triplets in place of 5"):
+        learner.after_step(4)

@@ -1,0 +1,198 @@
+"""A total shared by several maps: SoRA against its closed form, singular values against brute force."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from experiments.methods.sora.capacity import SoRA, SoRALearner, proximal
+from experiments.methods.svd.learner import SingularValueLearner
+
+K = 4
+X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
+Y = X @ torch.randn(6, 6, generator=torch.Generator().manual_seed(1)) * 0.5
+
+
+def adapted(capacity):
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        layers = nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3), nn.Linear(3, 6)
+    model = nn.Sequential(*layers).requires_grad_(False)
+    ngn.attach_low_rank(model, ["0", "2", "3"], capacity, seed=0)
+    return model
+
+
+def train(learner, steps=60, **settings):
+    plan = ngn.TrainPlan(steps=steps, lr=1e-2)
+    ngn.fit(learner, X, Y, nn.functional.mse_loss, plan, progress="never", **settings)
+    return learner
+
+
+def test_the_proximal_step_minimises_its_objective():
+    g, xi = torch.linspace(-2, 2, 41, dtype=torch.float64), 0.3
+    z = torch.linspace(-2.5, 2.5, 500_001, dtype=torch.float64)
+    best = torch.stack([z[((z - one) ** 2 / 2 + xi * z.abs()).argmin()] for one in g])
+    torch.testing.assert_close(proximal(g, xi), best, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(("power", "wanted"), [(1.0, [0.0, 0.5, 0.5, 0.5]), (2.0, [0.0, 0.125, 0.375, 0.625])])
+def test_thresholds_sum_to_the_shrinkage(power, wanted):
+    gate = SoRA(3, seed=0, shrinkage=2.0, power=power)
+    start, thresholds = gate.g.detach().clone(), []
+    for step in range(4):
+        gate.set_progress(step / 4)
+        thresholds.append(float(gate.xi))
+        gate.after_step()
+    assert thresholds == wanted
+    torch.testing.assert_close(gate.g.detach(), proximal(start, sum(wanted)))
+    gate.set_progress(1.0)
+    assert sum(thresholds) + float(gate.xi) == 2.0
+
+
+def test_a_second_training_opens_no_gate_further():
+    gate = SoRA(3, seed=0)
+    gate.set_progress(1.0)
+    gate.after_step()
+    before = gate.g.detach().clone()
+    gate.set_progress(0.0)
+    gate.after_step()
+    assert torch.equal(gate.g.detach(), before)
+    gate.set_progress(0.5)
+    assert float(gate.xi) == 6.0 * 0.25
+
+
+def test_of_independent_coordinates_sora_finds_the_soft_threshold():
+    """min over g of |y - g|^2 / 2 + price |g|: proximal gradient steps of length s have xi = s price."""
+    y, price, length = torch.tensor([2.0, -1.0, 0.4, 0.1], dtype=torch.float64), 0.5, 0.1
+    gate = SoRA(4, seed=1, shrinkage=length * price * 500, power=1.0)
+    optimizer = torch.optim.SGD(gate.parameters(), lr=length)
+    for step in range(500):
+        gate.set_progress(step / 500)
+        optimizer.zero_grad()
+        ((y - gate.coefficients("soft")).square().sum() / 2).backward()
+        optimizer.step()
+        gate.after_step()
+    torch.testing.assert_close(gate.g.detach(), torch.tensor([1.5, -0.5, 0.0, 0.0], dtype=torch.float64))
+    assert gate.count() == 2
+    assert gate.kept().tolist() == [True, True, False, False]
+
+
+def sora(target, shrinkage=6.0):
+    return SoRALearner(adapted(lambda n: SoRA(K, 5, shrinkage=shrinkage, name=n)), target)
+
+
+@pytest.mark.parametrize("target", [0, 1, 5, 12])
+def test_sora_ends_at_its_target(target):
+    learner = train(sora(target))
+    assert int(learner.count().sum()) == target
+    small = learner.deploy(example=X)
+    assert torch.allclose(small(X), learner(X), atol=1e-6)
+    assert sum(module.down.shape[0] for module in small if isinstance(module, ngn.LowRankLinear)) == target
+
+
+def test_sora_keeps_more_where_the_shrinkage_is_too_small():
+    learner = train(sora(2, shrinkage=0.5))
+    assert 2 < int(learner.count().sum()) < 12
+
+
+def test_once_at_the_target_the_same_gates_stay_and_none_shrinks():
+    learner = sora(4)
+    for step, g in enumerate(([3.0, 0.1, 0.2, 2.0], [0.3, 0.0, 2.5, -1.0], [0.1] * 4)):
+        learner.capacities[step].g.data[:] = torch.tensor(g)
+    learner.set_progress(0.5)  # xi = 1.5: three would be left
+    learner.after_step(0)
+    assert learner.count().tolist() == [2, 2, 0]
+    assert learner.capacities[1].g.tolist() == pytest.approx([0, 0, 2.5, -1.0], abs=1e-7)
+    for capacity in learner.capacities:
+        capacity.g.data += 0.01
+    learner.set_progress(0.9)
+    learner.after_step(1)
+    assert learner.capacities[0].g.tolist() == pytest.approx([3.01, 0, 0, 2.01], abs=1e-6)
+    other = sora(4)
+    other.restore(learner.state())
+    other.set_progress(0.95)
+    other.after_step(2)
+    assert [c.g.tolist() for c in other.capacities] == [c.g.tolist() for c in learner.capacities]
+
+
+def decomposed(total):
+    learner = SingularValueLearner(adapted(lambda n: ngn.Retained(K)), total)
+    for map_ in learner.maps:
+        nn.init.normal_(map_.up)
+    return learner
+
+
+@pytest.mark.parametrize("total", [0, 3, 12])
+def test_the_cut_is_the_best_of_all_allocations(total):
+    learner = decomposed(total)
+    before = copy.deepcopy(learner)
+    learner.finish(None)
+    torch.testing.assert_close(learner(X), before(X), rtol=1e-4, atol=1e-4)  # soft: only the basis has changed
+    assert int(learner.count().sum()) == total
+    small = learner.deploy(example=X)
+    products = [(map_.up @ map_.down).detach() for map_ in before.maps]
+    values = [torch.linalg.svdvals(product)[:K] for product in products]
+
+    def lost(counts):
+        return sum(float(s[n:].square().sum()) for s, n in zip(values, counts, strict=True))
+
+    every = [counts for counts in itertools.product(range(K + 1), repeat=3) if sum(counts) == total]
+    assert lost(learner.count().tolist()) <= min(map(lost, every)) + 1e-6
+    for number, (name, product) in enumerate(zip(["0", "2", "3"], products, strict=True)):
+        left, s, right = torch.linalg.svd(product)
+        n = int(learner.count()[number])
+        terms = min(n, len(s))
+        best = left[:, :terms] * s[:terms] @ right[:terms]
+        module = small.get_submodule(name)
+        got = module.up @ module.down if n else torch.zeros_like(product)
+        torch.testing.assert_close(got, best, rtol=1e-4, atol=1e-4)
+
+
+def test_terms_are_cut_when_training_ends_and_a_checkpoint_before_knows_nothing_of_it(tmp_path):
+    def learner():
+        return SingularValueLearner(adapted(lambda n: ngn.Retained(K)), 5)
+
+    whole = train(learner())
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(step):
+        if step == 40:
+            raise Interrupted
+
+    plan, batches = ngn.TrainPlan(steps=60, lr=1e-2), [X]
+
+    class Same:
+        def at(self, index):
+            return batches[0]
+
+    def loss(model, x):
+        return nn.functional.mse_loss(model(x), Y)
+
+    def trainer(one, **settings):
+        return ngn.Trainer(
+            one, Same(), loss, plan, folder=tmp_path, checkpoint_seconds=0.0, progress="never", **settings
+        )
+
+    with pytest.raises(Interrupted):
+        trainer(learner(), on_step=stop).fit()
+    again = learner()
+    assert trainer(again).fit().resumed == 1
+    for name, value in whole.state().items():
+        assert torch.equal(value, again.state()[name]), name
+    assert int(again.count().sum()) == 5
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="SoRA"):
+        SoRALearner(adapted(lambda n: ngn.FixedCount(K)), 3)
+    with pytest.raises(ValueError, match="0 to 12"):
+        sora(13)
+    with pytest.raises(ValueError, match="weights of one"):
+        SingularValueLearner(adapted(lambda n: ngn.Retained(K, r=0.5)), 3)
+    with pytest.raises(ValueError, match="0 to 12"):
+        decomposed(13)

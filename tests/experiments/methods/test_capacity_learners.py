@@ -1,0 +1,244 @@
+"""Straight-through, AWNN and learned decay against their equations."""
+
+import math
+
+import pytest
+import torch
+from structures import STRUCTURES, awake
+
+from experiments.methods.awnn.capacity import AdaptiveWidth
+from experiments.methods.decay.capacity import DecayGate
+from experiments.methods.l0.capacity import HardConcrete
+from experiments.methods.ste.capacity import StraightThrough
+from experiments.models.parallel import ParallelModel
+from ngn.components.base import OrderedSum
+from ngn.learner import CapacityLearner
+from ngn.train.batches import FullBatches, Split
+from ngn.train.losses import Supervised
+from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
+
+MLP = STRUCTURES[0]
+K = 6
+
+
+def learner_of(capacity, seeds=3, structure=MLP):
+    return CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, seeds).double()), capacity)))
+
+
+# straight-through
+
+
+def test_ste_is_hard_forward_and_sigmoid_backward():
+    t, beta = 2.3, 2.0
+    learner = learner_of(StraightThrough(K, t0=t, beta=(beta, beta), lambda0=0.0, alpha_max=0.0))
+    group, x = learner.axes[0], MLP.x(torch.float64)
+    y = learner(x)
+    assert torch.equal(y, learner.hard_forward(x))
+    assert learner.count().tolist() == [3]
+    r = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    (y * r).sum().backward()
+    f = group.bank.components(x).detach()
+    expected = 0.0
+    for k in range(K):  # closed blocks included
+        s = 1 / (1 + math.exp(-beta * (t - k + 0.5)))
+        expected += 0.5**k * float((r * f[k]).sum()) * beta * s * (1 - s)
+    dt_dtau = 1 - math.exp(-t)  # of t = softplus(tau)
+    assert float(group.capacity.tau.grad) == pytest.approx(expected * dt_dtau, rel=1e-9)
+    for p in group.bank.parameters():
+        assert torch.count_nonzero(p.grad[3:]) == 0, "closed blocks must get no gradient"
+        assert torch.count_nonzero(p.grad[:3]) > 0
+
+
+@pytest.mark.parametrize(("t", "delta", "count"), [(2.49, 0.5, 3), (2.5, 0.5, 4), (0.2, 0.5, 1), (2.49, -0.5, 2)])
+def test_ste_prefix_follows_the_rounded_boundary(t, delta, count):
+    gate = StraightThrough(K, t0=t, delta=delta)
+    w = 0.5 ** torch.arange(K, dtype=torch.float64)
+    assert torch.equal(gate.coefficients("soft").detach(), w * (torch.arange(K) < count))
+
+
+# AWNN
+
+
+@pytest.mark.parametrize("width", [1.0, 3.0, 7.3, 16.0])
+def test_awnn_width_is_the_smallest_prefix_that_holds_the_mass(width):
+    gate = AdaptiveWidth(32, 512, width=width)
+    r, D = float(gate.learned_decay()), int(gate.count())
+    assert math.ceil(width) == D
+    assert 1 - r**D >= 0.9 - 1e-9
+    assert 1 - r ** (D - 1) < 0.9
+    assert float(gate.rate().detach()) == pytest.approx(-math.log(0.1) / width)
+    # -ln sigmoid(s) = softplus(-s): r = exp(-softplus(rho)) is sigmoid(-rho), the decay table's parameter
+    assert r == pytest.approx(float(torch.sigmoid(-gate.rho.detach())))
+
+
+def test_awnn_weights_are_the_importances_cut_hard_and_not_renormalised():
+    learner = learner_of(AdaptiveWidth(K, 512, width=4.0))
+    gate, x = learner.axes[0].capacity, MLP.x(torch.float64)
+    r = 0.1**0.25
+    p = torch.tensor([(1 - r) * r**k for k in range(4)], dtype=torch.float64)
+    assert torch.allclose(gate.coefficients("soft").detach(), p)
+    assert float(gate.coefficients("soft").detach().sum()) == pytest.approx(0.9)
+    with torch.no_grad():
+        f = learner.axes[0].bank.components(x)
+        assert torch.allclose(learner(x), sum(p[k] * f[k] for k in range(4)))
+        assert torch.equal(learner(x), learner.hard_forward(x))
+
+
+def test_awnn_rate_is_moved_by_the_weights_alone():
+    gate = AdaptiveWidth(K, 512, width=4.5)
+    c = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    (gate.coefficients("soft")[:5] * c).sum().backward()
+
+    def value(rho):
+        nu = math.log1p(math.exp(rho))
+        return sum(float(c[k]) * (math.exp(-nu * k) - math.exp(-nu * (k + 1))) for k in range(5))
+
+    rho = float(gate.rho.detach())
+    assert float(gate.rho.grad) == pytest.approx((value(rho + 1e-5) - value(rho - 1e-5)) / 2e-5, rel=1e-6)
+    assert not gate.penalty().requires_grad
+
+
+def test_awnn_prior_is_on_live_blocks():
+    learner = learner_of(AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2), seeds=[1, 2])
+    bank = learner.axes[0].bank
+    penalty = learner.penalty()
+    for r, (live, sd) in enumerate(((2, 10.0), (4, 3.0))):
+        squares = sum(float(p.detach()[r, :live].square().sum()) for p in bank.parameters())
+        assert float(penalty.detach()[r]) == pytest.approx(squares / (2 * sd**2 * 50))
+    penalty.sum().backward()
+    assert all(torch.count_nonzero(p.grad[0, 2:]) == 0 for p in bank.parameters())
+    assert torch.allclose(bank.W1.grad[1, 0], bank.W1.detach()[1, 0] / (9 * 50))
+
+
+# learned decay, normalisation
+
+
+def test_decay_gate_weighs_by_a_learned_ratio():
+    gate = DecayGate(K, t0=2.0, beta=(3.0, 3.0), r=0.7)
+    k = torch.arange(K, dtype=torch.float64)
+    assert torch.allclose(gate.coefficients("soft").detach(), 0.7**k * torch.sigmoid(3 * (2 - k + 0.5)))
+    assert torch.allclose(gate.coefficients("hard").detach(), 0.7**k * (k < 3))
+    gate.coefficients("soft").sum().backward()
+    assert float(gate.rho.grad) != 0
+    assert float(gate.learned_decay()) == pytest.approx(0.7)
+    assert gate.controllers() == [gate.tau]
+    assert DecayGate(K, learn_r=False, normalise=True).learned_decay() is None
+
+
+def test_without_a_boundary_a_part_of_the_finite_mass_is_kept():
+    for r in (0.3, 0.81, 0.97):
+        gate = DecayGate(K, boundary=False, r=r)
+        mass = [(1 - r**n) / (1 - r**K) for n in range(K + 1)]
+        assert int(gate.count()) == next(n for n in range(K + 1) if mass[n] >= 0.9)
+        assert torch.allclose(gate.coefficients("soft").detach(), r ** torch.arange(K, dtype=torch.float64))
+        assert float(gate.penalty()) == 0
+        assert not gate.tau.requires_grad
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda s: s.name)
+@pytest.mark.parametrize("seeds", [3, [3, 4]], ids=["plain", "stack"])
+def test_normalised_components_have_unit_rms(structure, seeds):
+    replicas = None if isinstance(seeds, int) else 2
+    capacity = DecayGate(K, boundary=False, normalise=True, r=0.6, eps=1e-30, replicas=replicas)
+    learner = learner_of(capacity, seeds, structure)
+    x = structure.x(torch.float64)
+    f = learner.axes[0].bank.components(x)
+    unit = f / f.square().mean((-2, -1), keepdim=True).sqrt()
+    w = 0.6 ** torch.arange(K, dtype=torch.float64)
+    wanted = (w[:, None, None] * unit).sum(-3)
+    got = learner(x)
+    assert torch.allclose(got, wanted)
+    # The gradient passes through the rms, so it is orthogonal to each component's own scale.
+    (got.square().sum()).backward()
+    for name, p in learner.axes[0].bank.named_parameters():
+        assert bool(torch.isfinite(p.grad).all()), name
+    with pytest.raises(RuntimeError, match="calibrate"):
+        learner.deploy(None if replicas is None else 0)
+    learner.calibrate(x)
+    with torch.no_grad():
+        assert torch.allclose(learner(x), wanted)
+        hard = learner.hard_forward(x)
+        for r in [None] if replicas is None else range(2):
+            assert torch.allclose(learner.deploy(r)(x), hard if r is None else hard[r])
+    learner.before_step(0)
+    assert learner.axes[0].rms is None
+
+
+def test_normalised_zero_components_have_finite_gradients():
+    bank = MLP.bank(K, 0)
+    learner = CapacityLearner(OrderedSum(bank, DecayGate(K, learn_r=False, normalise=True, t0=2.0)))
+    (learner(MLP.x(torch.float32)) - 1).square().sum().backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in bank.parameters())
+    assert torch.count_nonzero(bank.W3.grad) > 0
+
+
+# training
+
+
+CAPACITIES = {
+    "ste": lambda seeds, n: StraightThrough(K, t0=2.0, beta=(2.0, 2.0), replicas=n),
+    "l0": lambda seeds, n: HardConcrete(K, seeds),
+    "awnn": lambda seeds, n: AdaptiveWidth(K, 11, width=4.0, replicas=n),
+    "decay": lambda seeds, n: DecayGate(K, t0=2.0, normalise=True, replicas=n),
+    "decay-free": lambda seeds, n: DecayGate(K, boundary=False, replicas=n),
+}
+
+
+def trained(method, seeds, folder=None, on_step=None):
+    replicas = None if isinstance(seeds, int) else len(seeds)
+    bank = MLP.bank(K, seeds).double()
+    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
+    x = MLP.x(torch.float64)
+    y = torch.sin(torch.arange(33, dtype=torch.float64)).view(11, 3)
+
+    def mse(output, target):
+        return (output - target).square().mean((-2, -1))
+
+    plan = TrainPlan(steps=30, lr=1e-2, lr_boundary=0.1, clip=0.5)
+    Trainer(
+        learner,
+        FullBatches(Split(x, y)),
+        Supervised(mse),
+        plan,
+        folder=folder,
+        checkpoint_seconds=1e-9,
+        progress="never",
+        on_step=on_step,
+    ).fit()
+    return learner
+
+
+@pytest.mark.parametrize("method", CAPACITIES)
+def test_a_replica_trains_as_it_would_alone(method):
+    stack, alone = trained(method, [5, 2]), trained(method, 2)
+    for (name, p), q in zip(stack.model.named_parameters(), alone.model.parameters(), strict=True):
+        assert torch.allclose(p[1], q, atol=1e-10), name
+    assert torch.equal(stack.count()[1], alone.count())
+
+
+@pytest.mark.parametrize("method", CAPACITIES)
+def test_a_resumed_training_is_bit_equal(method, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step):
+        if step == 17:
+            raise Stop
+
+    with pytest.raises(Stop):
+        trained(method, [5, 2], tmp_path, stop)
+    resumed, whole = trained(method, [5, 2], tmp_path), trained(method, [5, 2])
+    for (name, p), q in zip(resumed.model.named_parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(p, q), name
+
+
+def test_misuse_is_refused():
+    with pytest.raises(ValueError, match="nothing to learn"):
+        DecayGate(K, learn_r=False, boundary=False)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        DecayGate(K, r=1.0)
+    with pytest.raises(ValueError, match="stretch"):
+        HardConcrete(K, 0, stretch=(0.0, 1.1))
+    with pytest.raises(ValueError, match="samples"):
+        AdaptiveWidth(K, 0)

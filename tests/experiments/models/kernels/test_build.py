@@ -1,0 +1,165 @@
+"""How the kernels' libraries are built, kept and called."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import select
+import subprocess
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+import torch
+from kernel_cases import BANK, LOSS, needs_kernel, plan
+
+from experiments.models.kernels import unsupported
+from experiments.models.kernels.build import BuildError, _run, build, compiler, load
+from experiments.models.kernels.libraries import FOLDER, Library, library, structure
+
+
+def fake_compiler(folder: Path, body: str) -> Path:
+    script = folder / "fake-c++"
+    script.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo fake 1.0; exit 0; fi\n{body}\n')
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.parametrize("why", ["missing", "failing", "useless"])
+def test_without_a_working_compiler_the_plain_trainer_is_used(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if why == "missing":
+        monkeypatch.setenv("CXX", "no-such-compiler")
+    else:
+        last = 'for last; do :; done\necho nonsense > "$last"'
+        body = "echo 'it is broken' >&2; exit 3" if why == "failing" else last
+        monkeypatch.setenv("CXX", str(fake_compiler(tmp_path, body)))
+    library.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                reason = unsupported(BANK.learner(1), BANK.batches(), LOSS, plan(5))
+                assert reason == "the kernel cannot be built here"
+        (record,) = caplog.records
+        wanted = {"missing": "no C++ compiler found", "failing": "it is broken", "useless": "bank1d"}[why]
+        assert wanted in record.getMessage()
+        assert not list((tmp_path / "ngn" / "lib").glob("*.so")) or why == "useless"
+    finally:
+        library.cache_clear()
+
+
+def test_compilers_are_looked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match=r"looked for c\+\+, g\+\+, clang\+\+"):
+        compiler()
+    (tmp_path / "clang++").write_text("#!/bin/sh\n")
+    (tmp_path / "clang++").chmod(0o755)
+    assert compiler() == str(tmp_path / "clang++")
+
+
+def test_a_compiler_that_is_given_up_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver's compiler is its child, and would go on without it."""
+    fifo = tmp_path / "held open by the child"
+    os.mkfifo(fifo)
+    held: list[BinaryIO] = []
+
+    def out_of_time(process: subprocess.Popen[str], timeout: float) -> None:
+        held.append(fifo.open("rb", buffering=0))  # waits until the child has opened it
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
+    with pytest.raises(BuildError, match="did not end within"):
+        _run([str(fake_compiler(tmp_path, f'sleep 1000 > "{fifo}" &\nwait'))])
+    with held[0] as end:
+        ended, _, _ = select.select([end], [], [], 60)
+        assert ended, "the child still runs"
+        assert end.read() == b""
+
+
+def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "calls"
+    body = f'echo call >> "{log}"\nfor last; do :; done\necho library > "$last"'
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(fake_compiler(tmp_path, body)))
+    source = tmp_path / "some.cpp"
+    source.write_text("int x;")
+    built: list[Path] = []
+    together = [threading.Thread(target=lambda: built.append(build(source))) for _ in range(6)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert log.read_text().splitlines() == ["call"]
+    assert len(built) == 6
+    assert set(built) == {build(source)}
+    assert built[0].read_text() == "library\n"
+    source.write_text("int y;")
+    changed = build(source)
+    (tmp_path / "some.h").write_text("int z;")
+    assert len({built[0], changed, build(source)}) == 3
+    assert log.read_text().splitlines() == ["call"] * 3
+
+
+@needs_kernel
+@pytest.mark.parametrize("damage", ["cut", "zeroed", "empty", "without its digest", "with another digest"])
+def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading half a library ends the process by SIGBUS."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = tmp_path / "some.cpp"
+    source.write_text('extern "C" int answer() { return 42; }')
+    path = build(source)
+    whole, digest = path.read_bytes(), path.with_suffix(".sha256")
+    if "digest" in damage:
+        digest.unlink() if damage.startswith("without") else digest.write_text("0" * 64)
+    else:
+        path.write_bytes({"cut": whole[: len(whole) // 2], "zeroed": bytes(len(whole)), "empty": b""}[damage])
+    loaded = load(source)
+    assert loaded is not None
+    assert loaded.answer() == 42
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest.read_text()
+
+
+def test_a_struct_is_that_of_its_declaration() -> None:
+    made = structure("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 48)
+    assert [(name, kind.__name__) for name, kind in made._fields_] == [  # type: ignore[misc]
+        ("n", "c_long"), ("count", "c_long"), ("rate", "c_double"),
+        ("x", "c_void_p"), ("y", "c_void_p"), ("touched", "c_void_p"),
+    ]  # fmt: skip
+    with pytest.raises(RuntimeError, match="takes 52 bytes, its declaration 48"):
+        structure("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 52)
+    with pytest.raises(RuntimeError, match="not known here: float rate"):
+        structure("int64_t n; float rate", 16)
+
+
+WRONG = """
+#include <cstdint>
+struct Job { int64_t n; const double *x; };
+extern "C" const char *ngn_job_declaration() { return "int64_t n; const double *x, *y;"; }
+extern "C" int64_t ngn_job_size() { return sizeof(Job); }
+"""
+
+
+@needs_kernel
+def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = tmp_path / "wrong.cpp"
+    source.write_text(WRONG)
+    wrong = load(source)
+    assert wrong is not None
+    with pytest.raises(RuntimeError, match="struct takes 16 bytes, its declaration 24"):
+        Library(wrong)
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.cpp")])
+def test_values_that_are_not_those_of_the_struct_are_refused(name: str) -> None:
+    """A field that is left out would be a null pointer."""
+    compiled = library(name)
+    assert compiled is not None
+    with pytest.raises(RuntimeError, match=r"differ in \[.*'objective', .*'surplus'"):
+        compiled.call("ngn_bank1d_advance", {"replicas": 1, "surplus": torch.zeros(3)})

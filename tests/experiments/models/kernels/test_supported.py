@@ -1,0 +1,112 @@
+"""Which trainings a kernel takes, and what it says of the others."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_cases import (
+    BANK,
+    LOSS,
+    Case,
+    bank,
+    chain,
+    every,
+    fixed_bank,
+    needs_kernel,
+    plan,
+    stack_of,
+)  # fmt: skip
+from torch import Tensor
+
+from experiments.methods.decay.capacity import DecayGate
+from experiments.methods.ste.capacity import StraightThrough
+from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
+from ngn.components.base import OrderedSum
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
+from ngn.train.losses import Loss, Supervised
+from ngn.train.plan import TrainPlan
+
+
+@needs_kernel
+@every
+@pytest.mark.parametrize("seeds", [1, [1, 2]])
+def test_what_fits_is_taken(case: Case, seeds: int | list[int]) -> None:
+    assert unsupported(case.learner(seeds), case.batches(), LOSS, plan(10)) is None
+
+
+class OwnSum(OrderedSum):
+    """A sum that no kernel can know."""
+
+
+class OwnLearner(CapacityLearner):
+    """Nor this."""
+
+
+def blocks(hidden: list[int]) -> MLPBank:
+    return MLPBank([1, *hidden, 1], 4, 0)
+
+
+def model(hidden: list[int], head: StackedLinear | None = None) -> CapacityLearner:
+    return CapacityLearner(ParallelModel(OrderedSum(blocks(hidden), CountGate(4)), head))
+
+
+def frozen() -> CapacityLearner:
+    learner = bank(1)
+    learner.axes[0].bank.get_parameter("b1").requires_grad_(False)
+    return learner
+
+
+def absolute(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).abs().mean((-2, -1))
+
+
+SPLIT = BANK.batches().split
+NORMALISED = ParallelModel(OrderedSum(blocks([8, 8]), DecayGate(4, normalise=True, learn_r=False)))
+LEARNERS: list[tuple[CapacityLearner, str]] = [
+    (model([8, 8], StackedLinear(1, 1, 0)), "more than one ordered sum"),
+    (model([8]), "not MLPs of the sizes"),
+    (model([8, 16]), "not MLPs of the sizes"),
+    (model([65, 65]), "width 65"),
+    (CapacityLearner(ParallelModel(OwnSum(blocks([8, 8]), CountGate(4)))), "OwnSum"),
+    (OwnLearner(bank(1).model), "OwnLearner"),
+    (CapacityLearner(ParallelModel(OrderedSum(blocks([8, 8]), StraightThrough(4)))), "StraightThrough"),
+    (CapacityLearner(NORMALISED), "DecayGate"),
+    (frozen(), "frozen"),
+    (bank(1).double(), "not float32"),
+    (fixed_bank(1, K=0), "no blocks"),
+    (chain(1, width=65), "at most 64 units"),
+    (stack_of(1, [CountGate(3), CountGate(3, delta=-0.5)]), "differ in their schedules"),
+    (stack_of(1, [StraightThrough(3), StraightThrough(3)]), "StraightThrough"),
+]
+BATCHES: list[tuple[Batches, str]] = [
+    (MiniBatches(SPLIT, 64, 0, lambda x: x), "full-batch"),
+    (FullBatches(Split(SPLIT.inputs.double(), SPLIT.targets.double())), "inputs and targets"),
+]
+PLANS = [
+    (plan(5, accumulate=2), "micro-batches"),
+    (plan(5, optimizer="adamw"), "Adam alone"),
+    (plan(5, warmup=0.1), "warm-up"),
+    (plan(5, autocast="bf16"), "autocast"),
+    (plan(5, lr_boundary_shape=COSINE), "boundary's rate"),
+]
+CASES: list[tuple[CapacityLearner, Batches, Loss, TrainPlan, str]] = [
+    *((learner, BANK.batches(), LOSS, plan(5), reason) for learner, reason in LEARNERS),
+    *((bank(1), batches, LOSS, plan(5), reason) for batches, reason in BATCHES),
+    (bank(1), BANK.batches(), Supervised(absolute), plan(5), "mean squared error"),
+    *((bank(1), BANK.batches(), LOSS, how, reason) for how, reason in PLANS),
+]
+
+
+@pytest.mark.parametrize(("learner", "batches", "loss", "how", "reason"), CASES)
+def test_what_does_not_fit_is_refused(
+    learner: CapacityLearner, batches: Batches, loss: Loss, how: TrainPlan, reason: str
+) -> None:
+    said = unsupported(learner, batches, loss, how)
+    assert said is not None
+    assert reason in said
+    with pytest.raises(ValueError, match="not a training for the kernel"):
+        KernelTrainer(learner, batches, loss, how, progress="never").fit()

@@ -1,0 +1,199 @@
+"""Ordered components against plain torch and torch-geometric modules."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from structures import EDGES, STRUCTURES, awake
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from experiments.models.conv import ConvBank
+from experiments.models.depth import ChainBank, TanhBank
+from experiments.models.gcn import GCNBank, GraphInput
+from experiments.models.latent import RankOneBank
+from experiments.models.mlp import MLPBank
+from ngn.components.base import OrderedSum
+from ngn.methods.ngn import CountGate
+from ngn.truncation import deploy
+
+ids = [s.name for s in STRUCTURES]
+
+
+def reference(bank, k):
+    """Component k as a plain module, or as a function of the input, from the bank's parameters."""
+    if isinstance(bank, ChainBank):
+
+        def chain(x):
+            u = torch.zeros_like(x)
+            for j in range(k + 1):
+                U, a, V, b = (getattr(bank, name).detach()[j] for name in "UaVb")
+                u = torch.tanh(torch.tanh((x + u) @ U + a) @ V + b)
+            return u
+
+        return chain
+    if isinstance(bank, TanhBank):
+        if bank.identity and k == 0:
+            return lambda x: x
+        j = k - 1 if bank.identity else k
+        return lambda x: torch.tanh(nn.functional.linear(x, bank.W.detach()[j].T, bank.b.detach()[j]))
+    p = {name: value.detach()[k] for name, value in bank.named_parameters()}
+    if isinstance(bank, RankOneBank):
+        return lambda x: torch.stack([p["B"] * torch.dot(p["A"], row) for row in x])
+    if isinstance(bank, MLPBank):
+        n = len(bank.sizes) - 1
+
+        def mlp(x):
+            for i in range(1, n + 1):
+                x = nn.functional.linear(x, p[f"W{i}"].T, p[f"b{i}"])
+                x = torch.tanh(x) if i < n else x
+            return x
+
+        return mlp
+    if isinstance(bank, ConvBank):
+
+        def conv(x):
+            for i in range(1, len(bank.channels) + 1):
+                x = nn.functional.max_pool2d(torch.relu(nn.functional.conv2d(x, p[f"W{i}"], p[f"b{i}"], padding=1)), 2)
+            return nn.functional.linear(x.flatten(1), p["V"], p["v"])
+
+        return conv
+    from torch_geometric.nn import GCNConv
+
+    first, second = GCNConv(bank.features, bank.width).double(), GCNConv(bank.width, bank.out).double()
+    first.load_state_dict({"lin.weight": p["W1"].T, "bias": p["b1"]})
+    second.load_state_dict({"lin.weight": p["W2"].T, "bias": p["b2"]})
+    return lambda g: second(torch.relu(first(g.features, g.edge_index)), g.edge_index)[g.targets]
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+def test_each_component_is_the_plain_module(structure):
+    bank = awake(structure.bank(3, 1).double())
+    x = structure.x(torch.float64)
+    stacked = bank.components(x)
+    for k in range(3):
+        assert torch.allclose(stacked[k], reference(bank, k)(x), atol=1e-12)
+    c = torch.tensor([0.7, 0.2, -1.3], dtype=torch.float64)
+    assert torch.allclose(bank(x, c), sum(c[k] * stacked[k] for k in range(3)), atol=1e-12)
+    assert torch.allclose(bank(x, c[:2]), sum(c[k] * stacked[k] for k in range(2)), atol=1e-12)
+
+
+AT_ZERO = [s for s in STRUCTURES if not s.name.startswith("tanh")]
+"""Layers of tanh maps start away from zero: all maps of a layer would move alike."""
+LAST_MAP = {"gcn": "W2", "conv": "V", "rank-one": "B", "chain": "V"}
+
+
+@pytest.mark.parametrize("structure", AT_ZERO, ids=lambda s: s.name)
+def test_components_start_at_zero_with_live_gradients(structure):
+    bank = structure.bank(3, 0)
+    y = bank(structure.x(torch.float32), torch.ones(3, dtype=torch.float64))
+    assert torch.count_nonzero(y) == 0
+    (y - 1).square().sum().backward()
+    last = bank.get_parameter(LAST_MAP.get(structure.name, "W3"))
+    assert all(torch.count_nonzero(last.grad[k]) > 0 for k in range(3))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+def test_initialisation_depends_on_seed_and_index_alone(structure):
+    small, large, stack = structure.bank(2, 4), structure.bank(5, 4), structure.bank(3, [9, 4])
+    for name, p in small.named_parameters():
+        assert torch.equal(p, getattr(large, name)[: len(p)])
+        assert torch.equal(p, getattr(stack, name)[1, : len(p)])
+    first = next(iter(large.parameters()))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, next(iter(structure.bank(5, 5).parameters())))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_replica_of_a_stack_computes_what_the_plain_bank_does(structure, dtype):
+    stack = structure.bank(3, [5, 6]).to(dtype)
+    stack = awake(stack)
+    x = structure.x(dtype)
+    c = torch.tensor([[1.0, 0.5, 0.1], [0.3, 0.9, -0.4]], dtype=torch.float64)
+    y = stack(x, c)
+    (y.square().sum()).backward()
+    for r, seed in enumerate((5, 6)):
+        plain = structure.bank(3, seed).to(dtype)
+        with torch.no_grad():
+            for name, p in plain.named_parameters():
+                p.copy_(getattr(stack, name)[r])
+        alone = plain(x, c[r])
+        alone.square().sum().backward()
+        tight = {torch.float64: 1e-12, torch.float32: 1e-5}[dtype]
+        assert torch.allclose(y[r], alone, atol=tight * float(alone.detach().abs().max()))
+        for name, p in plain.named_parameters():
+            assert torch.allclose(getattr(stack, name).grad[r], p.grad, atol=10 * tight * float(p.grad.abs().max()))
+
+
+def test_replicas_may_have_samples_of_their_own():
+    for structure in [s for s in STRUCTURES if s.name != "gcn"]:
+        bank = awake(structure.bank(2, [0, 1]).double())
+        x = structure.x(torch.float64)
+        both = torch.stack([x, 2 * x])
+        c = torch.ones(2, 2, dtype=torch.float64)
+        got = bank(both, c)
+        assert torch.allclose(got[0], bank(x, c)[0], atol=1e-12)
+        assert torch.allclose(got[1], bank(2 * x, c)[1], atol=1e-12)
+
+
+def test_the_propagated_neighbourhood_is_exact():
+    """Leaving out nodes that the targets do not reach changes nothing."""
+    x = torch.randn(9, 6, dtype=torch.float64)
+    bank = awake(GCNBank(6, 4, 3, 2, 0).double())
+    c = torch.ones(2, dtype=torch.float64)
+    everything = bank(GraphInput.of(x, EDGES, torch.arange(9)), c)
+    some = GraphInput.of(x, EDGES, torch.tensor([7, 1]))
+    assert some.propagated.shape[0] < 9
+    assert torch.allclose(bank(some, c), everything[[7, 1]], atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_convolved_in_channels_last(channels):
+    """Images of one channel are contiguous in either layout, and torch takes the slow one unless it is told."""
+    bank = awake(ConvBank((channels, 8, 8), (2, 3), 4, 2, 0))
+    x, ones = torch.randn(5, channels, 8, 8), torch.ones(2)
+
+    class Pooled(TorchFunctionMode):
+        maps: ClassVar[list[torch.Tensor]] = []
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function in (nn.functional.max_pool2d, torch.max_pool2d):
+                self.maps.append(args[0])
+            return function(*args, **(kwargs or {}))
+
+    with Pooled():
+        bank(x, ones)
+        bank.components(x)
+        bank(x, None)
+    assert len(Pooled.maps) == 3 * 2 * 2
+    for pooled in Pooled.maps:
+        assert pooled.is_contiguous(memory_format=torch.channels_last)
+        assert not pooled.is_contiguous()
+
+
+def test_output_biases_that_are_only_summed_are_one_when_deployed():
+    for structure in STRUCTURES:
+        bank = awake(structure.bank(4, 1).double())
+        small = deploy(OrderedSum(bank, CountGate(4, t0=2.0))).bank
+        for (name, p), q in zip(bank.named_parameters(), small.parameters(), strict=True):
+            kept = 1 if name in bank.merged else 3 - getattr(bank, "identity", False)
+            assert q.shape == (kept, *p.shape[1:]), name
+
+
+def test_a_bank_of_weights_that_exist():
+    W1, b1, W2, b2 = torch.randn(6, 2, 5), torch.randn(6, 5), torch.randn(6, 5, 3), torch.randn(6, 3)
+    bank = MLPBank([2, 5, 3], 6, 0).take(W1=W1, b1=b1, W2=W2, b2=b2)
+    x = torch.randn(7, 2)
+    assert torch.allclose(
+        bank(x, None), sum(torch.tanh(x @ W1[k] + b1[k]) @ W2[k] + b2[k] for k in range(6)), atol=1e-5
+    )
+    with pytest.raises(ValueError, match="MLPBank needs"):
+        bank.take(W1=W1)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="cannot be halved"):
+        ConvBank((1, 4, 4), (2, 2, 2), 3, 1, 0)
+    with pytest.raises(ValueError, match="input and an output"):
+        MLPBank([3], 1, 0)

@@ -1,0 +1,184 @@
+"""The gated posterior against the paper's equation, and the data of the manifold study."""
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from experiments.blocks import ConfigError
+from experiments.config.compose import compose
+from experiments.methods.l0.capacity import HardConcrete
+from experiments.models.latent import GatedBottleneck, RankOneBank, divergence
+from experiments.tasks import make_task
+from experiments.tasks.manifold.task import RANK_THRESHOLD, FreshBatches, rotation
+from ngn.methods.ngn import CountGate
+
+K, WIDTH, N = 5, 3, 17
+
+
+def bottleneck(seeds=0, sharp=False, **gate):
+    replicas = None if isinstance(seeds, int) else len(seeds)
+    settings = {"t0": 1.7, "beta": (400.0, 400.0) if sharp else (4.0, 4.0), **gate}
+    group = GatedBottleneck(RankOneBank(WIDTH, WIDTH, K, seeds), CountGate(K, replicas=replicas, **settings), kl=0.3)
+    with torch.no_grad():
+        group.bank.B.normal_(generator=torch.Generator().manual_seed(1))
+        group.log_variance.normal_(generator=torch.Generator().manual_seed(2))
+    return group.double()
+
+
+def points(seed=4):
+    return torch.randn(N, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def noise_of(group, step):
+    """The noise that a training step draws, as float64 [N, K]."""
+    group.before_step(step)
+    noise = group.noise(torch.empty(0, dtype=torch.float64), N)
+    group.before_step(step)
+    return noise
+
+
+def equation(group, x, noise):
+    """The output and the summed divergence of every point, term by term as the paper writes them."""
+    t = torch.nn.functional.softplus(group.capacity.tau)
+    y, kl = torch.zeros(N, WIDTH, dtype=torch.float64), torch.zeros(N, dtype=torch.float64)
+    for k in range(K):
+        g, w = torch.sigmoid(4.0 * (t - k + 0.5)), 0.5**k
+        mu, ell = x @ group.bank.A[k], group.log_variance[k]
+        q = Normal(g * mu, (g**2 * torch.exp(ell) + 1 - g**2).sqrt())
+        z = q.mean + q.stddev * noise[:, k]
+        y = y + w * z.unsqueeze(-1) * group.bank.B[k]
+        kl = kl + kl_divergence(q, Normal(0.0, 1.0))
+    return y, kl
+
+
+def test_the_sampled_posterior_and_its_gradients_are_the_equations():
+    group, x = bottleneck(), points()
+    noise = noise_of(group, 6)
+    target = points(9)
+
+    def gradients(y, kl):
+        loss = (y - target).square().sum(-1).mean() + kl
+        return loss.detach(), torch.autograd.grad(loss, list(group.parameters()))
+
+    names = [name for name, _ in group.named_parameters()]
+    assert {"bank.A", "bank.B", "capacity.tau", "log_variance"} == set(names)
+    y, kl = equation(group, x, noise)
+    ours = group(x)
+    assert torch.allclose(ours, y, rtol=1e-10, atol=1e-12)
+    assert torch.allclose(group.activity_penalty(), 0.3 * kl.mean(), rtol=1e-10)
+    expected = gradients(y, 0.3 * kl.mean())
+    got = gradients(ours, group.activity_penalty())
+    assert torch.allclose(got[0], expected[0])
+    for name, a, b in zip(names, got[1], expected[1], strict=True):
+        assert torch.allclose(a, b, rtol=1e-8, atol=1e-12), name
+
+
+def test_a_closed_gate_leaves_a_unit_gaussian_and_no_divergence():
+    """Whatever the encoder says: gates beyond t = 1.7 are closed here, and their latents are noise alone."""
+    group, x = bottleneck(sharp=True), points()
+    with torch.no_grad():
+        group.bank.A[3:] *= 1e6
+        group.log_variance[3:] = 7.0
+        group.bank.B[:3] = 0.0
+    noise = noise_of(group, 0)
+    mean, excess = group.posterior(x)
+    assert torch.count_nonzero(mean[:, 3:]) == torch.count_nonzero(excess[3:]) == 0
+    assert float(divergence(mean[:, 3:], excess[3:]).detach()) == 0.0
+    w = 0.5 ** torch.arange(3, K, dtype=torch.float64)
+    assert torch.allclose(group(x), (noise[:, 3:] * w) @ group.bank.B[3:], atol=1e-12)
+
+
+def test_a_small_gate_has_a_small_and_positive_divergence():
+    """g^2 exp(l) + 1 - g^2 rounds to 1 for g = 1e-9; the divergence of about g^2 mu^2 / 2 must not be lost with it."""
+    g = torch.tensor([1e-9], dtype=torch.float64)
+    kl = divergence(g * 3.0, g**2 * torch.expm1(torch.tensor([2.0], dtype=torch.float64)))
+    assert float(kl) == pytest.approx(4.5e-18, rel=1e-6)
+
+
+def test_evaluation_takes_posterior_means_and_truncation_replaces_gates_by_ones():
+    group, x = bottleneck(), points()
+    group.before_step(None)
+    mu = x @ group.bank.A.T
+    k = torch.arange(K, dtype=torch.float64)
+    g, w, kept = torch.sigmoid(4.0 * (1.7 - k + 0.5)), 0.5**k, (k < 3).double()
+    for mode, gates in (("soft", g), ("hard", kept), ("kept", g * kept)):
+        group.mode = mode
+        assert torch.allclose(group(x), (w * gates * mu) @ group.bank.B, rtol=1e-9)
+    assert group.activity_penalty() is None
+
+
+def test_the_noise_is_addressed_by_seed_step_and_micro_batch():
+    single, stack = bottleneck(8), bottleneck([3, 8])
+    like = torch.empty(2, N, K)
+    first = noise_of(single, 2)
+    stack.before_step(2)
+    assert torch.equal(stack.noise(like, N)[1].double(), first)
+    assert not torch.equal(stack.noise(like, N)[1].double(), first), "another micro-batch"
+    assert not torch.equal(noise_of(single, 3), first)
+    assert torch.equal(noise_of(single, 2), first)
+
+
+def test_other_learners_gate_the_posterior_too():
+    """Hard concrete has independent gates and no weights; a closed one is noise, an open one its code."""
+    gate = HardConcrete(2, 0)
+    group = GatedBottleneck(RankOneBank(WIDTH, WIDTH, 2, 0), gate).double()
+    with torch.no_grad():
+        group.bank.B.fill_(1.0)
+        gate.log_alpha.copy_(torch.tensor([9.0, -9.0]))
+    group.before_step(None)
+    mean, excess = group.posterior(points())
+    assert torch.allclose(mean[:, 0], points() @ group.bank.A[0])
+    assert torch.count_nonzero(mean[:, 1]) == 0
+    assert float(excess[1].detach()) == 0.0
+
+
+def test_growth_without_a_preset_is_refused():
+    gate = CountGate(None)
+    with pytest.raises(ValueError, match="preset K"):
+        GatedBottleneck(RankOneBank(WIDTH, WIDTH, gate.K, 0), gate)
+    with pytest.raises(ConfigError, match="closed latents carry noise"):
+        compose({"task": "manifold"}, {"gate.K": None})
+    with pytest.raises(ConfigError, match="new points at every step"):
+        compose({"task": "manifold"}, {"train.batch": None})
+    with pytest.raises(ConfigError, match="do not fit"):
+        compose({"task": "manifold"}, {"task.D": 17})
+
+
+def test_the_numerical_rank_counts_what_is_above_the_threshold():
+    source = torch.Generator().manual_seed(0)
+    left, right = (torch.linalg.qr(torch.randn(8, 8, generator=source, dtype=torch.float64))[0][:3] for _ in range(2))
+    values = torch.tensor([2.0, 1e-2, 1.9e-3], dtype=torch.float64)
+    assert RankOneBank(8, 8, 3, 0).take(A=left, B=right * values[:, None]).rank(RANK_THRESHOLD) == 2
+    assert RankOneBank(8, 8, 0, 0).rank(RANK_THRESHOLD) == 0
+
+
+def test_the_points_lie_on_the_manifold():
+    config = compose({"task": "manifold"}, {"task.D": 2})
+    task = make_task(config, torch.device("cpu"))
+    R = rotation(config.task)
+    assert torch.allclose(R @ R.T, torch.eye(16, dtype=torch.float64), atol=1e-12)
+    x = task.held.inputs.double()
+    assert x.shape == (2048, 16)
+    z = (torch.atanh(x) / 0.8) @ R  # R is orthogonal
+    assert float(z[:, 2:].abs().max()) < 1e-5, "only D coordinates vary"
+    assert float(z[:, :2].abs().max()) <= 1.0 + 1e-5
+    assert z[:, :2].std(0).tolist() == pytest.approx([3**-0.5] * 2, abs=0.03)
+    nothing = task.metrics(torch.zeros_like(task.held.targets), task.held.targets)
+    assert float(nothing["nmse"]) == pytest.approx(1.0)
+    other = make_task(compose({"task": "manifold"}, {"task.D": 2, "seed.value": 5}), torch.device("cpu"))
+    assert torch.equal(other.held.inputs, task.held.inputs)
+    assert other.info == task.info
+
+
+def test_every_batch_is_new_and_can_be_drawn_again():
+    def embed(z):
+        return z
+
+    batches, stack = FreshBatches(4, 8, 3, embed), FreshBatches([2, 4], 8, 3, embed)
+    first, target = batches.at(0)
+    assert first is target
+    assert first.shape == (8, 3)
+    assert not torch.equal(first, batches.at(1)[0])
+    assert torch.equal(first, FreshBatches(4, 8, 3, embed).at(0)[0])
+    assert torch.equal(stack.at(0)[0][1], first)
+    assert not torch.equal(stack.at(0)[0][0], first)

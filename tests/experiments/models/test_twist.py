@@ -1,0 +1,98 @@
+"""The twist, layers against the paper's equation, and sizes, prices and weights by layer."""
+
+import math
+
+import pytest
+import torch
+
+from experiments.blocks import ConfigError
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.methods.fixed import fixed_size
+from experiments.models.depth import LayerStack, TanhBank
+from experiments.runs.phases import fixed_configuration
+from experiments.tasks import make_task
+from experiments.tasks.twist.task import twist
+from ngn.components.base import OrderedSum
+from ngn.learner import CapacityLearner
+from ngn.methods.ngn import CountGate
+
+
+def test_the_teacher_composes_three_rotations():
+    x = torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = x
+    for _ in range(3):
+        angle = 0.5 * x.norm(dim=-1)
+        c, s = torch.cos(angle), torch.sin(angle)
+        y = torch.stack([c * y[:, 0] - s * y[:, 1], s * y[:, 0] + c * y[:, 1]], -1)
+    assert torch.allclose(twist(x, 0.5), y, atol=1e-12)
+
+
+def test_targets_are_standardised_and_shared_by_all_seeds():
+    task = make_task(compose({"task": "twist"}), torch.device("cpu"))
+    y = task.train.targets.double()
+    assert y.shape == (4096, 2)
+    assert y.mean(0).tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert y.square().mean(0).tolist() == pytest.approx([1, 1], abs=1e-6)
+    other = make_task(compose({"task": "twist"}, {"seed.value": 3}), torch.device("cpu"))
+    assert torch.equal(task.train.inputs, other.train.inputs)
+
+
+def test_layers_are_the_papers_equation():
+    K, sizes = 4, (0.4, 1.3, 2.6)
+    layers = [
+        OrderedSum(TanhBank(2, K, 5, number, identity=number < 2), CountGate(K, t0=t, r=0.7, beta=(3.0, 3.0)))
+        for number, t in enumerate(sizes)
+    ]
+    x = torch.randn(9, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    h = x
+    for number, t in enumerate(sizes):
+        bank, total = layers[number].bank.double(), torch.zeros_like(h)
+        for k in range(K):
+            weight = 0.7**k / (1 + math.exp(-3 * (t - k + 0.5)))
+            j = k - (number < 2)
+            f = h if j < 0 else torch.tanh(torch.stack([bank.W[j].T @ row for row in h]) + bank.b[j])
+            total = total + weight * f
+        h = total
+    assert torch.allclose(CapacityLearner(LayerStack(layers))(x), h, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("gate", "overrides", "named"),
+    [
+        ("layers", {"method.count": 3}, r"10 ordered group\(s\): write method.count=\[N,N,...\] with 10"),
+        ("layers", {"method.count": [3] * 9}, "with 10 entries"),
+        ("chain", {"method.count": [3]}, "write method.count=N"),
+        ("layers", {"method.count": [11] + [1] * 9}, "more than the gate.K=10"),
+        ("layers", {"method.count": [0] + [1] * 9}, "needs gate.delta=-0.5"),
+        ("layers", {"method.count": [1] * 9 + [-1]}, "method.count"),
+        ("chain", {"method.count": 3, "schedule.lambda0_last": 1e-3}, "several boundaries"),
+        ("layers", {"method.count": [1] * 10, "schedule.lambda0_last": 1e-3, "schedule.lambda0": 0.0}, "lambda0=0"),
+        ("layers", {"method.count": [1] * 10, "gate.layers": 1}, "gate.layers"),
+        ("layers", {"method.count": [1] * 10, "gate.r_last": 1.5}, "gate.r_last"),
+    ],
+)
+def test_sizes_and_prices_that_do_not_fit_are_refused(gate, overrides, named):
+    with pytest.raises(ConfigError, match=named):
+        compose({"task": "twist", "gate": gate, "method": "fixed"}, overrides)
+
+
+def test_a_preset_by_layer_is_refused_where_there_are_no_layers():
+    with pytest.raises(ConfigError, match="r_last"):
+        compose({"task": "twist", "gate": "chain", "schedule": "inc_r"})
+    with pytest.raises(ConfigError, match="this one has one"):
+        compose({"schedule": "dec_lambda"})
+
+
+def test_the_fixed_retraining_of_layers_is_one_run_whatever_the_price():
+    counts = [1, 1, 1, 1, 3, 4, 8, 10, 10, 10]
+    grown = compose({"task": "twist", "schedule": "dec_lambda_inc_r"}, {"seed.value": 2})
+    alone = compose(
+        {"task": "twist", "method": "fixed", "schedule": "inc_r"}, {"method.count": counts, "seed.value": 2}
+    )
+    assert run_id(fixed_configuration(grown, fixed_size(counts))) == run_id(alone)
+    assert "-fixed1_1_1_1_3_4_8_10_10_10-s2-" in run_id(alone)
+    other = compose({"task": "twist", "method": "fixed"}, {"method.count": counts, "seed.value": 2})
+    assert run_id(other) != run_id(alone), "the weights of the layers differ"
+    empty = fixed_configuration(grown, [0, *counts[1:]])
+    assert empty.gate.delta == -0.5
