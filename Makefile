@@ -38,7 +38,7 @@ data: $(STAMPS)/base ## Fetch and check the data sets
 paper: $(STAMPS)/paper ## Tables, figures, docs/results.md and paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
 	$(PY) scripts/build_figures.py
-	$(PY) scripts/build_report.py --summary docs/results.md
+	$(PY) scripts/build_report.py --docs docs
 
 docs: $(STAMPS)/tests ## The documentation as a site: build/docs/index.html
 	rm -rf build/docs build/gallery

@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
-    parser.add_argument("--summary", type=Path, help="also write the results page of the documentation to this file")
+    parser.add_argument("--docs", type=Path, help="also write results.md and disagreements.md to this folder")
     arguments = parser.parse_args(argv)
     out: Path = arguments.output or paper_folder(arguments.results)
     try:
@@ -52,8 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     commit = code().commit
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
-    if arguments.summary:
-        publish(arguments.summary, markdown.results(report).encode(), replace=True)
+    if arguments.docs:
+        publish(arguments.docs / "results.md", markdown.results(report).encode(), replace=True)
+        publish(arguments.docs / "disagreements.md", markdown.disagreements(report).encode(), replace=True)
     publish(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'provenance.json'}\n{out / 'report.html'}: {counts}")

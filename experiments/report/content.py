@@ -22,6 +22,7 @@ from experiments.analysis.verdict import NOT_RUN
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
+from experiments.report.disagreements import Group, groups
 from experiments.report.sections import OWN_TEXTS, PLANS, Plan
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
@@ -131,6 +132,7 @@ class Report:
     settings: tuple[SettingsTable, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
+    disagreements: tuple[Group, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
     compute: tuple[Spent, ...]
@@ -227,6 +229,7 @@ def build(reader: Reader) -> Report:
         settings=settings_tables(_studied()),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
+        disagreements=groups(items),
         problems=tuple(problems),
         figures={name: FIGURES[name].data(reader) for plan in PLANS for name in plan.figures},
         compute=_compute(reader),

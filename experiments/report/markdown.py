@@ -1,4 +1,4 @@
-"""The documentation's pages from the report: ``results.md``."""
+"""The documentation's pages from the report: ``results.md`` and ``disagreements.md``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from pathlib import Path
 
 import jinja2
 
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
+from experiments.analysis.terminal import plain
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
 from experiments.report import methods
+from experiments.report.answer import headline
 from experiments.report.content import Report
+from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT
 
 VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
@@ -25,7 +28,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: str(value).replace("|", r"\|").replace("<", "&lt;"),
     )
-    made.filters["sentence"] = sentence
+    made.filters.update(sentence=sentence, plain=plain)
     return made
 
 
@@ -33,4 +36,18 @@ def results(report: Report) -> str:
     """The results page of the documentation."""
     titles = {name: FIGURES[name].title for name in report.figures}
     page = _environment().get_template("results.md.j2")
-    return page.render(report=report, titles=titles, verdicts=VERDICTS, about=ABOUT, methods=methods.lines(report))
+    return page.render(
+        report=report,
+        headline=headline(report),
+        titles=titles,
+        verdicts=VERDICTS,
+        about=ABOUT,
+        methods=methods.lines(report),
+    )
+
+
+def disagreements(report: Report) -> str:
+    """The documentation's page on what disagrees with the paper."""
+    found = report.totals
+    page = _environment().get_template("disagreements.md.j2")
+    return page.render(report=report, totals=found, by_chance=LEVEL * found.tests, reasons=reasons())

@@ -1,0 +1,79 @@
+"""What disagrees with the paper, and why as far as known: ``disagreements.yaml`` with the numbers of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from experiments.analysis.compare import Comparison, totals
+from experiments.analysis.verdict import DISAGREES
+
+SOURCE = Path(__file__).with_name("disagreements.yaml")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why some cells differ: in one ``line`` and as a whole; ``standing`` is shown, likely, in part, open or empty."""
+
+    heading: str
+    text: str
+    standing: str = ""
+    line: str = ""
+    cells: tuple[Comparison, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether a cell of it disagrees under the rule; single runs outside the range of our seeds do not."""
+        return any(item.verdict.word == DISAGREES for item in self.cells)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that differ, each fact once, with a ``text`` on all of them and explanations."""
+
+    title: str
+    cells: tuple[Comparison, ...]
+    explanations: tuple[Explanation, ...]
+    text: str = ""
+
+
+@cache
+def _source() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(SOURCE.read_text())
+    return found
+
+
+def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
+    """The entries of the file, with the comparisons of their cells.
+
+    Args:
+        items: every comparison of the paper's tables.
+    """
+    by_name = {item.name: item for item in items if not item.stand_in}
+    found = totals(items)
+    numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
+
+    def cells(entry: Mapping[str, Any]) -> tuple[Comparison, ...]:
+        return tuple(by_name[name] for name in entry.get("cells", ()))
+
+    return tuple(
+        Group(
+            entry["title"],
+            cells(entry),
+            tuple(Explanation(**{**one, "cells": cells(one)}) for one in entry["explanations"]),
+            Template(entry.get("text", "")).substitute(numbers),
+        )
+        for entry in _source()["sections"]
+    )
+
+
+def reasons() -> Mapping[str, str]:
+    """Claim that is not supported → why, as far as known."""
+    found: dict[str, str] = _source()["claims"]
+    return found
