@@ -11,7 +11,24 @@ from picture import draw
 from torch import nn
 
 import ngn
-from experiments.models.adapter import attach_adapters
+
+
+class Adapter(nn.Module):
+    """h + U gelu(D h) behind a layer; its width is one ordered axis of two tensors."""
+
+    def __init__(self, layer: nn.Linear, gate: ngn.CountGate) -> None:
+        super().__init__()
+        self.layer = layer
+        self.down = nn.Linear(layer.out_features, gate.K, bias=False)
+        self.up = nn.Linear(gate.K, layer.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+        self.axis = ngn.OrderedAxis(gate, ngn.outputs(self.down) + ngn.inputs(self.up))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[N, in] → [N, out]"""
+        h = self.layer(x)
+        return h + self.up(self.axis(nn.functional.gelu(self.down(h))))
+
 
 torch.manual_seed(0)
 x = torch.randn(512, 12)
@@ -23,12 +40,13 @@ y = frozen[1:](h + nn.functional.gelu(h @ torch.randn(12, 2)) @ torch.randn(2, 1
 # ``delta=-0.5`` counts from none: a boundary near 0 keeps no adapter at all.
 
 
-def gate(number: int) -> ngn.CountGate:
+def gate() -> ngn.CountGate:
+    """One gate for each adapter."""
     return ngn.CountGate(8, delta=-0.5, t0=6.0, r=1.0, lambda0=1e-2, alpha_max=1e-2)
 
 
-attach_adapters(frozen, ["0", "2"], 12, gate, seed=0)
-learner = ngn.CapacityLearner(frozen)
+model = nn.Sequential(Adapter(frozen[0], gate()), frozen[1], Adapter(frozen[2], gate()))
+learner = ngn.CapacityLearner(model)
 course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%

@@ -3,15 +3,30 @@ Blocks of a sum
 ===============
 
 The paper's own structure: a sum of small networks, f_0 first. ``OrderedSum`` goes anywhere in a model; here
-it is the model. Its components are one bank of stacked tensors, so seeds can be trained together, and
-components allocated as they are needed.
+it is the model. Its components are one bank of stacked tensors, so components can be allocated as they are
+needed.
 """
 
 import torch
 from picture import draw
 
 import ngn
-from experiments.models.mlp import MLPBank
+
+
+class Blocks(ngn.Bank):
+    """f_k(x) = tanh(x W_k + b_k) A_k, 16 hidden units each. x: [N, 1]; gives [N, 1]."""
+
+    last = ("A",)  # zero at the start, and what truncation multiplies the ordering weights into
+
+    def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
+        """One block."""
+        W, b = torch.randn(2, 1, 16, generator=source)
+        return {"W": 4 * W, "b": b, "A": torch.zeros(16, 1)}
+
+    def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
+        """[count, N, 1]."""
+        return torch.tanh(x @ self.W[:count] + self.b[:count]) @ self.A[:count]
+
 
 x = torch.linspace(-3, 3, 256).unsqueeze(-1)
 y = torch.sin(3 * x) + 0.3 * torch.sin(9 * x)
@@ -27,7 +42,7 @@ def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 # them.
 
 gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
-bank = MLPBank([1, 16, 16, 1], K=gate.K, seeds=0)
+bank = Blocks(gate.K, seeds=0)
 learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
 course = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
 

@@ -1,9 +1,9 @@
 """
-State coordinates of a selective state space
-============================================
+Coordinates of a state space
+============================
 
-A Mamba block has N state coordinates per channel, here sixteen at most. Its task is a slow moving average of
-the input; it learns how many coordinates that takes.
+A linear recurrence has one scalar state a component, here sixteen at most. Its task is a slow moving average
+of four channels; it learns how many states that takes.
 """
 
 import torch
@@ -11,7 +11,25 @@ from picture import draw
 from torch import nn
 
 import ngn
-from experiments.models.state_space import MambaBlock
+
+
+class States(ngn.Bank):
+    """f_k(x)_t = C_k h_t with h_t = a_k h_{t-1} + B_k x_t, a_k in (0, 1). x: [N, T, 4]; gives [N, T, 4]."""
+
+    last = ("C",)  # zero at the start, and what truncation multiplies the ordering weights into
+
+    def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
+        """One state."""
+        return {"a": torch.zeros(()), "B": torch.randn(4, generator=source), "C": torch.zeros(4)}
+
+    def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
+        """[count, N, T, 4]."""
+        a, C, u = self.a[:count].sigmoid(), self.C[:count], x @ self.B[:count].T
+        states = [u[:, 0]]
+        for step in range(1, x.shape[1]):
+            states.append(a * states[-1] + u[:, step])
+        return torch.einsum("ntk,kc->kntc", torch.stack(states, 1), C)
+
 
 torch.manual_seed(0)
 x = torch.randn(16, 24, 4)
@@ -20,7 +38,7 @@ for step in range(1, x.shape[1]):
     slow[:, step] = 0.8 * slow[:, step - 1] + 0.2 * x[:, step]
 
 gate = ngn.CountGate(16, t0=6.0, r=0.9, lambda0=1e-2, alpha_max=1e-2)
-learner = ngn.CapacityLearner(MambaBlock(4, gate, seed=0))
+learner = ngn.CapacityLearner(ngn.OrderedSum(States(16, seeds=0), gate))
 course = ngn.fit(learner, x, slow, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=1e-2), progress="never")
 
 # %%

@@ -100,10 +100,10 @@ class Bank(Stacked, ABC):
 
         Override it where the sum has a form that does not hold every f_k in memory.
         """
-        if coefficients is None:
-            return self.components(x).sum(-3)
-        f = self.components(x, coefficients.shape[-1])
-        return (coefficients.to(f)[..., None, None] * f).sum(-3)
+        f = self.components(x, None if coefficients is None else coefficients.shape[-1])
+        if coefficients is not None:
+            f = f * coefficients.to(f).reshape(*coefficients.shape, *(1,) * (f.dim() - coefficients.dim()))
+        return f.sum(0 if self.replicas is None else 1)
 
     @abstractmethod
     def components(self, x: Any, count: int | None = None) -> Tensor:
