@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -248,3 +249,18 @@ def test_batches_of_pairs_take_a_loss_of_outputs(loss):
 
     pairs = torch.nn.functional.mse_loss
     assert trained(loader, None, loss).tolist() == pytest.approx(trained(x, x.sin(), pairs).tolist(), rel=1e-6)
+
+
+def test_a_compiled_model_trains_as_the_model_does():
+    x = torch.linspace(-1, 1, 32).unsqueeze(-1)
+
+    def trained(**compiled):
+        torch.manual_seed(0)
+        learner = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(3, t0=2.0), 0, "map"))
+        settings = {"model": torch.compile(learner, **compiled)} if compiled else {}
+        pairs = torch.nn.functional.mse_loss
+        return ngn.fit(learner, x, x.sin(), pairs, ngn.TrainPlan(steps=3), progress="never", **settings).curves
+
+    plain, fast = trained(), trained(backend="eager", fullgraph=True)
+    for key in ("task", "t"):
+        np.testing.assert_allclose(fast[key], plain[key], rtol=1e-6)
