@@ -1,1 +1,1 @@
-"""Training: the trainer, its optimisers, batches, checkpoints, and the compiled kernels."""
+"""Training: the trainer, its optimisers, batches, checkpoints."""

@@ -1,6 +1,6 @@
 """Signals ask a training to stop; it stops where nothing is lost.
 
-A handler only notes the signal. The trainer looks at the note after every step (the compiled kernel after every call),
+A handler only notes the signal. The trainer looks at the note after every step (one in compiled code after every call),
 writes a checkpoint and raises :class:`Interrupted`. Where no training is under way there is nothing to save, and the
 handler raises at once; so does a second Ctrl-C, for those who cannot wait: files are written whole or not at all.
 """
