@@ -37,9 +37,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.config.compose import compose
 from experiments.config.schema import Train
 from experiments.data.source import DataInfo
-from experiments.language.base import Base
-from experiments.language.generation import greedy
-from experiments.language.packing import Packed, nats, pack, use_by_sequence
+from experiments.language.base import PretrainedModel
+from experiments.language.generation import generate_greedy
+from experiments.language.packing import Packed, pack, token_losses, use_by_sequence
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -60,7 +60,7 @@ TRAINED, ROWS, NEW, PROMPT = 8, 32, 64, 60
 """Questions of a step; prompts that are answered at once, and tokens of an answer and of a prompt."""
 
 
-def llama(shape: dict[str, Any], device: torch.device) -> Base:
+def llama(shape: dict[str, Any], device: torch.device) -> PretrainedModel:
     """The frozen model; no token ends an answer."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -72,7 +72,7 @@ def llama(shape: dict[str, Any], device: torch.device) -> Base:
     model.to(torch.bfloat16).requires_grad_(False).eval()
     use_by_sequence(model)
     tokenizer: Any = SimpleNamespace(decode=lambda *_, **__: "")
-    return Base(model, tokenizer, DataInfo("random", "", "made here"), (-1,))
+    return PretrainedModel(model, tokenizer, DataInfo("random", "", "made here"), (-1,))
 
 
 class _OneBatch(Batches):
@@ -86,7 +86,7 @@ class _OneBatch(Batches):
 class Questions(AdaptationTask):
     """The suite's task on made-up questions."""
 
-    def __init__(self, base: Base, device: torch.device) -> None:
+    def __init__(self, base: PretrainedModel, device: torch.device) -> None:
         self.base, self.device = base, device
         source = torch.Generator().manual_seed(1)
         ids = torch.randint(base.model.config.vocab_size, (ROWS, PROMPT + 25), generator=source).tolist()
@@ -152,14 +152,14 @@ def peft_lora(task: Questions) -> Callable[[int], float]:
     from peft import LoraConfig, get_peft_model
 
     lora = LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    model: nn.Module = get_peft_model(task.base.fresh(), lora).train()
+    model: nn.Module = get_peft_model(task.base.shared_copy(), lora).train()
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=2e-3, fused=True)
 
     def seconds(steps: int) -> float:
         at: list[float] = []
         note = _clock(at, task.device, steps + 1)
         for step in range(1, steps + 2):
-            loss: Tensor = nats(model, task.batch).mean()
+            loss: Tensor = token_losses(model, task.batch).mean()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -171,9 +171,9 @@ def peft_lora(task: Questions) -> Callable[[int], float]:
 
 def answered(model: Callable[..., Any], task: Questions) -> float:
     """Tokens a second of answers to all prompts."""
-    greedy(model, task.base, task.prompts, 2, rows=ROWS)
+    generate_greedy(model, task.base, task.prompts, 2, rows=ROWS)
     began = time.perf_counter()
-    greedy(model, task.base, task.prompts, NEW, rows=ROWS)
+    generate_greedy(model, task.base, task.prompts, NEW, rows=ROWS)
     return ROWS * NEW / (time.perf_counter() - began)
 
 

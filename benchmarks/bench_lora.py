@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 import ngn
 from experiments.data import data_root, synthetic_texts, texts
-from experiments.language.base import Base, load_base, tiny_base
+from experiments.language.base import PretrainedModel, load_base, tiny_base
 from experiments.language.corpora import wikisql
-from experiments.language.packing import Tokens, nats, pack, use_by_sequence
+from experiments.language.packing import Tokens, pack, token_losses, use_by_sequence
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.language.settings import BaseModel
 
@@ -41,7 +41,7 @@ Steps = Callable[[list[list[Tokens]]], None]
 """Does a training step on each batch."""
 
 
-def smollm2(random: bool) -> tuple[Base, list[Tokens]]:
+def smollm2(random: bool) -> tuple[PretrainedModel, list[Tokens]]:
     """The model, and tokenised questions."""
     if random:
         from transformers import LlamaConfig, LlamaForCausalLM
@@ -51,14 +51,14 @@ def smollm2(random: bool) -> tuple[Base, list[Tokens]]:
             num_key_value_heads=3, tie_word_embeddings=True,
         )  # fmt: skip
         tiny = tiny_base(CPU)
-        base = Base(LlamaForCausalLM(shape).requires_grad_(False), tiny.tokenizer, tiny.info, tiny.end)
+        base = PretrainedModel(LlamaForCausalLM(shape).requires_grad_(False), tiny.tokenizer, tiny.info, tiny.end)
         use_by_sequence(base.model)
         source = synthetic_texts.TEXTS["wikisql"]
     else:
         base = load_base(BaseModel(name="smollm2_135m", data="smollm2"), data_root(None), CPU)
         source = texts.SETS["wikisql"].load_data(data_root(None))
     tokenizer = base.tokenizer
-    train = wikisql.corpus(source, "easy").train
+    train = wikisql.make_corpus(source, "easy").train
     return base, [(prompt_ids(tokenizer, e.prompt, "plain"), target_ids(tokenizer, e.target, "plain")) for e in train]
 
 
@@ -76,16 +76,16 @@ def stepped(model: nn.Module, loss: Callable[..., torch.Tensor]) -> Steps:
     return steps
 
 
-def peft_model(base: Base) -> Any:
+def peft_model(base: PretrainedModel) -> Any:
     from peft import LoraConfig, get_peft_model
 
     targets = ["q_proj", "v_proj"]
     return get_peft_model(
-        base.fresh(), LoraConfig(r=RANK, lora_alpha=RANK, target_modules=targets, task_type="CAUSAL_LM")
+        base.shared_copy(), LoraConfig(r=RANK, lora_alpha=RANK, target_modules=targets, task_type="CAUSAL_LM")
     )
 
 
-def with_trainer(base: Base) -> Steps:
+def with_trainer(base: PretrainedModel) -> Steps:
     """peft under transformers' Trainer, as its documentation has it: padded batches, labels of -100 on the prompts."""
     from transformers import Trainer, TrainingArguments
 
@@ -113,15 +113,15 @@ def with_trainer(base: Base) -> Steps:
     return steps
 
 
-def with_ngn(base: Base, compiled: bool) -> Steps:
+def with_ngn(base: PretrainedModel, compiled: bool) -> Steps:
     """Low-rank terms of this library, all 16 of them open."""
-    model = base.fresh()
+    model = base.shared_copy()
     ngn.attach_low_rank(model, base.maps(), lambda group: ngn.CountGate(RANK, t0=RANK - 1.0, delta=-0.5), seed=0)
     learner = ngn.CapacityLearner(model)
     learner.set_progress(0.0)
     if compiled:
         learner.forward = torch.compile(learner.forward, dynamic=True)  # type: ignore[method-assign]
-    return stepped(learner, nats)
+    return stepped(learner, token_losses)
 
 
 def main() -> None:
@@ -136,7 +136,7 @@ def main() -> None:
     base, questions = smollm2(given.random)
     variants: dict[str, Steps] = {
         "peft, Trainer, padded": with_trainer(base),
-        "peft, packed": stepped(peft_model(base), nats),
+        "peft, packed": stepped(peft_model(base), token_losses),
         "ngn, packed": with_ngn(base, compiled=False),
     }
     if given.compile:

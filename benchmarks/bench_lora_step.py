@@ -26,7 +26,7 @@ from processes import Rate, measure, options
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import ngn
-from experiments.language.packing import Packed, nats, pack, use_by_sequence
+from experiments.language.packing import Packed, pack, token_losses, use_by_sequence
 
 KINDS = {"ngn": "NGN-LoRA, K = 16", "peft": "peft LoRA, r = 16"}
 
@@ -64,7 +64,7 @@ def ours(model: Any, questions: Packed) -> Callable[[int], None]:
     def step(number: int) -> None:
         learner.set_progress(number / 1000)
         learner.before_step(number)
-        nats(learner, questions).mean().backward()
+        token_losses(learner, questions).mean().backward()
         learner.penalty().backward()
         optimizer.step()
         learner.after_step(number)
@@ -85,7 +85,7 @@ def plain(model: Any, questions: Packed) -> Callable[[int], None]:
     optimizer = torch.optim.Adam([p for p in adapted.parameters() if p.requires_grad], lr=2e-3, fused=True)
 
     def step(number: int) -> None:
-        nats(adapted, questions).mean().backward()
+        token_losses(adapted, questions).mean().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

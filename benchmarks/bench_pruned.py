@@ -26,7 +26,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import ngn
-from experiments.language.pruned_files import load_compact, padded
+from experiments.language.pruned_files import load_compact, pad_layers
 
 PROMPT, TOKENS = 256, 32
 """Tokens of a prompt, and decoded ones."""
@@ -49,7 +49,7 @@ def made(keep: float, step: int) -> dict[str, Any]:
     for name, axis in zip(learner.names, learner.axes, strict=True):
         axis.capacity.left.fill_(left[name])  # type: ignore[operator]
     compact = learner.deploy(share_frozen=True)
-    return {"dense": LlamaForCausalLM(shape).eval(), "compact": compact, "padded": padded(compact)}
+    return {"dense": LlamaForCausalLM(shape).eval(), "compact": compact, "padded": pad_layers(compact)}
 
 
 def read(folder: str, dtype: torch.dtype) -> Any:

@@ -77,7 +77,7 @@ def _ranks(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Na
           f"{difference:.1e}")  # fmt: skip
     if wanted.merged is None:
         return
-    whole = export.merged(model)
+    whole = export.merge_terms(model)
     with torch.no_grad():
         scores = {key: (task.evaluate(model)[key], value) for key, value in task.evaluate(whole).items()}
     whole.save_pretrained(wanted.merged)  # type: ignore[operator]
@@ -93,10 +93,10 @@ def _pruned(config: Config, task: AdaptationTask, model: Any, wanted: argparse.N
     else:
         from transformers import AutoModelForCausalLM
 
-        pruned_files.padded(model).save_pretrained(wanted.folder)
+        pruned_files.pad_layers(model).save_pretrained(wanted.folder)
         again = AutoModelForCausalLM.from_pretrained(wanted.folder, dtype=next(model.parameters()).dtype).eval()
     task.base.tokenizer.save_pretrained(wanted.folder)
-    difference = export.difference(again, model, torch.tensor([task.held[0][0]]))
+    difference = export.logit_difference(again, model, torch.tensor([task.held[0][0]]))
     count, dense = (sum(p.numel() for p in each.parameters()) for each in (again, task.base.model))
     print(f"{wanted.folder}: {count:,} parameters of {dense:,}; read back, logits differ by {difference:.1e}")
 

@@ -1,5 +1,5 @@
-"""Pretrained language models and what is asked of them: bases, corpora, prompts, scores, packing, generation.
+"""Pretrained language models: loading, corpora, prompts, scores, packing, generation, pruning and export.
 
-Neither torch nor transformers is imported before a base is loaded or a batch is made; ``docs/language.md`` says what
-lies where.
+``settings``, ``prompts``, ``corpora`` and ``scores`` import neither torch nor transformers. ``docs/language.md``
+describes the parts.
 """

@@ -1,4 +1,4 @@
-"""A pretrained causal language model with its tokenizer, frozen: loaded from a folder, or made here for smoke runs."""
+"""Load a frozen, pretrained causal language model with its tokenizer, or make a tiny one for smoke runs."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ MAPS = {
     "up": ("up_proj", "dense_h_to_4h"),
     "down": ("down_proj", "dense_4h_to_h"),
 }
-"""Kind → what the linear map of a layer is called in models of the Llama family, and in GPT-NeoX."""
+"""Kind → names of the linear map in a layer, in the Llama family and in GPT-NeoX."""
 FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
-"""What is read of a folder or a repository: no code."""
+"""Files read from a folder or a repository; never code."""
 
 
 @dataclass(frozen=True)
-class Base:
-    """A frozen model in ``eval`` mode, its tokenizer, and what it was loaded from.
+class PretrainedModel:
+    """A frozen model in ``eval`` mode and its tokenizer.
 
     Attributes:
         info: name, one sha256 over the files, and where they come from.
-        end: ids of the tokens that end an answer, that of the tokenizer first.
+        end: ids of the tokens that end an answer; the tokenizer's own is first.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class Base:
 
     @property
     def layers(self) -> list[str]:
-        """Full names of the decoder layers, first to last."""
+        """Return the full names of the decoder layers, first to last."""
         blocks = [(name, block) for name, block in self.model.named_modules() if isinstance(block, nn.ModuleList)]
         count = self.model.config.num_hidden_layers
         name = next((name for name, block in blocks if len(block) == count), None)
@@ -60,7 +60,7 @@ class Base:
         return [f"{name}.{number}" for number in range(count)]
 
     def maps(self, kinds: Sequence[str] = ("q", "v")) -> list[str]:
-        """Full names of linear maps of the given kinds (:data:`MAPS`), layer by layer, within a layer as ``kinds``.
+        """Return full names of linear maps of these kinds (:data:`MAPS`), layer by layer, in the order of ``kinds``.
 
         Raises:
             ConfigError: if a layer has no such linear map.
@@ -75,48 +75,48 @@ class Base:
                     has = ", ".join(sorted({name.rpartition(".")[2] for name in inside}))
                     raise ConfigError(
                         f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map of its own for "
-                        f"{kind}; it has: {has or 'none'}. gate=adapter needs none of them, gate=lora a model with "
-                        f"those in gate.targets (GPT-NeoX: any of o, up, down)"
+                        f"{kind}; it has: {has or 'none'}. With gate=lora, type the kinds that it has as gate.targets "
+                        f"(GPT-NeoX: any of o, up, down); gate=adapter works with every model"
                     )
                 chosen += fitting
         return chosen
 
-    def fresh(self) -> Any:
-        """A module tree of its own that shares the frozen parameters and the buffers, for attaching components."""
+    def shared_copy(self) -> Any:
+        """Copy the module tree but share frozen parameters and buffers, so that components can be attached."""
         shared = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
         return copy.deepcopy(self.model, shared)
 
 
-def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> Base:
+def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> PretrainedModel:
     model.to(device).requires_grad_(False).eval()
     use_by_sequence(model)
     if tokenizer.eos_token_id is None:
-        raise DataError(f"{info.name}: its tokenizer has no end of text, by which answers end")
+        raise DataError(f"{info.name}: its tokenizer has no end-of-text token, which must end each answer")
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
-        raise DataError(f"{info.name}: its tokenizer has {len(tokenizer)} tokens, and the model {rows}")
+        raise DataError(f"{info.name}: its tokenizer has {len(tokenizer)} tokens, but the model only {rows}")
     _check_causal(model, info)
     listed = model.generation_config.eos_token_id
     listed = listed if isinstance(listed, list) else [] if listed is None else [listed]
     end = tuple(dict.fromkeys([tokenizer.eos_token_id, *listed]))
-    return Base(model, tokenizer, info, end)
+    return PretrainedModel(model, tokenizer, info, end)
 
 
 @torch.no_grad()
 def _check_causal(model: Any, info: DataInfo) -> None:
-    """Raise a DataError if what comes later changes what is expected before it, as in an encoder."""
+    """Raise a DataError if a later token changes the logits of an earlier one, as in an encoder."""
     rows = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device)
     logits = model(input_ids=rows, use_cache=False).logits[:, 1]
     expected, other = logits.double()
     if float((expected - other).abs().max()) > 100 * torch.finfo(logits.dtype).eps * float(expected.abs().max()):
-        raise DataError(f"{info.name}: a {type(model).__name__} sees what comes later; a decoder is needed")
+        raise DataError(f"{info.name}: a {type(model).__name__} attends to later tokens; choose a decoder")
 
 
 def _from_hub(settings: BaseModel) -> Path:
-    """The snapshot of ``settings.source``, downloaded if it is not in the hub's cache.
+    """Return the snapshot of ``settings.source``; download it if it is not in the hub's cache.
 
     Raises:
-        DataError: if there is no network, no such repository, or no leave to read it.
+        DataError: if there is no network, no such repository, or no permission to read it.
     """
     require_packages(f"model={settings.name}", "huggingface_hub")
     from huggingface_hub import HfApi, errors, snapshot_download
@@ -126,9 +126,9 @@ def _from_hub(settings: BaseModel) -> Path:
         return Path(snapshot_download(**wanted, local_files_only=True))
     except errors.LocalEntryNotFoundError:
         pass
-    way_out = f"or bring it as a folder: model.path=FOLDER (from `hf download {settings.source} --local-dir FOLDER`)"
+    way_out = f"or use a local folder: model.path=FOLDER (from `hf download {settings.source} --local-dir FOLDER`)"
     try:
-        # One request with a limit tells what is wrong before many that are repeated.
+        # One request with a time limit finds the error before a download with many retries.
         HfApi().model_info(wanted["repo_id"], revision=settings.revision, timeout=10)
         return Path(snapshot_download(**wanted))
     except errors.GatedRepoError:
@@ -139,13 +139,13 @@ def _from_hub(settings: BaseModel) -> Path:
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as fault:
         what = f"revision {settings.revision}" if isinstance(fault, errors.RevisionNotFoundError) else "such repository"
         raise DataError(f"model={settings.name}: no {what} at {settings.source}; {way_out}") from None
-    except Exception as fault:  # whatever the client's transport raises: it changes between versions
+    except Exception as fault:  # the client's errors differ between its versions
         why = f"{type(fault).__name__}: {fault}".splitlines()[0]
         raise DataError(f"model={settings.name}: {settings.source} cannot be downloaded ({why}); {way_out}") from None
 
 
 def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
-    """The folder of safetensors that the settings name, and what lies in it."""
+    """Return the folder of safetensors that the settings name, and the identity of its files."""
     if settings.path is not None:
         folder, provenance = Path(settings.path).expanduser().absolute(), f"local folder {Path(settings.path).name}"
         if settings.file is not None:
@@ -163,7 +163,7 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
         provenance = f"{settings.source}, revision {folder.name}"
     if not (folder / "config.json").is_file():
         raise DataError(
-            f"model={settings.name}: no config.json in {folder}; a folder of a model has it beside model.safetensors"
+            f"model={settings.name}: no config.json in {folder}; a model folder needs it next to model.safetensors"
         )
     files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
     digests = {path.name: file_digest(path, "sha256") for path in files}
@@ -171,14 +171,14 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
 
 
 @lru_cache(maxsize=1)
-def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
-    """The model that the settings name, frozen, on ``device``; kept, so that the runs of a process share it.
+def load_base(settings: BaseModel, root: Path, device: torch.device) -> PretrainedModel:
+    """Load the model that the settings name, frozen, on ``device``; runs of one process share it.
 
     Args:
         root: the data root.
 
     Raises:
-        DataError: saying what is missing, damaged or does not fit, and what to do.
+        DataError: if a file is missing, damaged or does not fit; the message says what to do.
     """
     require_packages(f"model={settings.name}", "transformers", "tokenizers")
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -200,7 +200,7 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as fault:
             why = f"{type(fault).__name__}: {fault}".splitlines()[0]
             raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
-        model, said = read  # with what was in the files
+        model, said = read  # ``said``: which tensors were missing or had another shape
         if lost := sorted({*said["missing_keys"], *(each[0] for each in said["mismatched_keys"])}):
             raise DataError(
                 f"model={settings.name}: the files in {folder} lack {len(lost)} tensors of a "
@@ -210,7 +210,7 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Base:
 
 
 def byte_tokenizer() -> Any:
-    """A tokenizer whose tokens are the 256 bytes, and an end of text."""
+    """Make a tokenizer with one token per byte and an end of text."""
     require_packages("the smoke profile", "transformers", "tokenizers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -223,8 +223,8 @@ def byte_tokenizer() -> Any:
 
 
 @lru_cache(maxsize=1)
-def tiny_base(device: torch.device, layers: int = 2) -> Base:
-    """A random Llama of two small layers over bytes, made here from seed 0: for smoke runs and tests."""
+def tiny_base(device: torch.device, layers: int = 2) -> PretrainedModel:
+    """Make a random Llama with two small layers over bytes, from seed 0, for smoke runs and tests."""
     require_packages("the smoke profile", "transformers", "tokenizers")
     from transformers import LlamaConfig, LlamaForCausalLM
 

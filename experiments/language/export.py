@@ -1,7 +1,8 @@
-"""Learned low-rank terms as a folder of peft's, or merged into the model; learned adapters as safetensors and JSON.
+"""Export learned low-rank terms as a peft folder or merged into the model, and adapters as safetensors and JSON.
 
-peft computes y = W x + (lora_alpha / r) B A x. The ordering weights w_k are folded into B, and alpha is r for every
-map, so that the factor is one: also for readers that know one r and one alpha alone. Maps of rank zero are left out.
+peft computes y = W x + (lora_alpha / r) B A x. The export folds the ordering weights w_k into B and sets alpha to r
+for every map. The factor is then one, even for readers that know only one r and one alpha. Maps of rank zero are left
+out.
 """
 
 from __future__ import annotations
@@ -24,37 +25,37 @@ from ngn.components.low_rank import LowRankLinear, replace
 from ngn.files import publish, publish_tensors
 
 Terms = dict[str, tuple[Tensor, Tensor]]
-"""Full name of a map → down [m, in] and up [out, m], the weights folded in."""
+"""Full name of a map → down [m, in] and up [out, m], with the ordering weights folded in."""
 WEIGHTS, CONFIG, EMPTY = "adapter_model.safetensors", "adapter_config.json", "EMPTY.txt"
 ADAPTERS = "adapters.safetensors", "adapters.json"
 
 
 class ExportError(ValueError):
-    """What was written is not what was to be exported."""
+    """The exported files do not reproduce the model."""
 
 
-def terms_of(deployed: nn.Module) -> Terms:
-    """The low-rank terms of a deployed model."""
+def low_rank_terms(deployed: nn.Module) -> Terms:
+    """Return the low-rank terms of a deployed model."""
     parts = ((name, part) for name, part in deployed.named_modules() if isinstance(part, LowRankLinear))
     return {name: (part.down.detach(), part.up.detach()) for name, part in parts}
 
 
 def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
-    """Write the terms of a deployed model as ``PeftModel.from_pretrained`` reads them.
+    """Write the terms of a deployed model in the format of ``PeftModel.from_pretrained``.
 
     Args:
-        folder: made if it is not there. Without any term it gets no adapter, which peft would refuse, but a note.
-        base: name or path of the model that they were trained beside.
+        folder: created if missing. Without any term it holds only a note, because peft refuses an empty adapter.
+        base: name or path of the pretrained model.
 
     Returns:
         The rank of every map that has terms.
     """
-    terms = terms_of(deployed)
+    terms = low_rank_terms(deployed)
     ranks = {name: down.shape[0] for name, (down, _) in terms.items()}
     for name in (WEIGHTS, CONFIG, EMPTY):
         (folder / name).unlink(missing_ok=True)
     if not terms:
-        publish(folder / EMPTY, f"No term was learned: the model is {base} as it is.\n".encode())
+        publish(folder / EMPTY, f"No low-rank term was learned. The model equals {base}.\n".encode())
         return ranks
     tensors = {}
     for name, (down, up) in terms.items():
@@ -76,63 +77,63 @@ def check_peft(folder: Path, base: Any, deployed: nn.Module, ids: Tensor) -> flo
     """Load a written folder with stock peft and compare it with the deployed model.
 
     Args:
-        base: the pretrained model, which peft changes.
+        base: the pretrained model; peft modifies it.
         ids: a sample, int64 [N, L].
 
     Returns:
         The largest difference of logits, relative to the largest logit.
 
     Raises:
-        ExportError: if a map is missing or too many, a rank or scale is another, a B is zero, or the logits differ.
+        ExportError: if the maps, a rank, a scale or the logits differ, or a B is zero.
     """
     from peft import PeftModel
     from peft.tuners.lora import LoraLayer
 
-    wanted = terms_of(deployed)
+    wanted = low_rank_terms(deployed)
     if not wanted:
         if (folder / CONFIG).exists():
-            raise ExportError(f"{folder} holds an adapter, but there are no terms")
+            raise ExportError(f"{folder} holds an adapter, but the model has no low-rank terms")
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # what peft asks of transformers by an older name
+        warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
         adapted: Any = PeftModel.from_pretrained(base, folder)
     layers: dict[str, Any] = {
         name: part for name, part in adapted.base_model.model.named_modules() if isinstance(part, LoraLayer)
     }
     if layers.keys() != wanted.keys():
-        raise ExportError(f"peft has put terms beside {sorted(layers)}, not {sorted(wanted)}")
+        raise ExportError(f"peft attached terms to {sorted(layers)}; expected {sorted(wanted)}")
     for name, (down, up) in wanted.items():
         a, b = layers[name].lora_A["default"].weight, layers[name].lora_B["default"].weight
         same = a.shape == down.shape and torch.equal(a, down.to(a)) and torch.equal(b, up.to(b))
         if not same or layers[name].scaling["default"] != 1.0 or not bool(b.any()):
-            raise ExportError(f"{folder}: peft does not read the terms of {name} as they were written")
+            raise ExportError(f"{folder}: peft reads other terms of {name} than were written")
     adapted.eval()
-    return difference(adapted, deployed, ids, 1e-4)
+    return logit_difference(adapted, deployed, ids, 1e-4)
 
 
 @torch.no_grad()
-def difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5) -> float:
-    """The largest difference of the logits of two models for ``ids`` [N, L], relative to the largest logit.
+def logit_difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5) -> float:
+    """Return the largest difference of two models' logits for ``ids`` [N, L], relative to the largest logit.
 
     Raises:
-        ExportError: if that is more than ``most``, and than the precision of the weights explains.
+        ExportError: if the difference exceeds both ``most`` and the precision of the weights.
     """
     ours, theirs = deployed(input_ids=ids).logits.float(), model(input_ids=ids).logits.float()
     found = float((ours - theirs).abs().max() / ours.abs().max())
     if not found <= max(most, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
-        raise ExportError(f"what is read back gives logits that differ by {found:.1e}")
+        raise ExportError(f"the model read back gives logits that differ by {found:.1e} of the largest")
     return found
 
 
 @torch.no_grad()
-def merged(deployed: nn.Module) -> nn.Module:
-    """A copy in which the terms are added to the frozen weights, which it otherwise shares.
+def merge_terms(deployed: nn.Module) -> nn.Module:
+    """Return a copy with the terms added to the frozen weights; the copy shares all other tensors.
 
-    In bfloat16 that rounds away what is smaller than 1/256 of a weight: such a model has a score of its own.
+    In bfloat16, rounding loses terms smaller than 1/256 of a weight. Evaluate such a model separately.
     """
     shared = {id(tensor): tensor for tensor in (*deployed.parameters(), *deployed.buffers())}
     model = copy.deepcopy(deployed, shared)
-    for name, (down, up) in terms_of(deployed).items():
+    for name, (down, up) in low_rank_terms(deployed).items():
         replace(model, name, partial(_sum, (up.double() @ down.double())))
     return model
 
@@ -145,10 +146,10 @@ def _sum(product: Tensor, terms: Any) -> nn.Linear:
 
 
 def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
-    """Write the adapters of a deployed model: their weights, and in JSON what they are.
+    """Write the adapters of a deployed model: weights as safetensors, their description as JSON.
 
     Returns:
-        Units of every layer that has an adapter.
+        Number of units of every layer that has an adapter.
     """
     parts = {name: part for name, part in deployed.named_modules() if isinstance(part, Adapter)}
     tensors = {f"{name}.{key}": getattr(part, key) for name, part in parts.items() for key in ("down", "up")}
@@ -160,16 +161,16 @@ def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, in
 
 
 def load_adapters(model: nn.Module, folder: Path) -> nn.Module:
-    """The pretrained ``model``, frozen, with the adapters of a folder of :func:`write_adapters`.
+    """Return the pretrained ``model``, frozen, with the adapters that :func:`write_adapters` wrote to a folder.
 
     Raises:
-        ExportError: if the folder's files do not agree.
-        ValueError: if the model has no such layers.
+        ExportError: if the two files of the folder do not match.
+        ValueError: if the model lacks one of the layers.
     """
     units: dict[str, int] = json.loads((folder / ADAPTERS[1]).read_text())["layers"]
     tensors = safetensors.torch.load((folder / ADAPTERS[0]).read_bytes())
     if tensors.keys() != {f"{name}.{key}" for name in units for key in ("down", "up")}:
-        raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} are of different models")
+        raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} come from different models")
     sizes: Sequence[int] = list(units.values())
     for features in {tensors[f"{name}.up"].shape[0] for name in units}:
         attach_adapters(model, list(units), features, lambda number: ngn.FixedCount(sizes[number], r=1.0), seed=0)

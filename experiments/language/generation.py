@@ -1,4 +1,4 @@
-"""Greedy answers to many prompts at once, with a cache of keys and values."""
+"""Generate greedy answers to many prompts at once, with a key-value cache."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Any
 
 import torch
 
-from experiments.language.base import Base
+from experiments.language.base import PretrainedModel
 
 
-def cut(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first of the stop strings that occurs in it."""
+def cut_at_stop(text: str, stops: Sequence[str]) -> str:
+    """Return the text before the first stop string in it."""
     return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
 
 
 @torch.no_grad()
-def greedy(
+def generate_greedy(
     model: Callable[..., Any],
-    base: Base,
+    base: PretrainedModel,
     prompts: Sequence[Sequence[int]],
     longest: int,
     stops: Sequence[str] = (),
     rows: int = 32,
     answered: Callable[[int], object] = lambda count: None,
 ) -> list[str]:
-    """The most likely continuation of each prompt, token by token, up to the end of text, a stop string, or ``longest``
-    tokens; without the end, and cut at the stop string.
+    """Return the greedy continuation of each prompt.
+
+    An answer ends before the end of text, before a stop string, or after ``longest`` tokens.
 
     Args:
-        model: called as transformers' causal models are; in ``eval`` mode.
-        rows: prompts answered at once; those of like length together, padded on the left and masked.
-        answered: told after each of them how many have their answer.
+        model: has the call of transformers' causal models; in ``eval`` mode.
+        rows: number of prompts answered at once. Prompts of similar length go together, padded on the left and masked.
+        answered: called after each group with the number of answers so far.
     """
     order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
     answers = [""] * len(prompts)
@@ -46,7 +47,7 @@ def greedy(
 
 
 def _answer(
-    model: Callable[..., Any], base: Base, prompts: list[Sequence[int]], longest: int, stops: Sequence[str]
+    model: Callable[..., Any], base: PretrainedModel, prompts: list[Sequence[int]], longest: int, stops: Sequence[str]
 ) -> list[str]:
     from transformers import DynamicCache
 
@@ -58,7 +59,7 @@ def _answer(
     cache = DynamicCache(config=base.model.config)
     written: list[list[int]] = [[] for _ in prompts]
     texts = [""] * len(prompts)
-    left = list(range(len(prompts)))  # the prompt that each row of the cache answers
+    left = list(range(len(prompts)))  # the prompt of each row of the cache
     for _ in range(longest):
         output = model(
             input_ids=ids,
@@ -74,13 +75,13 @@ def _answer(
             if token in base.end:
                 continue
             written[number].append(token)
-            # An answer that begins with an empty line has not ended there.
+            # A leading empty line does not end an answer.
             texts[number] = base.tokenizer.decode(written[number], skip_special_tokens=True).lstrip()
-            if cut(texts[number], stops) == texts[number]:
+            if cut_at_stop(texts[number], stops) == texts[number]:
                 going.append(row)
         if not going:
             break
-        if len(going) < len(left):  # rows that are done cost no more
+        if len(going) < len(left):  # drop finished rows
             rows = torch.tensor(going, device=device)
             cache.batch_select_indices(rows)
             chosen, mask, positions = chosen[rows], mask[rows], positions[rows]
@@ -88,4 +89,4 @@ def _answer(
         ids = chosen[:, None]
         mask = torch.cat([mask, mask.new_ones(len(left), 1)], dim=1)
         positions = positions[:, -1:] + 1
-    return [cut(text, stops).strip() for text in texts]
+    return [cut_at_stop(text, stops).strip() for text in texts]

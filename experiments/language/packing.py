@@ -1,7 +1,7 @@
-"""Sequences packed without padding: one row of tokens, positions that restart, attention within each sequence alone.
+"""Pack sequences into one row without padding: positions restart, and attention stays within each sequence.
 
-transformers masks what is packed, and still computes the whole square of it; here each sequence has a product of its
-own, by an attention function that is registered with transformers under :data:`ATTENTION`.
+transformers would mask a packed row and still compute its whole attention matrix. The attention function here computes
+one matrix per sequence. It is registered with transformers under :data:`ATTENTION`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from experiments.blocks import ConfigError
 
 ATTENTION = "by_sequence"
 Tokens = tuple[list[int], list[int]]
-"""Tokens of a prompt, and of what is to follow it."""
+"""Tokens of a prompt, and of its target."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Packed:
     """Sequences in one row, and which of their tokens are predicted.
 
     Attributes:
-        ids, positions: tokens and their places in their own sequences, int64 [1, T].
-        before: where the logits of the predicted tokens are, int64 [M]: at the token before each.
+        ids, positions: tokens and their positions in their sequences, int64 [1, T].
+        before: positions of the logits of the predicted tokens, int64 [M]: the token before each.
         targets: the predicted tokens, int64 [M].
-        lengths: of the sequences.
+        lengths: lengths of the sequences.
     """
 
     ids: Tensor
@@ -40,15 +40,17 @@ class Packed:
 
 
 def pack(sequences: Sequence[Tokens], device: torch.device) -> Packed:
-    """Sequences of prompt and target one after the other; the targets are predicted, by their place, not by what they
-    are: an end of text that is a target counts, one in a prompt does not."""
+    """Pack sequences of prompt and target into one row.
+
+    Every target token is predicted, also an end of text; no token of a prompt is.
+    """
     ids: list[int] = []
     positions: list[int] = []
     before: list[int] = []
     lengths = []
     for prompt, target in sequences:
         if not prompt:
-            raise ValueError("a prompt needs at least one token: the first target is predicted from it")
+            raise ValueError("a prompt needs at least one token, because it predicts the first target")
         before += range(len(ids) + len(prompt) - 1, len(ids) + len(prompt) + len(target) - 1)
         ids += [*prompt, *target]
         positions += range(len(prompt) + len(target))
@@ -69,12 +71,12 @@ def by_sequence(
     sliding_window: int | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention within each sequence of a packed row; without ``sequences``, transformers' own with its mask.
+    """Attend causally within each sequence of a packed row; without ``sequences``, use transformers' masked attention.
 
-    query, key, value: [B, heads, T, d], for a packed row of B = 1; returns [B, T, heads, d].
+    query, key, value: [B, heads, T, d], with B = 1 for a packed row; returns [B, T, heads, d].
 
     Raises:
-        ConfigError: if a sequence is longer than layers look back, or scores are more than products.
+        ConfigError: if a sequence exceeds the sliding window, or the scores need softcap, sinks or a position bias.
     """
     if sequences is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -83,11 +85,11 @@ def by_sequence(
         return output, None
     if sliding_window is not None and max(sequences) > sliding_window:
         raise ConfigError(
-            f"the model looks back {sliding_window} tokens, and a sequence has {max(sequences)}: lower "
+            f"the model looks back {sliding_window} tokens, but a sequence has {max(sequences)}: lower "
             "task.max_tokens and task.perplexity_tokens"
         )
     if given := [name for name in ("softcap", "s_aux", "position_bias") if rest.get(name) is not None]:
-        raise ConfigError(f"{type(module).__name__} attends with {', '.join(given)}, which packed rows do not have")
+        raise ConfigError(f"{type(module).__name__} attends with {', '.join(given)}, which packed rows do not support")
     grouped = query.shape[1] != key.shape[1]
     parts = zip(query.split(sequences, 2), key.split(sequences, 2), value.split(sequences, 2), strict=True)
     each = [
@@ -97,7 +99,7 @@ def by_sequence(
 
 
 def use_by_sequence(model: Any) -> None:
-    """Let a model of transformers attend by :func:`by_sequence`."""
+    """Make a model of transformers attend with :func:`by_sequence`."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -106,12 +108,12 @@ def use_by_sequence(model: Any) -> None:
     model.set_attn_implementation(ATTENTION)
 
 
-def nats(model: Callable[..., Any], batch: Packed) -> Tensor:
-    """-ln p of each predicted token, float32 [M]; logits are computed at these alone."""
+def token_losses(model: Callable[..., Any], batch: Packed) -> Tensor:
+    """Return -ln p (nats) of each predicted token, float32 [M]; logits are computed only there."""
     output = model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        attention_mask=None,  # where a sequence begins is seen by the positions, too, if the model attends by itself
+        attention_mask=None,  # a model with its own attention finds the sequences by their positions
         sequences=batch.lengths,
         use_cache=False,
         logits_to_keep=batch.before,

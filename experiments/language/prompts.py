@@ -1,7 +1,7 @@
-"""The prompts of all tasks, fixed: what precedes an answer, and how a model that was trained on chats is asked.
+"""The fixed prompts of all tasks, as plain text or as a chat.
 
-``plain`` is the text as it stands here, with the tokenizer's own start of text if it has one; the answer follows after
-one space. ``chat`` puts the same text into the user's turn of the tokenizer's chat template.
+``plain`` is the text below, after the tokenizer's start of text if it has one; the answer follows after one space.
+``chat`` puts the same text into the user's turn of the tokenizer's chat template.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ SQUAD = "Context: {context}\nQuestion: {question}\nAnswer:"
 
 
 def columns(names: Sequence[str]) -> str:
-    """Columns of one table."""
+    """Join the column names of one table."""
     return ", ".join(names)
 
 
 def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:
-    """Tokens of a prompt, with one start of text where the tokenizer has one."""
+    """Return the tokens of a prompt, with one start of text if the tokenizer has one."""
     if style == "plain":
         return list(tokenizer(prompt)["input_ids"])
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
     )
-    # The template has written the start of text already.
+    # The chat template has already added the start of text.
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def target_ids(tokenizer: Any, target: str, style: Style) -> list[int]:
-    """Tokens of an answer, and the one that ends it."""
+    """Return the tokens of an answer and the token that ends it."""
     text = target if style == "chat" else f" {target}"
     return [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]

@@ -1,9 +1,11 @@
-"""Structured pruning of a pretrained model: its heads and feed-forward neurons in an order, of which a prefix stays.
+"""Prune a pretrained model by structure: order its heads and feed-forward neurons and keep a prefix.
 
 Wanda (Sun et al., "A Simple and Effective Pruning Approach for Large Language Models", ICLR 2024) scores a weight by
-|W_ij| ||X_j||_2. A neuron has the mean over its column of the map behind it (FLAP's Wanda-sp), a group of heads the sum
-over its columns. An ordered model, cut to the counts that another has learned, is a rival of it; uncut it is what NGN
-may learn a prefix of.
+|W_ij| ||X_j||_2. A neuron scores the mean over its column of the map that reads it (FLAP's Wanda-sp). A group of heads
+scores the sum over its columns.
+
+An ordered model has two uses. Cut to the counts that NGN learned, it is a rival. Uncut, it is the model in which NGN
+learns a prefix.
 """
 
 from __future__ import annotations
@@ -15,21 +17,21 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from experiments.language.base import Base
-from experiments.language.packing import Packed, nats
+from experiments.language.base import PretrainedModel
+from experiments.language.packing import Packed, token_losses
 from ngn.axis import OrderedAxis
 from ngn.streams import generator
 
 
 @dataclass(frozen=True)
-class Part:
-    """Heads or neurons of one layer.
+class PrunablePart:
+    """The heads or the neurons of one layer.
 
     Attributes:
         module: full name of the attention or feed-forward module.
-        map: that of the linear map that takes them.
+        map: full name of the linear map that reads the heads or neurons.
         kind: "heads" or "ffn".
-        size: groups of heads with one key and value, or neurons, before anything is pruned.
+        size: number of neurons, or of head groups that share a key and value, before pruning.
     """
 
     module: str
@@ -38,17 +40,17 @@ class Part:
     size: int
 
 
-BEHIND = {"heads": "o", "ffn": "down"}
-"""What is pruned → the kind of the linear map that takes it."""
+OUTPUT_MAP = {"heads": "o", "ffn": "down"}
+"""Kind of part → kind of the linear map that reads it."""
 
 
 @torch.no_grad()
 def wanda_scores(model: nn.Module, maps: Sequence[str], batches: Iterable[Packed]) -> dict[str, Tensor]:
-    """||X_j||_2 mean_i |W_ij| of every input entry j of linear maps, float64 [in], by their names.
+    """Score each input entry j of linear maps by ||X_j||_2 mean_i |W_ij|: name → float64 [in].
 
     Args:
-        model: the dense model; all maps are scored in one pass over it.
-        batches: the sequences of the calibration, whose every token counts.
+        model: the dense model; one pass scores all maps.
+        batches: the calibration sequences; every token counts.
     """
     weights = {name: model.get_submodule(name).get_parameter("weight") for name in maps}
     squares = {name: w.new_zeros(w.shape[1], dtype=torch.float64) for name, w in weights.items()}
@@ -61,42 +63,42 @@ def wanda_scores(model: nn.Module, maps: Sequence[str], batches: Iterable[Packed
         hooks.append(model.get_submodule(name).register_forward_pre_hook(seen))
     try:
         for batch in batches:
-            nats(model, batch)
+            token_losses(model, batch)
     finally:
         for hook in hooks:
             hook.remove()
     return {name: total.sqrt() * weights[name].double().abs().mean(0) for name, total in squares.items()}
 
 
-def by_score(scores: Tensor, size: int) -> Tensor:
-    """Components from the largest score to the smallest, int64 [size]; each has an equal part of ``scores`` [in]."""
+def order_by_score(scores: Tensor, size: int) -> Tensor:
+    """Order components by falling score, int64 [size]; each has an equal share of ``scores`` [in]."""
     return scores.reshape(size, -1).sum(1).argsort(descending=True, stable=True)
 
 
-def by_draw(draw: int, name: str, size: int) -> Tensor:
-    """A random order of the ``size`` components of a map, of the stream (draw, "prune", name): int64 [size]."""
+def random_order(draw: int, name: str, size: int) -> Tensor:
+    """Draw an order of the ``size`` components of a map, int64 [size], from the stream (draw, "prune", name)."""
     return torch.randperm(size, generator=generator(draw, "prune", name))
 
 
-def parts_of(base: Base, kinds: Sequence[str]) -> list[Part]:
-    """Everything that is pruned, layer by layer, within a layer as ``kinds``.
+def prunable_parts(base: PretrainedModel, kinds: Sequence[str]) -> list[PrunablePart]:
+    """Return all parts of these kinds, layer by layer, within a layer in the order of ``kinds``.
 
     Raises:
-        ConfigError: if a layer has no map of the kind.
+        ConfigError: if a layer has no map of a kind.
     """
-    maps = base.maps([BEHIND[kind] for kind in kinds])
+    maps = base.maps([OUTPUT_MAP[kind] for kind in kinds])
     parts = []
     for at, name in enumerate(maps):
         kind, config = kinds[at % len(kinds)], base.model.config
         heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
         neurons = base.model.get_submodule(name).weight.shape[1]
-        parts.append(Part(name.rpartition(".")[0], name, kind, heads if kind == "heads" else neurons))
+        parts.append(PrunablePart(name.rpartition(".")[0], name, kind, heads if kind == "heads" else neurons))
     return parts
 
 
 @torch.no_grad()
 def reorder(axis: OrderedAxis, order: Tensor) -> None:
-    """Exchange components of an axis, in every tensor that has it: component k becomes what ``order[k]`` was."""
+    """Reorder the components of an axis in all its tensors: component k becomes the old ``order[k]``."""
     for cut in axis.cuts:
         value: Tensor = getattr(cut.module, cut.name)
         last = cut.start + axis.K * cut.width
@@ -108,16 +110,15 @@ def reorder(axis: OrderedAxis, order: Tensor) -> None:
 
 
 def ordered_prefix(
-    model: nn.Module, parts: Sequence[Part], order: Mapping[str, Tensor] | None, left: Sequence[float]
+    model: nn.Module, parts: Sequence[PrunablePart], order: Mapping[str, Tensor] | None, left: Sequence[float]
 ) -> nn.Module:
-    """A copy of ``model`` with its heads and neurons in another order, cut to a prefix; frozen tensors that neither
-    changes stay the model's own.
+    """Copy ``model``, reorder its heads and neurons, and keep a prefix. Unchanged frozen tensors are shared.
 
     Args:
-        order: module → the order of its components; None for that of the model.
-        left: the part of each that stays, in (0, 1].
+        order: module → the order of its components; None keeps the model's order.
+        left: fraction of each part that stays, in (0, 1].
     """
-    single = {part.module: spec_of(part, part.size) for part in parts}
+    single = {part.module: learned_size_of(part, part.size) for part in parts}
     learner = ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.Retained(K))
     staying = {part.module: round(share * part.size) for part, share in zip(parts, left, strict=True)}
     for module, axis in zip(learner.names, learner.axes, strict=True):
@@ -127,22 +128,24 @@ def ordered_prefix(
     return learner.deploy(share_frozen=True)
 
 
-def learn_prefix(model: nn.Module, parts: Sequence[Part], capacities: Sequence[ngn.Capacity]) -> nn.Module:
-    """``model``, in place, with one learned size per part, in as many blocks as its capacity has."""
+def learn_prefix(model: nn.Module, parts: Sequence[PrunablePart], capacities: Sequence[ngn.Capacity]) -> nn.Module:
+    """Give each part of ``model`` a learned size, in place, with as many blocks as its capacity has."""
     each = {part.module: capacity for part, capacity in zip(parts, capacities, strict=True)}
     ngn.learn_sizes(
-        model, {part.module: spec_of(part, each[part.module].K) for part in parts}, capacity=lambda name, _: each[name]
+        model,
+        {part.module: learned_size_of(part, each[part.module].K) for part in parts},
+        capacity=lambda name, _: each[name],
     )
     return model
 
 
-def spec_of(part: Part, blocks: int) -> ngn.Heads | ngn.Width:
-    """The learned size of a part: groups of heads, or ``blocks`` of neurons."""
+def learned_size_of(part: PrunablePart, blocks: int) -> ngn.Heads | ngn.Width:
+    """Return the learned size of a part: groups of heads, or ``blocks`` of neurons."""
     return ngn.Heads() if part.kind == "heads" else ngn.Width(blocks)
 
 
-def weights_left(base: Base, deployed: nn.Module) -> list[tuple[int, int]]:
-    """(left, before) of every layer: weights of its attention and feed-forward maps, biases not counted."""
+def weights_left(base: PretrainedModel, deployed: nn.Module) -> list[tuple[int, int]]:
+    """Count each layer's attention and feed-forward weights, without biases: (after pruning, before)."""
 
     def count(model: nn.Module, layer: str) -> int:
         inside = model.get_submodule(layer).modules()

@@ -1,4 +1,4 @@
-"""Questions with answers: what is asked, what is expected, and what an answer is scored against."""
+"""Questions with target answers and references for scoring, one module per corpus."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Example:
     """One question.
 
     Attributes:
-        prompt: what the model reads (:mod:`experiments.language.prompts`).
-        target: what it is to write; the end of text follows it.
-        reference: what the scorer of the task compares with.
+        prompt: the text that the model reads (:mod:`experiments.language.prompts`).
+        target: the text that it should write, before the end of text.
+        reference: what the scorer compares the answer with.
         id: its name in the data set.
     """
 
@@ -30,7 +30,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training and test questions of a task, in a fixed, shuffled order, so that any first part is a fair sample."""
+    """Training and test questions in a fixed, shuffled order, so that any prefix is a fair sample."""
 
     train: tuple[Example, ...]
     test: tuple[Example, ...]
@@ -38,7 +38,7 @@ class Corpus:
 
 
 def shuffled(items: Sequence[T], address: str) -> list[T]:
-    """The items in an order that depends on their number and the address alone; equal for all seeds of a run."""
+    """Shuffle items in an order that depends only on their number and the address, not on the seed of a run."""
     import torch
 
     from ngn.streams import generator
@@ -48,7 +48,7 @@ def shuffled(items: Sequence[T], address: str) -> list[T]:
 
 
 def split_by(items: Sequence[T], key: Callable[[T], Hashable], address: str) -> tuple[list[T], list[T]]:
-    """Items of 80 % of the keys, and the rest: what belongs together (a table, a paragraph) stays together."""
+    """Split items 80/20 by key, so that items of one key (a table, a paragraph) stay together."""
     keys = shuffled(sorted({key(item) for item in items}, key=str), address)
     first = set(keys[: round(0.8 * len(keys))])
     return [item for item in items if key(item) in first], [item for item in items if key(item) not in first]

@@ -1,4 +1,4 @@
-"""GSM8K: a word problem, answered by its steps and ``#### `` with the number."""
+"""GSM8K: word problems; the answer gives the steps, then ``#### `` and the number."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from experiments.language import prompts
 from experiments.language.corpora import Corpus, Example, shuffled
 
 
-def corpus(texts: Texts) -> Corpus:
-    """The official train and test sets. Calculator marks ``<<...>>`` are left out: there is no calculator."""
+def make_corpus(texts: Texts) -> Corpus:
+    """Return the official train and test sets, without the calculator marks ``<<...>>``."""
 
     def examples(part: str) -> tuple[Example, ...]:
         made = []

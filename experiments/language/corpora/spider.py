@@ -1,4 +1,4 @@
-"""Spider: a question over the schema of a database, answered by one query."""
+"""Spider: questions over the schema of a database, each answered by one query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.language.corpora import Corpus, Example, shuffled
 
 
 def schema_of(database: dict[str, Any]) -> str:
-    """``table: column, column | table: ...`` with the original names."""
+    """Return ``table: column, column | table: ...`` with the original names."""
     columns: dict[int, list[str]] = {number: [] for number in range(len(database["table_names_original"]))}
     for table, name in database["column_names_original"]:
         if table >= 0:
@@ -19,8 +19,8 @@ def schema_of(database: dict[str, Any]) -> str:
     return " | ".join(f"{name}: {prompts.columns(columns[number])}" for number, name in names)
 
 
-def corpus(texts: Texts) -> Corpus:
-    """The official train_spider and dev sets."""
+def make_corpus(texts: Texts) -> Corpus:
+    """Return the official train_spider and dev sets."""
     schemas = {database["db_id"]: schema_of(database) for database in texts.parts["tables.json"]}
 
     def examples(part: str) -> tuple[Example, ...]:

@@ -1,4 +1,4 @@
-"""SQuAD v1.1: a question on a paragraph, answered by a part of it."""
+"""SQuAD v1.1: questions on a paragraph, each answered by a span of it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _examples(articles: list[dict[str, Any]]) -> list[Example]:
     return made
 
 
-def corpus(texts: Texts) -> Corpus:
-    """Official train and dev sets; where they are absent, XQuAD with 80 % of its paragraphs for training."""
+def make_corpus(texts: Texts) -> Corpus:
+    """Return the official train and dev sets; without them, XQuAD with 80 % of its paragraphs for training."""
     info = texts.info
     if "train-v1.1.json" in texts.parts:
         train, test = _examples(texts.parts["train-v1.1.json"]), _examples(texts.parts["dev-v1.1.json"])

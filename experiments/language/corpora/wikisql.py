@@ -1,4 +1,4 @@
-"""WikiSQL: a question over the columns of one table, answered by one query."""
+"""WikiSQL: questions over the columns of one table, each answered by one query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Query:
     header: tuple[str, ...]
 
     def text(self) -> str:
-        """The canonical text, which the models are taught."""
+        """Return the canonical text, on which the models are trained."""
         name = self.header[self.column]
         chosen = f"{self.aggregate}({name})" if self.aggregate else name
         where = " AND ".join(f"{self.header[c]} {operator} '{value}'" for c, operator, value in self.conditions)
@@ -32,7 +32,7 @@ class Query:
 
 
 def example(record: dict[str, Any], header: list[str], name: str) -> Example:
-    """A question of the official files as an example."""
+    """Turn a record of the official files into an example."""
     sql = record["sql"]
     conditions = tuple((column, OPERATORS[operator], str(value)) for column, operator, value in sql["conds"])
     query = Query(sql["sel"], AGGREGATES[sql["agg"]], conditions, tuple(header))
@@ -41,7 +41,7 @@ def example(record: dict[str, Any], header: list[str], name: str) -> Example:
 
 
 def subset_of(examples: list[Example], subset: Subset, address: str) -> list[Example]:
-    """easy: exactly one condition. hard: all with two or more, and as many with one. Those without any are left out."""
+    """Select a subset. easy: exactly one condition. hard: all with two or more, and as many with one."""
     single = [each for each in examples if len(each.reference.conditions) == 1]
     if subset == "easy":
         return shuffled(single, f"{address}/easy")
@@ -49,8 +49,8 @@ def subset_of(examples: list[Example], subset: Subset, address: str) -> list[Exa
     return shuffled(several + shuffled(single, f"{address}/single")[: len(several)], f"{address}/hard")
 
 
-def corpus(texts: Texts, subset: Subset) -> Corpus:
-    """Official train and test sets; where they are absent, the dev set with 80 % of its tables for training."""
+def make_corpus(texts: Texts, subset: Subset) -> Corpus:
+    """Return the official train and test sets; without them, the dev set with 80 % of its tables for training."""
 
     def examples(part: str) -> list[Example]:
         headers = {table["id"]: table["header"] for table in texts.parts[f"{part}.tables.jsonl"]}

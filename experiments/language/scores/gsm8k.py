@@ -1,4 +1,4 @@
-"""GSM8K: whether the number is right, by the two rules of lm-evaluation-harness (task version 3), and as a number."""
+"""GSM8K: compare the final number by the two rules of lm-evaluation-harness (task version 3), and as a decimal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _IGNORED = (re.compile(","), re.compile(r"\$"), re.compile(r"(?s).*#### "), re.c
 
 
 def flexible(text: str) -> str:
-    """The last thing that looks like a number; a trailing "..." does."""
+    """Return the last match that looks like a number; a trailing "..." counts."""
     found = _FLEXIBLE.findall(text)
     return next(part for part in found[-1] if part).strip() if found else "[invalid]"
 
 
 def strict(text: str) -> str:
-    """The number behind the first ``####``."""
+    """Return the number after the first ``####``."""
     found = _STRICT.search(text)
     return found[1].strip() if found else "[invalid]"
 
 
-def normal(number: str) -> str:
-    """Without commas, dollar signs, what precedes ``####``, and a point at the end."""
+def normalised(number: str) -> str:
+    """Remove commas, dollar signs, everything before ``####``, and a final point."""
     for ignored in _IGNORED:
         number = ignored.sub("", number)
     return number.lower()
@@ -34,16 +34,16 @@ def normal(number: str) -> str:
 
 def _same_number(a: str, b: str) -> bool:
     try:
-        return Decimal(normal(a)) == Decimal(normal(b))
+        return Decimal(normalised(a)) == Decimal(normalised(b))
     except InvalidOperation:
         return False
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """``flexible`` and ``strict``: equal as texts when normalised. ``decimal``: the flexible one, equal as a number."""
-    gold = normal(example.reference)
+    """Return three scores: ``flexible`` and ``strict`` compare normalised texts; ``decimal`` compares as numbers."""
+    gold = normalised(example.reference)
     return {
-        "flexible": float(normal(flexible(prediction)) == gold),
-        "strict": float(normal(strict(prediction)) == gold),
+        "flexible": float(normalised(flexible(prediction)) == gold),
+        "strict": float(normalised(strict(prediction)) == gold),
         "decimal": float(_same_number(flexible(prediction), example.reference)),
     }

@@ -1,17 +1,17 @@
-"""Spider: whether the query is the right one as a normalised text, which is stricter than set match and execution."""
+"""Spider: compare queries as normalised texts, which is stricter than set match and execution."""
 
 from __future__ import annotations
 
 import re
 
 from experiments.language.corpora import Example
-from experiments.language.scores.wikisql import statement
+from experiments.language.scores.wikisql import first_statement
 
 NAMES = ("exact_match", "string_match")
 
 
-def normal(query: str) -> str:
-    """Lower case and even spaces outside of values, single quotes around them, no semicolon at the end."""
+def normalised(query: str) -> str:
+    """Normalise a query: lower case and single spaces outside values, single quotes, no final semicolon."""
     query = query.strip().removesuffix(";")
     out = []
     for piece in re.findall(r"'[^']*'|\"[^\"]*\"|[^'\"]+|['\"]", query):
@@ -24,8 +24,8 @@ def normal(query: str) -> str:
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """``exact_match``: equal when normalised. ``string_match``: the very text."""
+    """Return ``exact_match`` (equal when normalised) and ``string_match`` (identical text)."""
     return {
-        "exact_match": float(normal(statement(prediction)) == normal(example.reference)),
+        "exact_match": float(normalised(first_statement(prediction)) == normalised(example.reference)),
         "string_match": float(prediction.strip() == example.target),
     }

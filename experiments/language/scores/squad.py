@@ -1,4 +1,4 @@
-"""SQuAD v1.1: exact match and F1 of the normalised answer, each the best over the references."""
+"""SQuAD v1.1: exact match and F1 of the normalised answer, each the maximum over the references."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NAMES = ("exact_match", "f1")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normal(answer: str) -> str:
-    """Lower case, without punctuation and articles, single spaces."""
+def normalised(answer: str) -> str:
+    """Normalise an answer: lower case, no punctuation, no articles, single spaces."""
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(_PUNCTUATION)).split())
 
 
 def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of precision and recall over the multisets of words; 1 where both are empty."""
-    words, wanted = normal(prediction).split(), normal(gold).split()
+    """Return the harmonic mean of precision and recall over the multisets of words; 1 if both are empty."""
+    words, wanted = normalised(prediction).split(), normalised(gold).split()
     if not words or not wanted:
         return float(words == wanted)
     common = sum((Counter(words) & Counter(wanted)).values())
@@ -27,9 +27,9 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of the first line."""
+    """Return ``exact_match`` and ``f1`` of the first line."""
     answer = next(iter(prediction.strip().splitlines()), "")
     return {
-        "exact_match": max(float(normal(answer) == normal(gold)) for gold in example.reference),
+        "exact_match": max(float(normalised(answer) == normalised(gold)) for gold in example.reference),
         "f1": max(f1(answer, gold) for gold in example.reference),
     }

@@ -1,4 +1,4 @@
-"""WikiSQL: whether the query is the right one, by its parts (logical form) and letter by letter."""
+"""WikiSQL: compare queries by their parts (logical form) and letter by letter."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from experiments.language.corpora.wikisql import AGGREGATES, Query
 
 NAMES = ("exact_match", "string_match")
 Parts = tuple[str, str, frozenset[tuple[str, str, str]]]
-"""Column, aggregate, and the set of conditions, all normalised."""
+"""Column, aggregate and set of conditions, all normalised."""
 
 _QUOTE = "['\"`]"
 
 
-def normal(text: str) -> str:
-    """In lower case, with single spaces."""
+def normalised(text: str) -> str:
+    """Return the text in lower case, with single spaces."""
     return " ".join(text.lower().split())
 
 
-def statement(text: str) -> str:
-    """The first SQL statement of an answer: up to a line's end, or to a semicolon outside quotes."""
+def first_statement(text: str) -> str:
+    """Return the first SQL statement of an answer: up to the end of a line, or to a semicolon outside quotes."""
     line = next(iter(text.strip().splitlines()), "")
     for at, letter in enumerate(line):
         if letter == ";" and line[:at].count("'") % 2 == 0 and line[:at].count('"') % 2 == 0:
@@ -29,23 +29,23 @@ def statement(text: str) -> str:
     return line
 
 
-def parts(query: Query) -> Parts:
-    """What of a query counts."""
-    names = [normal(name) for name in query.header]
-    conditions = frozenset((names[column], operator, normal(value)) for column, operator, value in query.conditions)
+def query_parts(query: Query) -> Parts:
+    """Return the parts of a query that the score compares."""
+    names = [normalised(name) for name in query.header]
+    conditions = frozenset((names[column], operator, normalised(value)) for column, operator, value in query.conditions)
     return names[query.column], query.aggregate.lower(), conditions
 
 
 def parse(text: str, header: Sequence[str]) -> Parts | None:
-    """The parts of a query in the canonical form; None if it has another form or names a column that is not there.
+    """Parse a query in the canonical form; return None for another form or an unknown column.
 
-    Letter case, spaces and the kind of quotes do not count. A value without quotes is read up to the next condition.
+    Letter case, spaces and the kind of quotes do not matter. A value without quotes extends to the next condition.
     """
-    names = sorted({normal(name) for name in header}, key=len, reverse=True)
+    names = sorted({normalised(name) for name in header}, key=len, reverse=True)
     column = "|".join(re.escape(name) for name in names)
     quoted = f"{_QUOTE}?(?P<column>{column}){_QUOTE}?"
     aggregate = "|".join(name.lower() for name in AGGREGATES if name)
-    rest = normal(statement(text))
+    rest = normalised(first_statement(text))
     head = re.match(rf"select (?:(?P<aggregate>{aggregate}) ?\( ?{quoted} ?\)) from {_QUOTE}?table{_QUOTE}?", rest)
     head = head or re.match(rf"select {quoted} from {_QUOTE}?table{_QUOTE}?", rest)
     if head is None:
@@ -63,7 +63,7 @@ def parse(text: str, header: Sequence[str]) -> Parts | None:
             if found is None:
                 return None
             inside = found["bare"] if found["mark"] is None else found["inside"]
-            conditions.add((found["column"], found["operator"], normal(inside)))
+            conditions.add((found["column"], found["operator"], normalised(inside)))
             if not where[found.end() :].strip():
                 break
             at = found.end() + len(" and ")
@@ -71,8 +71,8 @@ def parse(text: str, header: Sequence[str]) -> Parts | None:
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """``exact_match``: same column, aggregate and set of conditions. ``string_match``: the very text."""
+    """Return ``exact_match`` (same column, aggregate and set of conditions) and ``string_match`` (identical text)."""
     return {
-        "exact_match": float(parse(prediction, example.reference.header) == parts(example.reference)),
+        "exact_match": float(parse(prediction, example.reference.header) == query_parts(example.reference)),
         "string_match": float(prediction.strip() == example.target),
     }

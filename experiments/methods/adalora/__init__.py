@@ -55,11 +55,11 @@ class AdaLoRA(Rival):
         return FixedCount(group.preset_K, r=1.0)
 
     def learner(self, stack: Stack, task: Task, high: bool = False) -> AdaLoRALearner:
-        from experiments.methods.adalora.learner import AdaLoRALearner, Budget
+        from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
 
         first, language = stack.first, cast("AdaptationTask", task)
         steps = first.train.steps_on(task.samples(first.train))
-        budget = Budget(
+        budget = TripletBudget(
             total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
             final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,
         )  # fmt: skip

@@ -2,10 +2,12 @@
 
     y = W x + B diag(E) A x * alpha / r,  E = 0 at the start, r the rank at the start
 
-peft scores triplets and masks E. What it leaves to whoever trains is here: the allocator is called after every step of
-the optimiser while the gradients are alive; the orthogonality penalty, which peft adds to the loss that the model
-computes itself, is part of the learner's; the total need not be a multiple of the number of maps; and the moving
-averages, which peft's files do not hold, go into checkpoints.
+peft scores triplets and masks E. This learner adds what peft leaves to the training loop:
+
+- It calls the allocator after every optimiser step, while the gradients exist.
+- It adds the orthogonality penalty, which peft adds only to a loss that the model computes itself.
+- It accepts a total that is not a multiple of the number of maps.
+- It saves the moving averages, which peft's files do not hold, in checkpoints.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ from ngn.truncation import deploy
 
 ADAPTER = "default"
 AVERAGES = ("exp_avg_ipt", "exp_avg_unc")
-"""What peft calls the moving averages of sensitivity and uncertainty."""
+"""peft's names for the moving averages of sensitivity and uncertainty."""
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How the total falls from ``start`` triplets per map to ``total`` in all.
+class TripletBudget:
+    """How the number of triplets falls from ``start`` per map to ``total`` over all maps.
 
     Attributes:
         steps: optimiser steps of the training.
-        initial, final: steps before the budget begins to fall, and after it has ended.
-        every: steps from one allocation to the next.
-        beta1, beta2: of the moving averages of sensitivity and of uncertainty.
+        initial, final: steps before the budget begins to fall, and steps after it has reached the total.
+        every: steps between two allocations.
+        beta1, beta2: decay of the moving averages of sensitivity and of uncertainty.
     """
 
     total: int
@@ -53,35 +55,37 @@ class Budget:
 
 
 class AdaLoRALearner(Learner):
-    """The triplets of linear maps of a causal language model.
+    """Learn which triplets of the linear maps of a causal language model stay.
 
     Args:
-        model: frozen; the maps are replaced in it.
-        targets: their names, in the order of the counts.
-        budget: what is left of the triplets, and when.
+        model: frozen; its maps are replaced.
+        targets: names of the maps, in the order of the counts.
+        budget: how many triplets stay, and when.
         alpha: lora_alpha.
-        orthogonality: weight of the mean over all A and B of the Frobenius norms of A A' - I and B' B - I.
-        seed: A and B are drawn from it and the names of the maps, with a standard deviation of 0.02.
+        orthogonality: weight of the penalty: the mean over all A and B of the Frobenius norms of A A' - I and B' B - I.
+        seed: seeds A and B, together with the name of the map; their standard deviation is 0.02.
 
     Raises:
-        ValueError: if the total leaves nothing to allocate, or the training has no step to do it in.
+        ValueError: if the total leaves nothing to allocate, or no step is left for the allocation.
     """
 
     kept: Tensor
     """bool [maps, start]"""
 
     def __init__(
-        self, model: Any, targets: Sequence[str], budget: Budget, alpha: int, orthogonality: float, seed: int
+        self, model: Any, targets: Sequence[str], budget: TripletBudget, alpha: int, orthogonality: float, seed: int
     ) -> None:
         from peft import AdaLoraConfig, get_peft_model
 
         super().__init__(model)
         if not 0 <= budget.total < budget.start * len(targets):
-            raise ValueError(f"the total is below {budget.start * len(targets)} triplets, not {budget.total}")
+            raise ValueError(
+                f"a total of {budget.total} triplets is out of range: expected 0 to {budget.start * len(targets) - 1}"
+            )
         if budget.initial >= budget.steps - budget.final or budget.steps - budget.final < 2:
             raise ValueError(
-                f"{budget.steps} steps leave none between the first {budget.initial} and the last "
-                f"{budget.final} for the budget to fall in"
+                f"{budget.steps} steps are too few: the budget falls between the first {budget.initial} and the last "
+                f"{budget.final}"
             )
         config = AdaLoraConfig(
             task_type="CAUSAL_LM", target_modules=list(targets), init_r=budget.start, lora_alpha=alpha,
@@ -90,10 +94,10 @@ class AdaLoRALearner(Learner):
         )  # fmt: skip
         self.targets, self.budget, self.orthogonality = tuple(targets), budget, orthogonality
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # what peft asks of transformers by an older name
+            warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
             tuner: Any = get_peft_model(model, config, ADAPTER).base_model
         tuner.rankallocator.target_bgt = budget.total
-        self._tuner = (tuner,)  # in a tuple, since a submodule would be the model a second time
+        self._tuner = (tuner,)  # in a tuple: as a submodule it would register the model twice
         self.register_buffer("kept", torch.ones(len(targets), budget.start, dtype=torch.bool))
         for name in targets:
             for letter, weight in (("A", self._layer(name).lora_A), ("B", self._layer(name).lora_B)):
@@ -104,17 +108,17 @@ class AdaLoRALearner(Learner):
         return self.model.get_submodule(name)
 
     def penalty(self) -> Tensor:
-        """gamma times the mean over all A and B of the norm of A A' - I, or B' B - I."""
+        """Return the orthogonality weight times the mean over all A and B of the norm of A A' - I, or B' B - I."""
         maps = [self._layer(name) for name in self.targets]
         grams = [a @ a.T for layer in maps for a in (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER].T)]
         eye = torch.eye(self.budget.start, device=grams[0].device)
         return self.orthogonality * torch.linalg.matrix_norm(torch.stack(grams) - eye).mean()
 
     def after_step(self, step: int) -> None:
-        """Let peft score the triplets by the gradients of this step, and mask those that are left out.
+        """Let peft score the triplets by the gradients of this step and mask the dropped ones.
 
         Raises:
-            RuntimeError: if the final allocation is not the total, which equal scores can cause.
+            RuntimeError: if the final allocation differs from the total, which equal scores can cause.
         """
         (tuner,), now = self._tuner, step + 1
         tuner.update_and_allocate(now)
@@ -123,14 +127,14 @@ class AdaLoRALearner(Learner):
             rows = [pattern[f"{name}.lora_E.{ADAPTER}"] for name in self.targets]
             self.kept.copy_(torch.tensor(rows))
         if now == self.budget.steps - self.budget.final and int(self.kept.sum()) != self.budget.total:
-            raise RuntimeError(f"AdaLoRA allocated {int(self.kept.sum())} triplets in place of {self.budget.total}")
+            raise RuntimeError(f"AdaLoRA allocated {int(self.kept.sum())} triplets instead of {self.budget.total}")
 
     def count(self) -> Tensor:
-        """Triplets of each map that the last allocation has left."""
+        """Return how many triplets of each map the last allocation kept."""
         return self.kept.sum(-1)
 
     def state(self) -> dict[str, Tensor]:
-        """With the moving averages of the scores."""
+        """Return the learner's state with the moving averages of the scores."""
         allocator = self._tuner[0].rankallocator
         averages = {f"{kind}.{name}": value for kind in AVERAGES for name, value in getattr(allocator, kind).items()}
         return super().state() | averages
@@ -150,7 +154,7 @@ class AdaLoRALearner(Learner):
 
     @torch.no_grad()
     def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
-        """The model with low-rank terms for the triplets that are left: down = diag(E) A, up = B alpha / r."""
+        """Return the model with low-rank terms for the kept triplets: down = diag(E) A, up = B alpha / r."""
         shared = {id(p): p for p in self.model.parameters() if share_frozen and not p.requires_grad}
         model = copy.deepcopy(self.model, shared)
         for name, kept in zip(self.targets, self.kept, strict=True):
@@ -159,9 +163,9 @@ class AdaLoRALearner(Learner):
 
 
 def _terms(kept: Tensor, layer: Any) -> LowRankLinear:
-    """A map of peft as an ordinary one with the triplets ``kept``, bool [start], as terms of weight one."""
+    """Turn a map of peft into low-rank terms of weight one, with the triplets ``kept``, bool [start]."""
     terms = LowRankLinear(layer.get_base_layer(), FixedCount(int(kept.sum()), r=1.0), seed=0, name="")
     terms.down.copy_((layer.lora_A[ADAPTER] * layer.lora_E[ADAPTER])[kept])
-    # peft divides by ranknum, which stays what it was at the start, plus 1e-5
+    # peft divides by ranknum, which keeps its initial value, plus 1e-5
     terms.up.copy_(layer.lora_B[ADAPTER][:, kept] * (layer.scaling[ADAPTER] / (layer.ranknum[ADAPTER] + 1e-5)))
     return terms

@@ -15,11 +15,11 @@ from experiments.blocks import ConfigError
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import DataInfo, combined_digest, data_root
 from experiments.language import pruning
-from experiments.language.base import Base, load_base, tiny_base
+from experiments.language.base import PretrainedModel, load_base, tiny_base
 from experiments.language.corpora import Corpus, Example
-from experiments.language.generation import greedy
-from experiments.language.packing import Packed, nats, pack
-from experiments.language.perplexity import chunks, documents, perplexity, windows
+from experiments.language.generation import generate_greedy
+from experiments.language.packing import Packed, pack, token_losses
+from experiments.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.base import CapacityOf, Seeds, Task
@@ -65,7 +65,7 @@ class AdaptationTask(Task):
         replay: windows of other general text that is trained on, too; none without ``task.replay``.
     """
 
-    base: Base
+    base: PretrainedModel
     scored = ("truncated", "soft")
 
     def __init__(self, config: Config, device: torch.device) -> None:
@@ -87,15 +87,15 @@ class AdaptationTask(Task):
         self._score = scores.score
         source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
         general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
-        corpus = corpora.corpus(source, *(() if settings.subset is None else (settings.subset,)))
+        corpus = corpora.make_corpus(source, *(() if settings.subset is None else (settings.subset,)))
         self.examples, self.train = self._chosen(corpus)
         self.held = [self._tokens(each) for each in self.examples]
         text = documents(general)
-        self.chunks = chunks(self.base, text, settings.perplexity_tokens)
+        self.chunks = perplexity_chunks(self.base, text, settings.perplexity_tokens)
         provenance = f"{corpus.info.provenance} | forgetting on {general.info.name}: {general.info.provenance}"
         self.replay: list[Tokens] = []
         if settings.replay:
-            self.replay = windows(self.base, text, settings.perplexity_tokens, settings.replay)
+            self.replay = replay_windows(self.base, text, settings.perplexity_tokens, settings.replay)
             provenance += f" | mixed with text of {general.info.name} behind what forgetting is measured on"
         digest = combined_digest({"corpus": corpus.info.sha256, "general": general.info.sha256})
         self.info = DataInfo(settings.name, digest, provenance)
@@ -135,7 +135,7 @@ class AdaptationTask(Task):
 
     def fresh(self, config: Config) -> nn.Module:
         """The frozen model to attach something to; its parameters are shared."""
-        model = self.base.fresh()
+        model = self.base.shared_copy()
         if config.model is not None and config.model.gradient_checkpointing:
             model.activation_checkpointing_enable()
         return model
@@ -152,7 +152,7 @@ class AdaptationTask(Task):
         if len(layers) != gate.layers:
             raise ConfigError(f"gate.layers={gate.layers}, but {self.base.info.name} has {len(layers)} decoder layers")
         if isinstance(gate, PruneComponent):
-            return [part.module for part in pruning.parts_of(self.base, gate.group_kinds)]
+            return [part.module for part in pruning.prunable_parts(self.base, gate.group_kinds)]
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
     def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
@@ -172,7 +172,7 @@ class AdaptationTask(Task):
         self, config: Config, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf
     ) -> nn.Module:
         """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
-        parts = pruning.parts_of(self.base, gate.group_kinds)
+        parts = pruning.prunable_parts(self.base, gate.group_kinds)
         capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
@@ -182,17 +182,17 @@ class AdaptationTask(Task):
         return pruning.learn_prefix(model, parts, capacities)
 
     def _order(
-        self, config: Config, gate: PruneComponent, parts: list[pruning.Part], seed: int
+        self, config: Config, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int
     ) -> dict[str, Tensor] | None:
         """Module → the order of its heads or neurons; None for that of the model."""
         if gate.rank_by == "index":
             return None
         if gate.rank_by == "random":
-            return {part.module: pruning.by_draw(gate.draw, part.module, part.size) for part in parts}
+            return {part.module: pruning.random_order(gate.draw, part.module, part.size) for part in parts}
         batches, steps = self.batches(config.train, seed), math.ceil(gate.calibration / (config.train.batch or 1))
         seen = (batches.at(step)[0] for step in range(steps))
         scores = pruning.wanda_scores(self.base.model, [part.map for part in parts], seen)
-        return {part.module: pruning.by_score(scores[part.map], part.size) for part in parts}
+        return {part.module: pruning.order_by_score(scores[part.map], part.size) for part in parts}
 
     def describe(self, deployed: nn.Module) -> dict[str, Any]:
         """Of a pruned model, weights in the maps of its layers, early, middle and late third: [left, before]."""
@@ -204,7 +204,7 @@ class AdaptationTask(Task):
 
     def loss(self, model: nn.Module, batch: tuple[Packed, Any]) -> Tensor:
         """Mean nats per predicted token: those of the answers, and of general text that is trained on."""
-        return nats(model, batch[0]).mean()
+        return token_losses(model, batch[0]).mean()
 
     def weight(self, batch: tuple[Packed, Any]) -> float:
         """Tokens that are predicted."""
@@ -222,7 +222,7 @@ class AdaptationTask(Task):
                 if bar.due():
                     bar.show(count, "")
 
-            answers = greedy(
+            answers = generate_greedy(
                 model, self.base, prompts, settings.max_new_tokens, settings.stops, settings.eval_batch, answered
             )
         scored = [self._score(answer, each) for answer, each in zip(answers, self.examples, strict=True)]
@@ -230,7 +230,7 @@ class AdaptationTask(Task):
         total = 0.0
         for start in range(0, len(self.held), settings.eval_batch):
             total += float(
-                nats(model, pack(self.held[start : start + settings.eval_batch], self.device)).double().sum()
+                token_losses(model, pack(self.held[start : start + settings.eval_batch], self.device)).double().sum()
             )
         result["nats"] = total / self.n["nats"]
         result["perplexity"] = perplexity(model, self.chunks, self.device)

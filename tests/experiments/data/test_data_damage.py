@@ -63,7 +63,7 @@ def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
         ("{", "unreadable"),
         ("[]", "must be an object"),
         ('{"provenance": "x"}', "must be an object"),
-        ('{"provenance": "x", "files": {"a": "12"}}', "no sha256"),
+        ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
         ('{"provenance": " ", "files": {}}', "provenance"),
         (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
     ],

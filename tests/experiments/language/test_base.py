@@ -1,4 +1,4 @@
-"""Bases: what is loaded from where, what is shared, and what is said when it cannot be."""
+"""Pretrained models: where they are loaded from, what runs share, and the error messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.data import DataError, data_root
-from experiments.language.base import Base, byte_tokenizer, load_base, tiny_base
-from experiments.language.packing import nats, pack
+from experiments.language.base import PretrainedModel, byte_tokenizer, load_base, tiny_base
+from experiments.language.packing import pack, token_losses
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.language.settings import BaseModel
 
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """The tiny model as others save theirs."""
+    """The tiny model, saved by transformers."""
     base, folder = tiny_base(CPU), tmp_path_factory.mktemp("model")
     base.model.save_pretrained(folder)
     base.tokenizer.save_pretrained(folder)
@@ -41,7 +41,7 @@ def test_a_folder_is_loaded_frozen_with_its_digest(folder, tmp_path):
     assert not any(p.requires_grad for p in base.model.parameters())
     assert base.info.name == "local"
     batch = pack([([1, 2], [3])], CPU)
-    assert torch.equal(nats(base.model, batch), nats(tiny_base(CPU).model, batch))
+    assert torch.equal(token_losses(base.model, batch), token_losses(tiny_base(CPU).model, batch))
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
     load_base.cache_clear()
     assert load_base(local(folder), tmp_path, CPU).info.sha256 != base.info.sha256
@@ -55,7 +55,7 @@ def test_the_type_is_the_one_that_is_said(folder, tmp_path, dtype):
 
 def test_a_fresh_tree_shares_the_parameters_and_nothing_else():
     base = tiny_base(CPU)
-    fresh = base.fresh()
+    fresh = base.shared_copy()
     assert fresh.model.layers is not base.model.model.layers
     assert {id(p) for p in fresh.parameters()} == {id(p) for p in base.model.parameters()}
 
@@ -74,7 +74,7 @@ def test_a_model_without_such_maps_says_what_it_has():
         vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
     )
     tiny = tiny_base(CPU)
-    base = Base(GPTNeoXForCausalLM(shape), tiny.tokenizer, tiny.info, tiny.end)
+    base = PretrainedModel(GPTNeoXForCausalLM(shape), tiny.tokenizer, tiny.info, tiny.end)
     assert base.layers == ["gpt_neox.layers.0", "gpt_neox.layers.1"]
     with pytest.raises(ConfigError, match=r"has no linear map of its own for q; it has: dense, .*query_key_value"):
         base.maps()
@@ -116,16 +116,16 @@ def test_an_encoder_is_no_decoder(tmp_path):
     torch.manual_seed(0)
     BertLMHeadModel(BertConfig(**sizes, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
-    with pytest.raises(DataError, match="sees what comes later; a decoder is needed"):
+    with pytest.raises(DataError, match="attends to later tokens; choose a decoder"):
         load_base(local(tmp_path / "bert"), tmp_path, CPU)
 
 
-@pytest.mark.parametrize("fault", ["no end of text", "tokens, and the model 250"])
+@pytest.mark.parametrize("fault", ["no end-of-text token", "tokens, but the model only 250"])
 def test_a_tokenizer_has_to_fit(fault, tmp_path):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = byte_tokenizer()
-    if fault == "no end of text":
+    if fault == "no end-of-text token":
         tokenizer.eos_token = None
     rows = 250 if "250" in fault else len(tokenizer)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -189,14 +189,14 @@ def test_what_the_hub_refuses_is_said_in_one_message(tmp_path, monkeypatch, faul
 
 
 def test_settings_that_name_no_place_are_refused():
-    with pytest.raises(ValueError, match="say where it is"):
+    with pytest.raises(ValueError, match=r"has no source: type model\.path=FOLDER"):
         BaseModel(name="m")
-    with pytest.raises(ValueError, match="which is not set"):
+    with pytest.raises(ValueError, match="needs its folder"):
         BaseModel(name="m", source="a/b", file="x.gguf")
 
 
 def with_start(tokenizer):
-    """The byte tokenizer with a start of text that it adds, and a template that writes it, as Llama's do."""
+    """The byte tokenizer with a start of text, which both it and its chat template add, as in Llama."""
     from tokenizers import processors
 
     tokenizer.add_special_tokens({"bos_token": "<start>"})
@@ -228,13 +228,13 @@ def real(*parts: str) -> pytest.MarkDecorator:
 @pytest.mark.slow
 @real("smollm2/model.safetensors")
 def test_smollm2_answers():
-    from experiments.language.generation import greedy
+    from experiments.language.generation import generate_greedy
 
     base = load_base(BaseModel(name="smollm2_135m", data="smollm2"), data_root(None), CPU)
     assert len(base.maps()) == 60
     assert sum(p.numel() for p in base.model.parameters()) == 134_515_008
     prompt = prompt_ids(base.tokenizer, "The capital of France is", "plain")
-    assert greedy(base.model, base, [prompt], 3, ("\n",))[0].startswith("Paris")
+    assert generate_greedy(base.model, base, [prompt], 3, ("\n",))[0].startswith("Paris")
 
 
 @real("models/stories260K.bin")
@@ -244,4 +244,4 @@ def test_stories260k_tells_a_story():
     ids = base.tokenizer(text)["input_ids"]
     assert base.tokenizer.decode(ids, skip_special_tokens=True) == text
     assert ids[0] == 1
-    assert nats(base.model, pack([(ids[:1], ids[1:])], CPU)).mean() < 0.2
+    assert token_losses(base.model, pack([(ids[:1], ids[1:])], CPU)).mean() < 0.2

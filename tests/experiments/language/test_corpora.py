@@ -1,4 +1,4 @@
-"""Which questions are trained on and which are scored on, and what is asked."""
+"""Training and test questions of the corpora, and their prompts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_order_is_fixed_and_shuffled():
 
 def test_wikisql_is_split_by_table_and_says_so():
     texts = TEXTS["wikisql"]
-    easy, hard = wikisql.corpus(texts, "easy"), wikisql.corpus(texts, "hard")
+    easy, hard = wikisql.make_corpus(texts, "easy"), wikisql.make_corpus(texts, "hard")
     tables = {f"dev-{number}": each["table_id"] for number, each in enumerate(texts.parts["dev.jsonl"])}
     train, test = ({tables[each.id] for each in part} for part in (easy.train + hard.train, easy.test + hard.test))
     assert train.isdisjoint(test)
@@ -42,7 +42,7 @@ def test_questions_without_a_condition_are_left_out():
     names = ("train.jsonl", "train.tables.jsonl", "test.jsonl", "test.tables.jsonl")
     texts = Texts(dict(zip(names, ([question], [table]) * 2, strict=True)), DataInfo("x", "", "official"))
     for subset in ("easy", "hard"):
-        corpus = wikisql.corpus(texts, subset)
+        corpus = wikisql.make_corpus(texts, subset)
         assert corpus.train == corpus.test == ()
         assert corpus.info.provenance == "official"
 
@@ -53,11 +53,11 @@ def test_prompts_and_answers():
     )
     assert each.prompt == "Columns: No., Name\nQuestion: Who?\nSQL:"
     assert each.target == "SELECT COUNT(Name) FROM table WHERE No. < '5'"
-    one = next(iter(spider.corpus(TEXTS["spider"]).train))
+    one = next(iter(spider.make_corpus(TEXTS["spider"]).train))
     assert one.prompt.startswith("Schema: t: Name, Year, Town, Score\nQuestion: ")
-    sums = gsm8k.corpus(TEXTS["gsm8k"])
+    sums = gsm8k.make_corpus(TEXTS["gsm8k"])
     assert all("<<" not in e.target and e.target.endswith(f"#### {e.reference}") for e in sums.train + sums.test)
-    paragraphs = squad.corpus(TEXTS["squad"])
+    paragraphs = squad.make_corpus(TEXTS["squad"])
     contexts = [{each.prompt.split("\n")[0] for each in part} for part in (paragraphs.train, paragraphs.test)]
     assert contexts[0].isdisjoint(contexts[1])
     assert "80/20 by paragraph" in paragraphs.info.provenance

@@ -1,4 +1,4 @@
-"""From a run's record to files that others load: the script on smoke runs of every method."""
+"""``scripts/export_model.py`` on smoke runs of every method."""
 
 import runpy
 

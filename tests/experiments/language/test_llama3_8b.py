@@ -1,11 +1,11 @@
-"""The paper's model at its true shapes, without its weights: all modules are there, with the right numbers."""
+"""The paper's model at its true shapes, without weights: modules and their numbers."""
 
 import pytest
 import torch
 
 import ngn
 from experiments.data.source import DataInfo
-from experiments.language.base import Base
+from experiments.language.base import PretrainedModel
 from experiments.models.adapter import Adapter, attach_adapters
 
 transformers = pytest.importorskip("transformers")
@@ -23,7 +23,7 @@ def model():
 
 
 def parts(model):
-    base = Base(model, None, DataInfo("llama3_8b", "", ""), (0,))
+    base = PretrainedModel(model, None, DataInfo("llama3_8b", "", ""), (0,))
     return base.layers, base.maps()
 
 

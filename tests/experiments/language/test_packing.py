@@ -1,4 +1,4 @@
-"""Packed sequences, generation in batches, and perplexity: each equals what is computed one by one."""
+"""Packed sequences, batched generation and perplexity equal the results for single sequences."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from experiments.blocks import ConfigError
-from experiments.language.base import Base, tiny_base
-from experiments.language.generation import cut, greedy
-from experiments.language.packing import nats, pack, use_by_sequence
-from experiments.language.perplexity import chunks, perplexity
+from experiments.language.base import PretrainedModel, tiny_base
+from experiments.language.generation import cut_at_stop, generate_greedy
+from experiments.language.packing import pack, token_losses, use_by_sequence
+from experiments.language.perplexity import perplexity, perplexity_chunks
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
+def base() -> PretrainedModel:
     return tiny_base(CPU)
 
 
-def sequences(base: Base, count: int = 5) -> list[tuple[list[int], list[int]]]:
+def sequences(base: PretrainedModel, count: int = 5) -> list[tuple[list[int], list[int]]]:
     draw = torch.Generator().manual_seed(3)
     lengths = torch.randint(2, 30, (count, 2), generator=draw).tolist()
     return [tuple(torch.randint(0, 256, (n,), generator=draw).tolist() for n in pair) for pair in lengths]
@@ -29,17 +29,17 @@ def sequences(base: Base, count: int = 5) -> list[tuple[list[int], list[int]]]:
 
 def test_packed_sequences_are_as_one_by_one(base):
     together = sequences(base)
-    packed = nats(base.model, pack(together, CPU))
-    alone = torch.cat([nats(base.model, pack([each], CPU)) for each in together])
+    packed = token_losses(base.model, pack(together, CPU))
+    alone = torch.cat([token_losses(base.model, pack([each], CPU)) for each in together])
     assert (packed - alone).abs().max() < 1e-5
     plain = []
     for prompt, target in together:
         logits = base.model(torch.tensor([prompt + target])).logits[0, len(prompt) - 1 : -1]
         plain.append(torch.nn.functional.cross_entropy(logits, torch.tensor(target), reduction="none"))
     assert (packed - torch.cat(plain)).abs().max() < 1e-5
-    model = base.fresh()
+    model = base.shared_copy()
     model.set_attn_implementation("sdpa")  # transformers' own way to pack
-    assert (packed - nats(model, pack(together, CPU))).abs().max() < 1e-5
+    assert (packed - token_losses(model, pack(together, CPU))).abs().max() < 1e-5
 
 
 def test_what_looks_back_less_is_refused_where_that_matters():
@@ -50,20 +50,20 @@ def test_what_looks_back_less_is_refused_where_that_matters():
     tokens = torch.arange(10).tolist()
     alone = model(torch.tensor([tokens[:6]])).logits[0, 1:5].log_softmax(-1)
     use_by_sequence(model)
-    short = nats(model, pack([(tokens[:2], tokens[2:6])] * 2, CPU))
+    short = token_losses(model, pack([(tokens[:2], tokens[2:6])] * 2, CPU))
     assert torch.allclose(short[:4], -alone[torch.arange(4), torch.tensor(tokens[2:6])], atol=1e-5)
-    with pytest.raises(ConfigError, match="looks back 6 tokens, and a sequence has 10"):
-        nats(model, pack([(tokens[:2], tokens[2:])], CPU))
+    with pytest.raises(ConfigError, match="looks back 6 tokens, but a sequence has 10"):
+        token_losses(model, pack([(tokens[:2], tokens[2:])], CPU))
 
 
 def test_gradients_of_packed_sequences_are_as_one_by_one(base):
     together = sequences(base, 3)
 
     def gradient(batches) -> torch.Tensor:
-        model = base.fresh()
+        model = base.shared_copy()
         weight = torch.nn.Parameter(model.model.layers[0].self_attn.q_proj.weight.clone())
         model.model.layers[0].self_attn.q_proj.weight = weight
-        sum(nats(model, batch).sum() for batch in batches).backward()
+        sum(token_losses(model, batch).sum() for batch in batches).backward()
         return weight.grad
 
     torch.testing.assert_close(
@@ -87,9 +87,9 @@ def test_a_prompt_has_a_token(base):
 @pytest.mark.parametrize("rows", [2, 8])
 def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
     prompts = [base.tokenizer(text)["input_ids"] for text in ("a", "what is it?", "bb", "a longer one than the others")]
-    alone = [greedy(base.model, base, [prompt], longest=12)[0] for prompt in prompts]
+    alone = [generate_greedy(base.model, base, [prompt], longest=12)[0] for prompt in prompts]
     done: list[int] = []
-    assert greedy(base.model, base, prompts, longest=12, rows=rows, answered=done.append) == alone
+    assert generate_greedy(base.model, base, prompts, longest=12, rows=rows, answered=done.append) == alone
     assert done == [*range(rows, len(prompts), rows), len(prompts)]
     expected = base.model.generate(
         torch.tensor([prompts[1]]), max_new_tokens=12, do_sample=False, pad_token_id=base.end[0]
@@ -98,9 +98,9 @@ def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
 
 
 class Scripted(torch.nn.Module):
-    """A model that writes given texts, whatever it reads; each row knows its own by its prompt's first byte."""
+    """A model that writes given texts for any prompt. The first byte of the prompt selects the text."""
 
-    def __init__(self, base: Base, texts: dict[str, str]) -> None:
+    def __init__(self, base: PretrainedModel, texts: dict[str, str]) -> None:
         super().__init__()
         ids = {text: base.tokenizer(text)["input_ids"] for pair in texts.items() for text in pair}
         self.script = {ids[key][0]: ids[text] for key, text in texts.items()}
@@ -125,23 +125,23 @@ class Scripted(torch.nn.Module):
 def test_answers_end_at_the_end_of_text_or_a_stop_string_and_cost_no_more_then(base):
     model = Scripted(base, {"a": "one\ntwo", "b": "four five", "c": "x"})
     prompts = [base.tokenizer(text)["input_ids"] for text in "abc"]
-    assert greedy(model, base, prompts, longest=20, stops=("\n",)) == ["one", "four five", "x"]
+    assert generate_greedy(model, base, prompts, longest=20, stops=("\n",)) == ["one", "four five", "x"]
     assert model.widths == [3, 3, 2, 2, 1, 1, 1, 1, 1, 1]
 
 
 def test_an_empty_line_before_the_answer_does_not_end_it(base):
     model = Scripted(base, {"a": "\n\n one\ntwo"})
-    assert greedy(model, base, [base.tokenizer("a")["input_ids"]], longest=20, stops=("\n",)) == ["one"]
+    assert generate_greedy(model, base, [base.tokenizer("a")["input_ids"]], longest=20, stops=("\n",)) == ["one"]
 
 
 def test_a_stop_string_may_come_first():
-    assert cut("Question: x", ["Question:", "\n"]) == ""
-    assert cut("a\nQuestion:", ["Question:", "\n"]) == "a"
+    assert cut_at_stop("Question: x", ["Question:", "\n"]) == ""
+    assert cut_at_stop("a\nQuestion:", ["Question:", "\n"]) == "a"
 
 
 def test_perplexity_is_that_of_all_predicted_tokens(base):
     text = "the cat sat on the mat and the dog on the log " * 4
-    parts = chunks(base, [text, "another"], tokens=100, context=40)
+    parts = perplexity_chunks(base, [text, "another"], tokens=100, context=40)
     assert [len(part) for part in parts] == [40, 40, 23]
     assert sum(len(part) - 1 for part in parts) == 100
     total = 0.0

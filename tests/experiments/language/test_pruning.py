@@ -1,4 +1,4 @@
-"""Structured pruning of small Llama and GPT-NeoX models: scores, orders, what is left, and mixed batches."""
+"""Structured pruning of small Llama and GPT-NeoX models: scores, orders, pruned weights, and mixed batches."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.language import pruned_files, pruning
-from experiments.language.base import Base, tiny_base
-from experiments.language.export import ExportError, difference
-from experiments.language.packing import nats, pack, use_by_sequence
+from experiments.language.base import PretrainedModel, tiny_base
+from experiments.language.export import ExportError, logit_difference
+from experiments.language.packing import pack, token_losses, use_by_sequence
 from experiments.language.perplexity import documents
 from experiments.tasks.language import WikiSQLEasy
 from experiments.tasks.language.components import PruneComponent
@@ -28,7 +28,7 @@ KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
 
 
 @functools.cache
-def base_of(family: str) -> Base:
+def base_of(family: str) -> PretrainedModel:
     tiny = tiny_base(CPU)
     if family == "llama":
         return tiny
@@ -44,7 +44,7 @@ def base_of(family: str) -> Base:
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.02)  # biases are zero at the start
     use_by_sequence(model)
-    return Base(model, tiny.tokenizer, tiny.info, tiny.end)
+    return PretrainedModel(model, tiny.tokenizer, tiny.info, tiny.end)
 
 
 def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[AdaptationTask, Any]:
@@ -64,7 +64,7 @@ def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[
 
 
 def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) -> nn.Module:
-    """The model that is trained: with gates, all of which are as good as open, or of these counts."""
+    """The trained model, with all gates practically open, or with gates of these counts."""
 
     if counts is None:
         return task.model(config, 0, started(config, [31] * config.gate.groups))
@@ -72,7 +72,7 @@ def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) ->
 
 
 def started(config: Any, counts: list[int]) -> Callable[[int], ngn.CountGate]:
-    """Gates whose boundaries are at ``counts``."""
+    """Gates with boundaries at ``counts``."""
     return lambda group: ngn.CountGate(config.gate.K_of(group), t0=max(counts[group] - 1.0, 0.1), r=1.0)
 
 
@@ -112,7 +112,7 @@ def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, 
 @pytest.mark.parametrize("family", ["llama", "neox"])
 def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: str) -> None:
     base = base_of(family)
-    parts = pruning.parts_of(base, ["heads", "ffn"])
+    parts = pruning.prunable_parts(base, ["heads", "ffn"])
     batches = [pack([([1, 2, 3], [4, 5]), ([7], [8, 9])], CPU), pack([([11, 12], [13])], CPU)]
     found = pruning.wanda_scores(base.model, [part.map for part in parts], batches)
 
@@ -122,7 +122,7 @@ def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: s
         linear.register_forward_pre_hook(lambda _, args, name=part.map: inputs[name].append(args[0].double()))
     with torch.no_grad():
         for batch in batches:
-            nats(base.model, batch)
+            token_losses(base.model, batch)
     for part in parts:
         linear = base.model.get_submodule(part.map)
         linear._forward_pre_hooks.clear()
@@ -136,12 +136,12 @@ def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: s
 
 def test_a_group_of_heads_has_the_sum_of_its_columns_and_ties_stay_in_order() -> None:
     scores = torch.tensor([1.0, 1.0, 5.0, 0.0, 1.0, 1.0], dtype=torch.float64)
-    assert pruning.by_score(scores, 3).tolist() == [1, 0, 2]
-    assert pruning.by_score(scores, 6).tolist() == [2, 0, 1, 4, 5, 3]
+    assert pruning.order_by_score(scores, 3).tolist() == [1, 0, 2]
+    assert pruning.order_by_score(scores, 6).tolist() == [2, 0, 1, 4, 5, 3]
 
 
 def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int]:
-    """Which neurons of the base model are in a layer of ``model``, by their columns of the map behind them."""
+    """Find the base model's neurons in a layer of ``model`` by their columns of the map that reads them."""
     name = task.base.maps(["down"])[layer]
     before, after = (m.get_submodule(name).get_parameter("weight") for m in (task.base.model, model))
     same = (before[:, :, None] == after[:, None, :]).all(0)
@@ -153,7 +153,7 @@ def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int
 def test_rivals_keep_as_many_single_neurons_by_score_or_by_draw(family: str) -> None:
     task, config = made(family, "ffn", rank_by="wanda")
     batches = task.batches(config.train, 0)
-    maps = [part.map for part in pruning.parts_of(task.base, ["ffn"])]
+    maps = [part.map for part in pruning.prunable_parts(task.base, ["ffn"])]
     scores = pruning.wanda_scores(task.base.model, maps, (batches.at(step)[0] for step in range(16)))
     model = built(task, config, [1, 3])
     for layer, count in enumerate([12, 36]):
@@ -203,7 +203,7 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     with learner.mode("hard"):
         hard = logits(model)
 
-    stock = pruned_files.padded(deployed)
+    stock = pruned_files.pad_layers(deployed)
     stock.save_pretrained(tmp_path / "stock")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
     assert type(again) is type(task.base.model)
@@ -220,6 +220,6 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     sizes = {name: p.shape for name, p in compact.named_parameters()}
     assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
     assert sum(p.numel() for p in compact.parameters()) < sum(p.numel() for p in again.parameters())
-    assert difference(compact, deployed, ids) < 1e-6
+    assert logit_difference(compact, deployed, ids) < 1e-6
     with pytest.raises(ExportError, match="differ by"):
-        difference(task.base.model, deployed, ids)
+        logit_difference(task.base.model, deployed, ids)

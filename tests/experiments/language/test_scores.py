@@ -1,4 +1,4 @@
-"""Scores on the edge cases of their official rules. A scorer is never loosened."""
+"""Scores on the edge cases of their official rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language tasks on the small random model: what is trained, what is scored, and that a stopped run goes on."""
+"""The language tasks on the small random model: training, scoring and resuming."""
 
 from __future__ import annotations
 

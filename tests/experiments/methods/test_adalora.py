@@ -1,11 +1,11 @@
-"""AdaLoRA through peft: driven as its documentation says, to any total, and resumed bit by bit."""
+"""AdaLoRA through peft: used as documented, with any total, and resumed bit for bit."""
 
 import pytest
 import torch
 from torch import nn
 
 import ngn
-from experiments.methods.adalora.learner import AdaLoRALearner, Budget
+from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -28,7 +28,7 @@ def tiny():
 
 
 def learner_of(total=5, start=4, steps=STEPS, **settings):
-    budget = Budget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
+    budget = TripletBudget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
     return AdaLoRALearner(tiny(), TARGETS, budget, alpha=8, orthogonality=0.3, seed=1)
 
 
@@ -119,11 +119,11 @@ def test_between_allocations_triplets_grow_back_and_the_last_masks_hold():
 
 
 def test_what_cannot_be_allocated_is_refused():
-    with pytest.raises(ValueError, match="below 16"):
+    with pytest.raises(ValueError, match="expected 0 to 15"):
         learner_of(total=16)
-    with pytest.raises(ValueError, match="budget to fall"):
+    with pytest.raises(ValueError, match="steps are too few"):
         learner_of(initial=18)
-    with pytest.raises(ValueError, match="budget to fall"):
+    with pytest.raises(ValueError, match="steps are too few"):
         learner_of(steps=1, initial=0, final=0)
 
 
@@ -133,5 +133,5 @@ def test_equal_scores_are_no_allocation():
         p.grad = torch.zeros_like(p)
     for step in range(4):
         learner.after_step(step)
-    with pytest.raises(RuntimeError, match="0 triplets in place of 5"):
+    with pytest.raises(RuntimeError, match="0 triplets instead of 5"):
         learner.after_step(4)
