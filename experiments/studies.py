@@ -88,7 +88,7 @@ def _fixed_frontier() -> list[Selection]:
 
 def _init_sweep() -> list[Selection]:
     # ten seeds of every start before the other forty, so that an unfinished sweep is the ten-seed figure
-    return init_sweep.sweep(range(10)) + init_sweep.sweep(range(10, 50))
+    return init_sweep.sweep_selections(range(10)) + init_sweep.sweep_selections(range(10, 50))
 
 
 def _decay() -> list[Selection]:
@@ -118,7 +118,7 @@ def _vision_frontier() -> list[Selection]:
 
 def _former() -> list[Selection]:
     names = ("baseline", "schedules", "lambda_sweep", "continue_learning", "fixed_frontier", "decay", "sensitivity")
-    runs = [*(selection for name in names for selection in study(name).make()), *init_sweep.sweep(range(10))]
+    runs = [*(selection for name in names for selection in study(name).make()), *init_sweep.sweep_selections(range(10))]
     # the other learners have boundary rates of their own, each with its source
     draw = {"task.draw": FORMER["task.draw"]}
     others = [selection.with_overrides(draw) for key, selection in SEVEN.runs.items() if key != "ngn"]
@@ -232,7 +232,7 @@ STUDIES: dict[str, Study] = {
         Study("lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", lambda: list(plateaus.SWEEP)),
         Study("fixed_frontier", "figure 3: fixed counts 1 to 12 and grown runs, fifty seeds", _fixed_frontier),
         Study("init_sweep", "figure 5: t_init 0 to 16, fifty seeds, three panels", _init_sweep),
-        Study("init_sweep_ten", "the first ten seeds of figure 5", lambda: init_sweep.sweep(range(10))),
+        Study("init_sweep_ten", "the first ten seeds of figure 5", lambda: init_sweep.sweep_selections(range(10))),
         Study("continue_learning", "figure 6: ten seeds, each continued at three prices", lambda: [CONTINUED]),
         Study("learners", "figure 7: four capacity learners, fifty seeds, and fixed models", lambda: _of(SEVEN)),
         Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay),

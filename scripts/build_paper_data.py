@@ -58,7 +58,7 @@ def _table(reader: Reader, name: str) -> int:
     task = name if name in GATES_OF_TASK else None
     numbered = tuple(table for table in MACROS if re.match(rf"Table {re.escape(name)}\b", table.title))
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load(), macros, task)
+    items = compare_all(reader, published.load_published(), macros, task)
     console = Console()
     for table in macros:
         shown = [item for item in items if item.table is table]

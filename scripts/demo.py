@@ -47,11 +47,11 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
         row: overview.Row = {"seed": config.seed.value}
         for name, place in (("", store), ("recorded ", Store(RESULTS))):
             record = place.get(run_id(config))
-            found = {} if record is None else overview.row(record)
+            found = {} if record is None else overview.record_row(record)
             for title, key in (("t", "grown.t"), ("count", "grown.count"), ("truncated MSE", "grown.truncated.mse")):
                 row[name + title] = found.get(key)
         rows.append(row)
-    return overview.text(rows)
+    return overview.format_rows(rows)
 
 
 def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, int]) -> int:

@@ -183,7 +183,7 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show what the study's runs found, by the settings that differ; 0 if it is complete."""
     table, wanted = _found(sweep)
     if table:
-        print(overview.text(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
+        print(overview.format_rows(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
     print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
     return 0 if len(table) == wanted else 1
 
@@ -191,7 +191,7 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
 def _found(sweep: Sweep) -> tuple[list[overview.Row], int]:
     """The study's runs that have a record, and how many there are in all."""
     paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
-    return overview.rows(path for path in paths if path.exists()), len(paths)
+    return overview.record_rows(path for path in paths if path.exists()), len(paths)
 
 
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the columns against the first setting")
     given = parser.parse_args(argv)
     try:
-        table = overview.rows(given.places)
+        table = overview.record_rows(given.places)
         if not table:
             raise ConfigError(f"there are no records in {', '.join(map(str, given.places))}")
         by = given.by or overview.varied(table)
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigError, RecordError) as error:
         print(error, file=sys.stderr)
         return 2
-    print(overview.text(found))
+    print(overview.format_rows(found))
     print(f"medians over the runs of each line; {len(table)} runs in all")
     if given.csv:
         overview.write_csv(given.csv, table)

@@ -1,4 +1,4 @@
-r"""The paper's ``data_generated.tex`` from records alone. No published value is read here."""
+r"""Write the paper's ``data_generated.tex`` from records alone. This module reads no published value."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _no_notes(table: Table) -> Iterable[str]:
 
 
 def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER, notes_of: Notes = _no_notes) -> str:
-    """The whole file: inline numbers together, then one paragraph a table body, in the order given.
+    """Render the whole file: first all inline numbers, then one paragraph per table body, in the given order.
 
-    Notes on a macro are comments above it.
+    Notes on a macro become comments above it.
     """
     lines = [*header, ""]
     bodies = [table for table in macros if not table.inline]
@@ -50,7 +50,7 @@ def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER,
 
 
 def reduce_all(reader: Reader, macros: Sequence[Table]) -> dict[str, Cell]:
-    """Every cell that holds a number, by its name ``macro.row.column``."""
+    """Reduce every cell that holds a number: ``macro.row.column`` → cell."""
     return {
         f"{table.name}.{row.key}.{column.key}": reduce_cell(reader, table, row, column.key)
         for table in macros
@@ -61,7 +61,7 @@ def reduce_all(reader: Reader, macros: Sequence[Table]) -> dict[str, Cell]:
 
 
 def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) -> str:
-    """The file of reduced cells; ``reader`` has read their records, and says where their data are not the published."""
+    """Render the file from reduced cells. ``reader`` has read their records and notes where their data differ."""
 
     def notes(table: Table) -> tuple[str, ...]:
         printed = [cell for name, cell in cells.items() if cell.complete and name.startswith(f"{table.name}.")]
@@ -71,7 +71,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:
-    """Each thing that keeps a number from being printed, once, with the cells that it concerns."""
+    """List each problem that keeps a number from being printed once, with the cells that it affects."""
     found: dict[Problem, list[str]] = {}
     for name, cell in cells.items():
         for problem in cell.problems:
@@ -80,7 +80,7 @@ def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:
 
 
 def partial_rows(cells: dict[str, Cell]) -> dict[str, tuple[int, int]]:
-    """``macro.row`` of each row that has usable seeds but not all → (the fewest of its cells, the wanted number)."""
+    """Return the incomplete rows: ``macro.row`` → (fewest usable seeds of its cells, wanted seeds)."""
     found: dict[str, tuple[int, int]] = {}
     for name, cell in cells.items():
         row = name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Every cell beside its published value, with a verdict; stand-ins beside the runs that they stand for."""
+"""Compare every cell, and every stand-in, with its published value."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import Published, value_of
 from experiments.analysis.reduce import Cell, Samples, reduce_cell, sample
 from experiments.analysis.selection import Selection
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, numbers
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, published_numbers
 from experiments.tables import MACROS
 from experiments.tables.model import Column, Row, Table
 
 MOST_SEEDS = 50
-"""Seeds among which a single published run is placed, if they are run: no study has more."""
+"""Seeds among which a single published run is placed. No study has more."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One cell. ``stand_in`` is empty, and ``selection`` None, for the row's own runs."""
+    """One compared cell. For the row's own runs, ``stand_in`` is empty and ``selection`` is None."""
 
     table: Table
     row: Row
@@ -39,12 +39,12 @@ class Comparison:
 
     @property
     def published_text(self) -> str:
-        """What the paper prints, empty for a dash."""
+        """The text in the paper; empty for a dash."""
         return "" if self.published is None else self.published[0].render(self.published[1])
 
     @property
     def fact(self) -> Hashable:
-        """What the cell is about: cells of the same runs and quantity print one fact, maybe in different statistics."""
+        """What the cell is about. Cells of the same runs and quantity share one fact, in any statistic."""
         if self.row.runs is None:
             return self.name
         return (
@@ -56,23 +56,23 @@ class Comparison:
         )
 
     def runs(self, reader: Reader) -> tuple[Run, ...]:
-        """The usable runs that it was reduced from, and some that lack a number of it."""
+        """The usable runs behind the cell, and some that lack one of its numbers."""
         selection = self.selection or self.row.runs
         return reader.collect(selection).runs if selection else ()
 
 
 def _others(values: Published, row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
-    """What all tables that print this row say of a column, such as the deviations that one of them leaves out."""
+    """Merge the published numbers of a column from all tables that print this row, such as omitted deviations."""
     found: dict[str, Number | Sequence[Number]] = {}
     for table in MACROS:
         if any(line is row for line in table.rows) and any(other.key == column for other in table.columns):
             published = value_of(values, table, row, column)
-            found.update(numbers(*published) if published else {})
+            found.update(published_numbers(*published) if published else {})
     return found
 
 
 def _every_seed(reader: Reader, table: Table, row: Row, column: str) -> Samples:
-    """The numbers of a single run's cell over all seeds of its configuration that there are."""
+    """Return the numbers of a single run's cell for all available seeds of its configuration."""
     if row.seeds != 1 or row.runs is None:
         return {}
     form = parse_format(table.formats(row, column)[0])
@@ -89,7 +89,7 @@ def compare_cell(
     selection: Selection | None = None,
     stand_in: str = "",
 ) -> Comparison:
-    """Reduce one cell, from ``selection`` where given, and judge it."""
+    """Reduce one cell, from ``selection`` if given, and judge it."""
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
     verdict = judge(
@@ -107,7 +107,7 @@ def compare_cell(
 def compare_all(
     reader: Reader, values: Published, macros: Sequence[Table], task: str | None = None
 ) -> list[Comparison]:
-    """Every cell that holds a number, and each stand-in that has any run.
+    """Compare every cell that holds a number, and each stand-in with at least one run.
 
     Args:
         task: only rows whose runs are of this task.
@@ -129,17 +129,20 @@ def compare_all(
 
 
 def words(comparisons: Iterable[Comparison]) -> Counter[str]:
-    """How many cells have which verdict; stand-ins are not counted."""
+    """Count the cells per verdict, without stand-ins."""
     return Counter(item.verdict.word for item in comparisons if not item.stand_in)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Facts by verdict, each counted once, and what chance alone does.
+    """Facts by verdict, each counted once, and what to expect by chance.
 
-    ``agreeing_calibrated`` of the facts that agree are calibrated. ``tests`` are the distinct ones that could reject.
-    ``placed`` single runs were placed among our seeds, ``outside`` of them lie outside their range, and chance alone
-    puts ``expected_outside`` there.
+    Attributes:
+        agreeing_calibrated: facts that agree and are calibrated.
+        tests: distinct tests that could reject.
+        placed: single published runs that were placed among our seeds.
+        outside: those of them that lie outside the range of our seeds.
+        expected_outside: how many of them chance alone puts there.
     """
 
     facts: Counter[str]

@@ -1,4 +1,4 @@
-"""The records and the arithmetic behind a cell, as text."""
+"""Explain a cell: its records and its arithmetic, as text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from experiments.tables.model import Row, Table
 
 
 def find(name: str) -> list[tuple[Table, Row, str]]:
-    """The cells that ``MACRO``, ``MACRO.row`` or ``MACRO.row.column`` names.
+    """Find the cells that ``MACRO``, ``MACRO.row`` or ``MACRO.row.column`` names.
 
     Raises:
-        KeyError: if there are none; the message lists what there is.
+        KeyError: if there are none; the message lists the possible names.
     """
     parts = name.lstrip("\\").split(".")
     if len(parts) > 3:
@@ -30,7 +30,7 @@ def find(name: str) -> list[tuple[Table, Row, str]]:
 
 @dataclass(frozen=True)
 class Step:
-    """One statistic of a cell: of which quantity, of which of its ``gates``, over which ``numbers`` (shape [seeds])."""
+    """One statistic of a cell, as text: the quantity, the gate among its ``gates``, the ``numbers`` [seeds]."""
 
     statistic: str
     quantity: str
@@ -46,12 +46,12 @@ class Step:
 
 
 def digits(number: Number) -> str:
-    """A number with what one needs of its digits to repeat the arithmetic."""
+    """Print a number with enough digits to repeat the arithmetic."""
     return f"{number:.10g}"
 
 
 def arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[Step]:
-    """How a cell's numbers follow from those of its runs; nothing for a cell without any."""
+    """Explain how a cell's numbers follow from those of its runs; return nothing for a cell without runs."""
     if cell.value is None:
         return
     for slot in parse_format(table.formats(row, column)[0]).slots:
@@ -64,7 +64,7 @@ def arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[Step
 
 
 def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
-    """One cell: each record with its numbers and commit, the arithmetic, what is printed, and why if that is a dash."""
+    """Explain one cell: records with numbers and commit, the arithmetic, the printed text, or why it is a dash."""
     name = f"{table.name}.{row.key}.{column}"
     if column in row.dashes:
         return f"{name}: a dash by design, there is no such number"

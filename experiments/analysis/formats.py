@@ -1,8 +1,12 @@
-r"""Number formats of the paper's cells, which print values and read printed ones back.
+r"""Number formats of the paper's cells, which print values and parse printed ones.
 
-A format is TeX text with slots: ``<mean:.2f>\,$\pm$\,<sd:.2f>``. A slot is ``<statistic:spec>``, or
-``<quantity.statistic:spec>`` where the number is not of the column's own quantity, or ``<statistic:spec*, >`` for one
-number per gate, joined by ``, ``. What a cell prints is a value: slot name → number, or list of numbers. Specs:
+A format is TeX text with slots, such as ``<mean:.2f>\,$\pm$\,<sd:.2f>``. There are three forms of a slot:
+
+- ``<statistic:spec>`` takes a number of the column's own quantity.
+- ``<quantity.statistic:spec>`` takes a number of another quantity.
+- ``<statistic:spec*, >`` takes one number per gate, joined by ``, ``.
+
+A value maps slot names to numbers or lists of numbers. Specs:
 
 ========= ==================================================================
 ``.2f``   fixed decimals, any number of them
@@ -28,16 +32,16 @@ Number = Union[int, float]
 Value = Mapping[str, Union[Number, Sequence[Number]]]
 
 DASH = "--"
-"""What stands where there is no number."""
+"""Printed where there is no number."""
 WORDS = ("no", "partial", "yes")
-"""Outcomes of pruning back, in their order; a record's word is the code 0, 1 or 2 in a value."""
+"""Outcomes of pruning back, in their order. A value holds the code 0, 1 or 2 for a record's word."""
 
 _SLOT = re.compile(r"<([A-Za-z_][\w./]*):(\.\d[fe]|d|short|word)(?:\*([^>]*))?>")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One place for a number, or for one number per gate where ``separator`` is given."""
+    """A place for one number, or with ``separator`` for one number per gate."""
 
     name: str
     spec: str
@@ -45,19 +49,19 @@ class Slot:
 
     @property
     def statistic(self) -> str:
-        """The part of the name behind its last dot."""
+        """The part of the name after its last dot."""
         return self.name.rsplit(".", 1)[-1]
 
     def quantity(self, default: str) -> str:
-        """The quantity named before the last dot, else that of the column."""
+        """Return the quantity named before the last dot, else the quantity of the column."""
         return self.name.rsplit(".", 1)[0] if "." in self.name else default
 
 
 def print_number(number: Number, spec: str) -> str:
-    """One number as text.
+    """Print one number.
 
     Raises:
-        ValueError: if the number is not finite, or an integer format is given a fraction.
+        ValueError: if the number is not finite, or is a fraction where the spec needs an integer.
     """
     if not math.isfinite(number):
         raise ValueError(f"{number} is no number to print")
@@ -76,7 +80,7 @@ def print_number(number: Number, spec: str) -> str:
 
 
 def read_number(text: str, spec: str) -> Number:
-    """The number that a text of this spec stands for."""
+    """Parse a number printed with this spec."""
     if spec == "word":
         return WORDS.index(text)
     return int(text) if spec == "d" else float(text)
@@ -95,7 +99,7 @@ def _pattern(spec: str) -> str:
 
 
 def half_unit(number: Number, spec: str) -> float:
-    """Half a unit of the last printed digit: a printed number stands for all within it. 0 for counts and words."""
+    """Return half a unit of the last printed digit, the rounding error of a printed number; 0 for counts and words."""
     if spec in ("d", "word"):
         return 0.0
     if spec == "short":
@@ -107,7 +111,7 @@ def half_unit(number: Number, spec: str) -> float:
 
 @dataclass(frozen=True)
 class Format:
-    """A parsed format: literal TeX and slots in turn."""
+    """A parsed format: alternating literal TeX and slots."""
 
     source: str
     parts: tuple[str | Slot, ...]
@@ -115,11 +119,11 @@ class Format:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The places for numbers, in order."""
+        """The slots, in order."""
         return tuple(part for part in self.parts if isinstance(part, Slot))
 
     def render(self, value: Value) -> str:
-        """The printed text of a value that has exactly this format's slots.
+        """Print a value that has exactly this format's slots.
 
         Raises:
             KeyError: if a slot has no number.
@@ -140,7 +144,7 @@ class Format:
         return text
 
     def parse(self, text: str) -> dict[str, Number | list[Number]] | None:
-        """The value whose printed text this is, or None if the text is not of this format."""
+        """Parse a printed value; return None if the text does not have this format."""
         found = self.pattern.fullmatch(text)
         if found is None:
             return None
@@ -155,10 +159,10 @@ class Format:
 
 @cache
 def parse_format(source: str) -> Format:
-    """Read a format.
+    """Parse a format.
 
     Raises:
-        ValueError: if it has no slot, or the same one twice.
+        ValueError: if it has no slot, or a slot twice.
     """
     parts: list[str | Slot] = []
     pattern, end = "", 0
@@ -178,8 +182,8 @@ def parse_format(source: str) -> Format:
     return Format(source, tuple(parts), re.compile(pattern + re.escape(source[end:])))
 
 
-def read(formats: Sequence[str], text: str) -> tuple[Format, dict[str, Number | list[Number]]] | None:
-    """The first of ``formats`` that ``text`` is printed in, and its value; None if it is in none."""
+def read_printed(formats: Sequence[str], text: str) -> tuple[Format, dict[str, Number | list[Number]]] | None:
+    """Parse ``text`` with the first of ``formats`` that fits; return it and the value, or None if none fits."""
     for source in formats:
         value = parse_format(source).parse(text)
         if value is not None:

@@ -1,7 +1,7 @@
-"""Times of forward passes, measured together on one machine after the runs: ``results/latency.json``.
+"""Read ``results/latency.json``: times of forward passes, all measured on one machine after the runs.
 
-A run times its own models, too, but beside whatever else its machine is doing, and runs of one study come from several
-machines. So ``scripts/measure_latency.py`` builds models of the sizes that records hold and times them in turns.
+A run also times its own models, but its machine may be busy, and a study may use several machines. Therefore
+``scripts/measure_latency.py`` builds models with the sizes from the records and times them in turns.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Latencies:
 
     Attributes:
         hardware: processor, cores and threads used.
-        milliseconds: (run id, phase, "candidate" or "deployed") → median over rounds, for ``samples`` samples, with the
-            retained counts of the model that was timed.
+        milliseconds: (run id, phase, "candidate" or "deployed") → median over rounds for ``samples`` samples, and the
+            retained counts of the timed model.
     """
 
     hardware: str
     milliseconds: Mapping[tuple[str, str, str], tuple[float, list[int], int]]
 
     def of(self, run_id: str, phase: str, part: str, record: Mapping[str, Any]) -> tuple[float, int] | None:
-        """Milliseconds and samples; None where nothing was timed, or a model of another count than the record's."""
+        """Return milliseconds and samples; None if no model, or one with another count than the record's, was timed."""
         found = self.milliseconds.get((run_id, phase, part))
         if found is None or found[1] != record["phases"][phase]["count"]:
             return None
@@ -47,11 +47,11 @@ def _validator() -> Any:
     return fastjsonschema.compile(json.loads(Path(__file__).with_name("latency.schema.json").read_text()))
 
 
-def read(root: Path) -> Latencies:
-    """What was measured of the records below ``root``; empty where nothing was.
+def read_latencies(root: Path) -> Latencies:
+    """Read the times of the records below ``root``; without a file, return no times.
 
     Raises:
-        RecordError: if the file is there and damaged.
+        RecordError: if the file is damaged.
     """
     path = root / NAME
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Anybody's records as rows: one per run, or one per value of the settings that differ. Imports no torch.
+"""Turn records into table rows: one per run, or one per combination of settings. This module does not import torch.
 
 ``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives; :func:`frame` is for notebooks.
 """
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 Row = dict[str, Any]
 SEED = "seed.value"
 APART = ("task.name", "model.name", "model.path")
-"""Settings that always tell rows apart: numbers of two tasks or pretrained models have no median."""
+"""Settings that always separate rows: a median over two tasks or pretrained models has no meaning."""
 
 
-def row(record: Mapping[str, Any]) -> Row:
-    """A record as one row: run id, status, settings by their dotted keys, and the numbers of each phase.
+def record_row(record: Mapping[str, Any]) -> Row:
+    """Turn a record into one row: run id, status, settings by their dotted keys, and the numbers of each phase.
 
-    A number is named by its phase and its place there (``grown.truncated.mse``). Of several boundaries ``t`` and
-    ``count`` are the sum over them; what is no number is left out.
+    The name of a number is its path in the record (``grown.truncated.mse``). With several boundaries, ``t`` and
+    ``count`` are sums. Values other than numbers are left out.
     """
     flat: Row = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
     flat["tag"] = record["execution"].get("tag")
@@ -45,31 +45,31 @@ def row(record: Mapping[str, Any]) -> Row:
     return flat
 
 
-def rows(paths: Iterable[Path]) -> list[Row]:
-    """The rows of records, and of all records below folders, in the order of their names.
+def record_rows(paths: Iterable[Path]) -> list[Row]:
+    """Return rows for records, and for all records below folders, in the order of their names.
 
-    Damaged ones are left out, and a warning names them. Hidden folders hold notes on runs, and no records.
+    A warning names each damaged record, which is left out. Hidden folders are skipped.
     """
     table = []
     for path in paths:
         for file in [path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")):
             if not any(part.startswith(".") for part in file.relative_to(path).parts):
                 try:
-                    table.append(row(read(file)))
+                    table.append(record_row(read(file)))
                 except RecordError as damaged:
                     log.warning("%s; left out", damaged)
     return table
 
 
 def frame(*folders: str | Path) -> DataFrame:
-    """All records below folders as a pandas DataFrame, one row per run."""
+    """Return all records below folders as a pandas DataFrame, one row per run."""
     import pandas
 
-    return pandas.DataFrame(rows(map(Path, folders)))
+    return pandas.DataFrame(record_rows(map(Path, folders)))
 
 
 def varied(table: Sequence[Row]) -> list[str]:
-    """The settings in which runs differ, their seed left out."""
+    """Return the settings that differ between runs, without the seed."""
     keys = [key for key in dict.fromkeys(key for entry in table for key in entry) if key not in ("run_id", "status")]
     first = {key: next((entry[key] for entry in table if key in entry), None) for key in keys}
     settings = [key for key in keys if _is_setting(key) and key != SEED]
@@ -82,7 +82,7 @@ def _is_setting(key: str) -> bool:
 
 
 def usual_columns(table: Sequence[Row]) -> list[str]:
-    """Boundary, count and the truncated model's first score of every phase that some run has."""
+    """Return the usual columns: boundary, count and the truncated model's first score of every phase."""
     names = list(dict.fromkeys(key for entry in table for key in entry))
     phases = dict.fromkeys(name.split(".")[0] for name in names if name.endswith(".steps") and "train" not in name)
     columns = []
@@ -93,10 +93,10 @@ def usual_columns(table: Sequence[Row]) -> list[str]:
 
 
 def grouped(table: Sequence[Row], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
-    """One row per combination of the settings ``by``: how many runs are complete, and the median of each column.
+    """Return one row per combination of the settings ``by``: the number of complete runs and each column's median.
 
     Raises:
-        ConfigError: if no run has such a key; the nearest is given.
+        ConfigError: if no run has such a key; the message suggests the nearest one.
     """
     known = list(dict.fromkeys(key for entry in table for key in entry))
     for key in (*by, *columns):
@@ -118,13 +118,13 @@ def grouped(table: Sequence[Row], by: Sequence[str], columns: Sequence[str]) -> 
 
 
 def _order(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, and before what is none."""
+    """Sort numbers by size, before everything else."""
     number = isinstance(value, (int, float))
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def text(found: Sequence[Row]) -> str:
-    """Rows in aligned columns; a column of zeros named ``diverged`` is left out."""
+def format_rows(found: Sequence[Row]) -> str:
+    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros."""
     names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
     lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
@@ -136,7 +136,7 @@ def _shown(value: Any) -> str:
 
 
 def write_csv(path: Path, table: Sequence[Row]) -> None:
-    """Write one line per run, with all that its record says in numbers and settings."""
+    """Write one line per run with all its numbers and settings."""
     names = list(dict.fromkeys(key for entry in table for key in entry))
     with path.open("w", newline="") as out:
         writer = csv.DictWriter(out, names)
@@ -145,7 +145,7 @@ def write_csv(path: Path, table: Sequence[Row]) -> None:
 
 
 def plot(path: Path, found: Sequence[Row], table: Sequence[Row], key: str) -> None:
-    """Draw every column against the setting ``key``: a point per run, and a line through the medians."""
+    """Plot every column against the setting ``key``: one point per run, and a line through the medians."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""The published values, for comparison only: the builder of our own file never imports this module."""
+"""Read the published values, for comparison only: the builder of our own file never imports this module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.analysis.formats import DASH, Format, Value, parse_format, read
+from experiments.analysis.formats import DASH, Format, Value, parse_format, read_printed
 from experiments.paths import ROOT
 from experiments.tables.model import Row, Table
 
@@ -18,17 +18,17 @@ Published = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 class PublishedError(ValueError):
-    """A file of published values that does not have the tables' form; the message names the place."""
+    """A file of published values does not have the form of the tables; the message names the line."""
 
 
-def load(path: Path = PATH) -> Published:
-    """The published values."""
+def load_published(path: Path = PATH) -> Published:
+    """Load the published values."""
     values: Published = json.loads(path.read_text())["values"]
     return values
 
 
 def value_of(values: Published, table: Table, row: Row, column: str) -> tuple[Format, Value] | None:
-    """The format in which a cell was published, and its value; None for a cell that was published as a dash."""
+    """Return the published format and value of a cell; None if the paper prints a dash."""
     entry = values.get(table.name, {}).get(row.key, {}).get(column)
     if entry is None:
         return None
@@ -40,9 +40,9 @@ def value_of(values: Published, table: Table, row: Row, column: str) -> tuple[Fo
 
 
 def count(values: Published, macros: Sequence[Table]) -> tuple[int, int]:
-    """(values in table bodies, single numbers).
+    """Count the published values: (cells in table bodies, single numbers).
 
-    A cell counts once, however many numbers it prints; labels and dashes do not count.
+    A cell counts once, even if it prints several numbers. Labels and dashes do not count.
     """
     inline = {table.name for table in macros if table.inline}
     sizes = {name: sum(len(columns) for columns in rows.values()) for name, rows in values.items()}
@@ -66,10 +66,10 @@ def _cells(table: Table, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Row
 
 
 def parse(text: str, macros: Sequence[Table]) -> Published:
-    """The values of a published file.
+    """Parse the values of a published file.
 
     Raises:
-        PublishedError: at the first line that is not of the tables' form.
+        PublishedError: at the first line that does not have the form of the tables.
     """
     values: Published = {table.name: {} for table in macros}
     by_name = {table.name: table for table in macros}
@@ -78,7 +78,7 @@ def parse(text: str, macros: Sequence[Table]) -> Published:
     def keep(table: Table, row: Row, column: str, printed: str, at: int) -> None:
         if printed == DASH and column in row.dashes:
             return
-        found = read(table.formats(row, column), printed)
+        found = read_printed(table.formats(row, column), printed)
         if found is None:
             raise PublishedError(f"line {at}: {printed!r} is not in the format of {table.name}.{row.key}.{column}")
         values[table.name].setdefault(row.key, {})[column] = {"text": printed, "value": found[1]}

@@ -1,7 +1,7 @@
-"""The measured numbers of one run, by name.
+"""Look up the measured numbers of one run by name.
 
-A name is a path into the phases of the record (``grown.truncated.mse``) or into its configuration (``config.gate.r``),
-or one of :data:`NAMED`; ``wanda/score`` is the score of the companion ``wanda``.
+A name is a path into the phases of the record (``grown.truncated.mse``), a path into its configuration
+(``config.gate.r``), or a key of :data:`NAMED`. ``wanda/score`` is the score of the companion ``wanda``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.tasks.language.components import thirds as split
 
 
 class NotMeasured(Exception):
-    """A run lacks a number; carries the problem to report."""
+    """A run lacks a number; the exception carries the problem to report."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -49,19 +49,19 @@ def _path(run: Run, path: str) -> Any:
 
 
 def _integer(run: Run) -> float:
-    """The part of the run's boundaries that ended within 0.01 of an integer."""
+    """Return the fraction of the run's boundaries that ended within 0.01 of an integer."""
     flags = _path(run, "grown.integer")
     return sum(flags) / len(flags)
 
 
 def _mean_t(run: Run) -> float:
-    """The mean over the run's boundaries."""
+    """Return the mean over the run's boundaries."""
     t = _path(run, "grown.t")
     return sum(t) / len(t)
 
 
 def _total(phase: str) -> Callable[[Run], float]:
-    """The components that are kept of all groups together."""
+    """Return the number of retained components over all groups."""
     return lambda run: float(sum(_path(run, f"{phase}.count")))
 
 
@@ -70,24 +70,24 @@ def _prunes_back(run: Run) -> float:
 
 
 def _exact(run: Run) -> float:
-    """Whether the learned count of a manifold run is the intrinsic dimension."""
+    """Return whether the learned count of a manifold run equals the intrinsic dimension."""
     (count,) = _path(run, "grown.count")
     return float(count == _path(run, "config.task.D"))
 
 
 def _half(run: Run) -> float:
-    """Score of the first half of the retained components, rounded down; of a single one itself."""
+    """Return the score of the first half of the retained components, rounded down, but of at least one."""
     most = max(_path(run, "grown.count")) // 2
     return float(_path(run, "grown.prefixes")[most - 1]) if most else _score("truncated")(run)
 
 
 def _phase_of(run: Run) -> str:
-    """The phase that a run is about: the one that is meant, the learned one, or the only one of a plain model."""
+    """Return the main phase of a run: the selected one, the learned one, or the only one of a plain model."""
     return run.phase or ("grown" if "grown" in run.record["phases"] else "fixed")
 
 
 def _primary(run: Run, scores: str) -> float:
-    """The first score of those that a task has: the one that it is known by."""
+    """Return the first of the task's scores, which is its main one."""
     return float(next(iter(_path(run, scores).values())))
 
 
@@ -104,12 +104,12 @@ def _truncated(name: str) -> Callable[[Run], float]:
 
 
 def _target(run: Run) -> float:
-    """The total that a run was given; that of the run itself where it learned one."""
+    """Return the total count that a run was given, or that it learned."""
     return float(run.record["config"]["method"].get("target", _size("total")(run)))
 
 
 def _examples(run: Run) -> float:
-    """How many examples the first score is a mean over."""
+    """Return the number of examples that the first score averages over."""
     phase = _phase_of(run)
     return float(_path(run, f"{phase}.n.{next(iter(_path(run, f'{phase}.truncated')))}"))
 
@@ -122,7 +122,7 @@ def _wilson(end: int) -> Callable[[Run], float]:
 
 
 def _relative(phase: str | None = None) -> Callable[[Run], float]:
-    """Perplexity on general text, as a multiple of that of the pretrained model."""
+    """Return the perplexity on general text, relative to the pretrained model."""
 
     def of(run: Run) -> float:
         own = _path(run, f"{phase or _phase_of(run)}.truncated.perplexity")
@@ -135,7 +135,7 @@ THIRDS = ("early", "middle", "late")
 
 
 def _kept(*thirds: str) -> Callable[[Run], float]:
-    """Per cent of the attention and feed-forward weights of these thirds of the layers that are left."""
+    """Return the percentage of attention and feed-forward weights left in these thirds of the layers."""
 
     def of(run: Run) -> float:
         pairs = [_path(run, f"{_phase_of(run)}.kept.{third}") for third in thirds]
@@ -145,7 +145,7 @@ def _kept(*thirds: str) -> Callable[[Run], float]:
 
 
 def _blocks(*thirds: str) -> Callable[[Run], float]:
-    """Per cent of the blocks in these thirds of the layers that are left, of a model pruned in one kind of them."""
+    """Return the percentage of blocks left in these thirds of the layers, for a model pruned in one kind."""
 
     def of(run: Run) -> float:
         gate = _path(run, "config.gate")
@@ -197,16 +197,16 @@ NEEDS_COMPANION = {
 
 
 def companion_of(quantity: str) -> str | None:
-    """The companion that a quantity is read from, or needs; None for none."""
+    """Return the companion that a quantity is read from or needs, or None."""
     first, beside, _ = quantity.partition("/")
     return first if beside else NEEDS_COMPANION.get(quantity)
 
 
 def measure(run: Run, quantity: str) -> list[float]:
-    """A quantity of one run: one number, or one per gate.
+    """Return a quantity of one run: one number, or one per gate.
 
     Raises:
-        NotMeasured: if the phase diverged, or the record lacks the number or holds none that is finite.
+        NotMeasured: if the phase diverged, or the number is missing or not finite.
     """
     beside, nested, rest = quantity.partition("/")
     if nested:

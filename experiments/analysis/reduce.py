@@ -1,4 +1,4 @@
-"""From the records of a row to one cell."""
+"""Reduce the records of a row to one cell."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Samples = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Cell:
-    """What the records give for one cell.
+    """One cell, reduced from records.
 
-    ``value`` is over the ``n`` seeds that are usable, None if there are none; only a ``complete`` one may be printed in
-    the paper's file. ``run_ids`` are the runs behind it.
+    Attributes:
+        value: over the ``n`` usable seeds; None if there are none. Only a ``complete`` cell prints it in the paper.
+        run_ids: the runs behind the value.
     """
 
     value: Value | None
@@ -36,22 +37,22 @@ class Cell:
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted seed was used; a seed of which anything is wrong is not."""
+        """Whether every wanted seed was used. A seed with any problem is not used."""
         return self.value is not None and self.n == self.wanted
 
     @property
     def printed(self) -> str:
-        """What stands in the paper's file."""
+        """The text in the paper's file."""
         return self.text if self.complete else DASH
 
 
 def sample(
     collected: Collected, quantities: list[str], single: frozenset[str] = frozenset()
 ) -> tuple[Samples, tuple[str, ...], tuple[Problem, ...]]:
-    """The quantities of those runs that have all of them, the ids of these runs, and what was wrong with the others.
+    """Return the quantities of all runs that have them, the ids of these runs, and the problems of the others.
 
     Args:
-        single: quantities that must be one number per run, not one per gate.
+        single: quantities that must have one number per run, not one per gate.
     """
     problems = list(collected.problems)
     broken: set[str] = set()
@@ -83,11 +84,11 @@ def sample(
     return samples, tuple(used), tuple(dict.fromkeys(problems))
 
 
-def apply(slot: Slot, samples: Array) -> Number | list[Number]:
-    """A slot's statistic over ``samples`` [gates, seeds]; one number, or one per gate where the slot is a list.
+def apply_slot(slot: Slot, samples: Array) -> Number | list[Number]:
+    """Compute a slot's statistic over ``samples`` [gates, seeds]: one number, or a list with one per gate.
 
     Raises:
-        ValueError: if the slot takes one number and there are several gates.
+        ValueError: if the slot takes one number but there are several gates.
     """
     numbers: list[Number] = [float(number) for number in np.atleast_1d(statistic(slot.statistic, samples))]
     if slot.separator is not None:
@@ -101,7 +102,7 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     """Reduce the records of a row to the value of one of its columns.
 
     Args:
-        selection: other runs than the row's own, such as a stand-in's.
+        selection: runs to use instead of the row's own, such as a stand-in's.
     """
     runs = selection or row.runs
     if runs is None or column in row.dashes:
@@ -114,5 +115,5 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     samples, used, problems = sample(reader.collect(runs), names, single)
     if not used:
         return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
-    value = {slot.name: apply(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
+    value = {slot.name: apply_slot(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
     return Cell(value, form.render(value), len(used), len(runs.seeds), samples, used, problems)

@@ -1,4 +1,4 @@
-"""Which runs stand behind a row: an exact configuration and its seeds. Nothing is scanned, nothing is guessed."""
+"""Name the runs behind a row: an exact configuration and its seeds. Nothing is searched or guessed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from experiments.methods.fixed import fixed_size
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
-"""(the selection, a seed, that seed's record) → the selection of the one run that belongs to it."""
+"""(the selection, a seed, that seed's record) → the selection of its companion run."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Runs that differ in their seed alone.
+    """Runs that differ only in their seed.
 
-    ``companions`` name, for each seed, one more run that is found through the seed's record, such as the fixed model of
-    the size that this seed learned. With ``about``, the name of one of them or of a phase, the selection stands for
-    those runs, or for that phase of its own.
+    Attributes:
+        companions: per seed, further runs that follow from its record, such as a fixed model of the learned size.
+        about: name of a companion or a phase. The selection then means those runs, or that phase of its own runs.
     """
 
     choices: Items
@@ -48,19 +48,19 @@ class Selection:
         )
 
     def config(self, seed: int) -> Config:
-        """The checked configuration of one seed.
+        """Return the checked configuration of one seed.
 
         Raises:
-            experiments.blocks.ConfigError: if the selection is no legal configuration.
+            experiments.blocks.ConfigError: if the selection is not a valid configuration.
         """
         return _of_any_seed(self.choices, self.overrides).model_copy(update={"seed": Seed(value=seed)})
 
     def with_seeds(self, seeds: Iterable[int]) -> Selection:
-        """The same configuration with other seeds."""
+        """Return the same configuration with other seeds."""
         return replace(self, seeds=tuple(seeds))
 
     def with_overrides(self, overrides: Mapping[str, Any], choices: Mapping[str, str] | None = None) -> Selection:
-        """The same runs with some keys, and some choices of files, changed."""
+        """Return the same runs with other values of some keys and choices."""
         chosen = tuple(sorted({**dict(self.choices), **(choices or {})}.items()))
         return replace(self, choices=chosen, overrides=tuple(sorted({**dict(self.overrides), **overrides}.items())))
 
@@ -76,13 +76,13 @@ def _identity(choices: Items, overrides: Items) -> Mapping[str, Any]:
 
 
 def keys_of(selection: Selection, seed: int) -> dict[str, Any]:
-    """What :func:`~experiments.config.identity.identity_keys` gives for a seed; computed once for all seeds."""
+    """Return :func:`~experiments.config.identity.identity_keys` for a seed, computed once for all seeds."""
     return {**_identity(selection.choices, selection.overrides), "seed.value": seed}
 
 
 @cache
 def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
-    """(seed, configuration, run id) of every run of a selection, in the order of its seeds."""
+    """Yield (seed, configuration, run id) of every run of a selection, in the order of its seeds."""
     found = []
     for seed in selection.seeds:
         config = selection.config(seed)
@@ -91,20 +91,20 @@ def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
 
 
 def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
-    """The ``method=fixed`` run of the size that this seed retained, with the same seed."""
+    """Select the ``method=fixed`` run with the size that this seed retained, and with the same seed."""
     counts = record["phases"]["grown"]["count"]
     choices = {**dict(selection.choices), "method": "fixed"}
-    # A fixed model has none of its learner's own settings; it keeps the ordering weights w_k = r^k of gate.r.
+    # A fixed model drops the learner's own settings but keeps the ordering weights w_k = r^k of gate.r.
     kept = {key: value for key, value in selection.overrides if not key.startswith("method.")}
     if min(counts) == 0:
-        kept["gate.delta"] = -0.5  # a count of zero is legal only so; it is no part of a fixed model's identity
+        kept["gate.delta"] = -0.5  # a count of zero needs it; not part of a fixed model's identity
     return Selection.of(choices, {**kept, "method.count": fixed_size(counts)}, (seed,))
 
 
 def base_of(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
-    """The scores of the pretrained model that a run adapts, of which there is one whatever the seed."""
+    """Select the run that scores the pretrained model; it is the same for all seeds."""
     kept = {key: value for key, value in selection.overrides if key.startswith(("task.", "model."))}
-    kept.pop("task.replay", None)  # nothing is trained
+    kept.pop("task.replay", None)  # this run does not train
     return Selection.of({**dict(selection.choices), "gate": "lora", "method": "base"}, kept, (0,))
 
 
@@ -118,11 +118,11 @@ def _rival(method: str) -> Companion:
 
 
 RIVALS: Mapping[str, Companion] = {name: _rival(name) for name in ("sora", "adalora", "svd", "uniform")}
-"""Method → the run in which it is given the total that a learned model retained."""
+"""Method → its run with the total count that a learned model retained."""
 
 
 def _cut(method: str, overrides: Mapping[str, Any]) -> Companion:
-    """A pruned model of the counts that a run has learned, whose blocks are chosen in another way."""
+    """Select a pruned model with the counts that a run learned, but with blocks chosen in another way."""
 
     def find(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
         kept = {key: value for key, value in selection.overrides if not key.startswith(("method.", "schedule."))}
@@ -141,4 +141,4 @@ PRUNED: Mapping[str, Companion] = {
     "even": _cut("uniform", {"gate.rank_by": "wanda"}),
     **{f"random{draw}": _cut("fixed", {"gate.rank_by": "random", "gate.draw": draw}) for draw in range(3)},
 }
-"""What is pruned to the sizes that NGN has learned: by Wanda's score, evenly, and in three random draws."""
+"""Models pruned to the sizes that NGN learned: by Wanda's score, evenly, and in three random draws."""

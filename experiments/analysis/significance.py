@@ -1,6 +1,6 @@
-"""Two samples of one distribution? Each test as the interval of the published values that it does not reject.
+"""Test whether two samples share a distribution; each test returns the published values that it does not reject.
 
-``level`` is the probability to reject when both samples come from one distribution, at most (for Welch's test: about).
+If they do, a test rejects with probability ``level`` at most (Welch's test: approximately).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.analysis.statistics import Array
 def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
     """Shares p of which ``share`` of n examples lies within z (p (1 - p) / n)^½, z the 1 - level/2 quantile (Wilson).
 
-    For means of scores in [0, 1] other than 0 and 1 it is wider than it has to be: their variance is less.
+    For means of scores strictly between 0 and 1 the interval is too wide, because their variance is smaller.
     """
     z = float(ndtri(1 - level / 2))
     middle, half = share + z**2 / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
@@ -27,11 +27,12 @@ def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
 def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:
     """Welch's t-test of two samples of one size n: our mean ± t (s₁²/n + s₂²/n)^½, with t the 1 - level/2 quantile.
 
-    Only for equal sizes: for skewed samples of unequal ones the test rejects too often (docs/verdicts.md).
+    Both samples need the same size: with unequal sizes and skewed samples, the test rejects too often
+    (docs/verdicts.md).
 
     Args:
         ours: shape [n], at least two.
-        sd: the published *population* deviation of as many.
+        sd: the published *population* deviation of n runs.
     """
     n, mean = len(ours), float(ours.mean())
     first, second = float(ours.var()) / (n - 1), sd**2 / (n - 1)  # squared standard errors
@@ -44,13 +45,13 @@ def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:
 
 
 def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[float, float] | None:
-    """Order statistics of ours between which the median of m further runs lies with probability 1 - level at least.
+    """Return the order statistics of ours that contain the median of m new runs with probability 1 - level or more.
 
-    Below the r-th of our n lies a median of m only if half of the m do, rounded up, which is so with probability
-    P(at least half of the m stand before the r-th of the n) of a random order of n + m runs (Fligner and Wolfe, 1979).
+    The median of m lies below the r-th of our n only if at least half of the m do. In a random order of n + m runs,
+    this has the probability P(half of the m, rounded up, stand before the r-th of the n) (Fligner and Wolfe, 1979).
 
     Returns:
-        None if even our least and our greatest run are too near.
+        None if our range is too narrow for this level.
     """
     n, m, half = len(ours), published_seeds, (published_seeds + 1) // 2
 
@@ -67,10 +68,10 @@ def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[fl
 
 
 def rank_interval(ours: Array, level: float) -> tuple[float, float, bool]:
-    """Between which of our n runs one more lies with probability 1 - level at least.
+    """Return the interval of our n runs that contains one more with probability 1 - level or more.
 
     Returns:
-        (low, high, whether there are enough runs for that level); our whole range if there are not.
+        (low, high, whether n is large enough for this level); if not, the interval is our whole range.
     """
     r = math.floor(level / 2 * (len(ours) + 1))
     ordered = np.sort(ours)
@@ -78,10 +79,10 @@ def rank_interval(ours: Array, level: float) -> tuple[float, float, bool]:
 
 
 def exact_test(first: Sequence[int], second: Sequence[int]) -> float:
-    """Fisher's exact test of two rows of counts over the same categories; by Freeman and Halton for more than two.
+    """Apply Fisher's exact test to two rows of counts (Freeman and Halton's for more than two categories).
 
     Returns:
-        p, the probability of all tables with these margins that are no more probable than this one.
+        p, the total probability of all tables with these margins that are no more probable than this one.
     """
     columns = [a + b for a, b in zip(first, second, strict=True)]
 
@@ -101,7 +102,7 @@ def exact_test(first: Sequence[int], second: Sequence[int]) -> float:
 
 
 def count_interval(ours: int, seeds: int, published_seeds: int, level: float) -> tuple[int, int]:
-    """The least and greatest published count, of ``published_seeds``, that Fisher's test does not reject."""
+    """Return the least and greatest published count, out of ``published_seeds``, that Fisher's test does not reject."""
     kept = [
         number
         for number in range(published_seeds + 1)

@@ -1,4 +1,4 @@
-"""Statistics over seeds, by the names that formats use. Each reduces the last axis, so a bootstrap is one call."""
+"""Statistics over seeds, by the names in formats. Each reduces the last axis, so a bootstrap is one call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NO, PARTIAL, YES = 0.0, 1.0, 2.0
 
 
 def _one(samples: Array) -> Any:
-    """The number that all samples share: a single run, or a setting."""
+    """Return the number that all samples share, such as a setting."""
     if samples.shape[-1] != 1 and not (samples == samples[..., :1]).all():
         raise ValueError("a single value was asked for, but the runs differ")
     return samples[..., 0]
 
 
 def _aggregate(samples: Array) -> Any:
-    """Yes or no when every seed has that outcome, else partial (caption of the paper's table 8)."""
+    """Return yes or no if every seed has that outcome, else partial (caption of the paper's table 8)."""
     return np.where((samples == YES).all(axis=-1), YES, np.where((samples == NO).all(axis=-1), NO, PARTIAL))
 
 

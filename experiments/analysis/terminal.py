@@ -1,4 +1,4 @@
-"""Tables for the terminal: ours, the published value, the interval and the verdict."""
+"""Print tables in the terminal: our value, the published one, the interval and the verdict."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 
 def plain(text: str) -> str:
-    r"""A cell's or label's TeX as a terminal shows it: ``6.10\,$\pm$\,1.45`` → ``6.10 ± 1.45``."""
+    r"""Turn the TeX of a cell or label into plain text: ``6.10\,$\pm$\,1.45`` → ``6.10 ± 1.45``."""
     for pattern, replacement in _PLAIN:
         text = re.sub(pattern, replacement, text)
     return text
 
 
 def interval_text(item: Comparison) -> str:
-    """The intervals of a comparison's numbers, at the printed precision of the published ones."""
+    """Format the intervals of a comparison with the precision of the published numbers."""
     texts = []
     for part in item.verdict.parts:
         span = f"[{print_number(part.low, part.spec)}, {print_number(part.high, part.spec)}]"
@@ -67,7 +67,7 @@ def _cells(item: Comparison) -> tuple[str, ...]:
 
 
 def _block(widths: Sequence[int]) -> RichTable:
-    """An empty block; its widths are those of all blocks, so that they line up where the terminal is wide enough."""
+    """Make an empty block. All blocks share the same widths, so that columns align."""
     table = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0))
     for width, right in zip(widths, _RIGHT, strict=True):
         table.add_column(justify="right" if right else "left", width=width, overflow="fold")
@@ -75,7 +75,7 @@ def _block(widths: Sequence[int]) -> RichTable:
 
 
 def _fit(widths: list[int], room: int) -> list[int]:
-    """Narrow the widest of the columns that may fold until all fit into ``room``, but none below 10."""
+    """Narrow the widest foldable column until all fit into ``room``, but none below 10."""
     folding = [COLUMNS.index(name) for name in ("ours", "published", "95 % interval")]
     while sum(widths) + len(widths) > room and max(widths[at] for at in folding) > 10:
         widest = max(folding, key=lambda at: widths[at])
@@ -84,10 +84,10 @@ def _fit(widths: list[int], room: int) -> list[int]:
 
 
 def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Group:
-    """One block per row, headed by its label (and the name of its stand-in), and one line per cell, in common columns.
+    """Return one block per row under its label and stand-in, with one line per cell.
 
     Args:
-        room: columns of the terminal.
+        room: width of the terminal in characters.
     """
     lines = [COLUMNS, *(_cells(item) for item in items)]
     widths = [max(len(part) for line in lines for part in line[at].split("\n")) for at in range(len(COLUMNS))]
@@ -110,13 +110,13 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
 
 
 def summary(items: Sequence[Comparison]) -> str:
-    """Cells by verdict, facts by verdict, and what chance alone would do."""
+    """Summarise cells by verdict, facts by verdict, and the expectation by chance."""
     counts = ", ".join(f"{word} {number}" for word, number in sorted(words(items).items()))
     return f"{counts}\n{totals(items)}"
 
 
 def print_problems(problems: Iterable[Problem], console: Console) -> None:
-    """One line a problem."""
+    """Return one line per problem."""
     for problem in problems:
         console.print(escape(f"{problem.kind}: {problem}"), highlight=False, soft_wrap=True)
 
@@ -129,10 +129,10 @@ def show(
     console: Console | None = None,
     title: str = "1D regression, baseline (table 4)",
 ) -> list[Comparison]:
-    """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return what it printed.
+    """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return the comparisons.
 
-    Records of uncommitted code are shown as well: this is for a look at one's own runs. Runs that are not the row's
-    own, such as shorter ones, are named as stand-ins by what they override.
+    Use it to inspect your own runs: it accepts records of uncommitted code. Runs that differ from the row's own, such
+    as shorter ones, appear as stand-ins named by their overrides.
 
     Args:
         choices, overrides, seeds: the runs, as :func:`experiments.config.compose.compose` names them.
@@ -142,7 +142,7 @@ def show(
     row = FOUR.row("baseline")
     selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
-    values = published.load()
+    values = published.load_published()
     items = [compare_cell(reader, values, FOUR, row, column, selection, name) for column in FOUR.columns]
     console.print(rich_tables(items, title, console.width))
     print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)

@@ -1,4 +1,4 @@
-r"""Text into TeX."""
+r"""Convert text to TeX."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _one(character: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""``text`` as TeX prints it literally: ``50%_{x}`` → ``50\%\_\{x\}``.
+    r"""Escape ``text`` so that TeX prints it literally: ``50%_{x}`` → ``50\%\_\{x\}``.
 
-    Control characters become blanks, Greek letters and the usual signs maths; letters that not every LaTeX has become
-    their code points.
+    Control characters become blanks, Greek letters and common signs become maths, and letters that some LaTeX lacks
+    become their code points.
     """
     return "".join(_one(character) for character in text)

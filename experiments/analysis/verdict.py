@@ -1,6 +1,7 @@
-"""Do the published runs and ours look like two samples of one distribution?
+"""Judge whether the published runs and ours look like two samples of one distribution.
 
-The tests are those of :mod:`experiments.analysis.significance`; docs/verdicts.md says which decides on what, and why.
+The tests are in :mod:`experiments.analysis.significance`. docs/verdicts.md says which test judges which number, and
+why.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
 SETTING, NOT_RUN, NOT_PUBLISHED = "setting", "not run", "not published"
 
 WIDEST: Mapping[str, float] = {"t": 1.0, "count": 1.0, "depth": 1.0, "accuracy": 0.5, "r": 0.05}
-"""Last part of a quantity → the greatest half-width of an interval that says something, in its unit."""
+"""Last part of a quantity → greatest half-width of an informative interval, in the unit of the quantity."""
 WIDEST_FACTOR = 3.0
 """The same for errors (names that end with ``mse``): half-width of the interval's logarithm, as a factor."""
 WIDEST_SHARE = 0.3
@@ -36,10 +37,13 @@ _OUTCOMES = {"yes": YES, "partial": PARTIAL, "no": NO}
 
 
 @dataclass(frozen=True)
-class Part:
-    """One published number that was tested, the interval of those that are not rejected, and whether it lies inside.
+class TestedNumber:
+    """One tested published number and the interval of values that the test does not reject.
 
-    ``narrow``: the interval is no wider than the limits. ``spec``: how its numbers are printed.
+    Attributes:
+        spec: format of its numbers.
+        inside: whether the published number lies in the interval.
+        narrow: whether the interval is within the limits above.
     """
 
     name: str
@@ -53,15 +57,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The word, and the parts with their intervals (empty where no test was possible).
+    """The verdict on a cell.
 
-    ``decisive``: the tests could reject at all, which ranks among few seeds cannot; ``among``: how many seeds of ours a
-    single published run was placed among. ``calibrated``: settings of the
-    runs were chosen by this cell, or by another one of the same configuration.
+    Attributes:
+        parts: the tested numbers with their intervals; empty if no test was possible.
+        calibrated: whether this cell, or another one of the same configuration, was used to choose settings.
+        decisive: whether the tests could reject at all. Ranks among few seeds cannot.
+        among: number of our seeds among which a single published run was placed.
     """
 
     word: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TestedNumber, ...] = ()
     seeds: int = 0
     published_seeds: int = 0
     calibrated: bool = False
@@ -70,7 +76,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The word, with a mark for calibrated cells that were judged."""
+        """The word, with a mark if the cell was judged and is calibrated."""
         judged = self.word in (AGREES, DISAGREES, CANNOT_TELL)
         return f"{self.word} (calibrated)" if self.calibrated and judged else self.word
 
@@ -82,46 +88,46 @@ def _narrow(quantity: str, low: float, high: float) -> bool:
     return (high - low) / 2 <= WIDEST[unit]
 
 
-def _part(name: str, spec: str, published: float, interval: tuple[float, float], narrow: bool) -> Part:
+def _part(name: str, spec: str, published: float, interval: tuple[float, float], narrow: bool) -> TestedNumber:
     low, high = interval
-    # the slack of one part in 1e9 is for sums of floats that are equal on paper
+    # the slack of one part in 1e9 covers the rounding of floating-point sums
     slack = half_unit(published, spec) + 1e-9 * abs(published)
-    return Part(name, spec, published, low, high, low - slack <= published <= high + slack, narrow)
+    return TestedNumber(name, spec, published, low, high, low - slack <= published <= high + slack, narrow)
 
 
-def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -> list[Part]:
-    """The three counts of pruning back, which one test decides together."""
+def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -> list[TestedNumber]:
+    """Test the three counts of pruning back together."""
     counts = {name: int((ours == code).sum()) for name, code in _OUTCOMES.items()}
     published = [known[name] for name in counts]
     inside = exact_test(list(counts.values()), published) > level
     parts = []
     for name, count in counts.items():
         low, high = count_interval(count, len(ours), seeds, level)
-        parts.append(Part(name, "d", known[name], low, high, inside, (high - low) / 2 <= WIDEST_SHARE * seeds))
+        parts.append(TestedNumber(name, "d", known[name], low, high, inside, (high - low) / 2 <= WIDEST_SHARE * seeds))
     return parts
 
 
 def _tested(slots: Sequence[Slot]) -> list[Slot]:
-    """The slots with a test of their own; deviations and ranges have none, and of the outcomes one stands for all."""
+    """Return the slots with their own test. Deviations and ranges have none; one outcome stands for all three."""
     own = [slot for slot in slots if slot.statistic in ("mean", "median", "rate", "value")]
     return own + [slot for slot in slots if slot.statistic in ("aggregate", *_OUTCOMES)][:1]
 
 
 def _first(entry: Number | Sequence[Number]) -> float | None:
-    """The one number of a slot; None for several gates."""
+    """Return the single number of a slot; None for several gates."""
     if isinstance(entry, Sequence):
         return float(entry[0]) if len(entry) == 1 else None
     return float(entry)
 
 
 def _one_gate(samples: Samples, quantity: str) -> Array | None:
-    """The numbers of a quantity, shape [seeds], where the runs have one gate."""
+    """Return the numbers of a quantity, shape [seeds]; None if the runs have several gates."""
     gates = samples.get(quantity)
     return gates[0] if gates is not None and len(gates) == 1 else None
 
 
-def numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
-    """A published value, with the greatest deviations that round to the printed ones."""
+def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
+    """Return a published value with each deviation at the upper end of its rounding."""
     found = dict(value)
     for slot in form.slots:
         sd = _first(value[slot.name]) if slot.statistic == "sd" else None
@@ -130,8 +136,8 @@ def numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
     return found
 
 
-def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, level: float) -> list[Part]:
-    """The parts of one slot, over ``ours`` of shape [seeds]; empty where it cannot be tested."""
+def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, level: float) -> list[TestedNumber]:
+    """Test one slot with ``ours``, shape [seeds]; return an empty list if it cannot be tested."""
     if slot.statistic in ("aggregate", *_OUTCOMES):
         counts = {name: int(_first(known[name]) or 0) for name in _OUTCOMES if name in known}
         return _outcomes(ours, counts, seeds, level) if counts else []
@@ -152,10 +158,10 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     return [_part(slot.name, slot.spec, published, interval, _narrow(quantity, *interval))] if interval else []
 
 
-def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[list[Part], int, bool]:
-    """A single published run among all seeds of ours, how many those are, and whether its ranks could reject.
+def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[list[TestedNumber], int, bool]:
+    """Place a single published run among all our seeds; return parts, number of seeds, and whether it could reject.
 
-    Lists of several gates are not placed.
+    Values with several gates are not placed.
     """
     parts, among, decisive = [], 0, False
     for slot in _tested(form.slots):
@@ -176,16 +182,16 @@ def judge(
     every_seed: Samples | None = None,
     calibrated: bool = False,
 ) -> Verdict:
-    """The verdict on a cell.
+    """Judge a cell.
 
     Args:
-        cell: our runs, as many as there are.
+        cell: the available runs of ours.
         published: the format and value of :func:`experiments.analysis.published.value_of`.
         quantity: what the column measures.
-        seeds: seeds behind the published value; 1 is a single run.
-        others: what else is published of the same runs and column, as :func:`numbers` gives it.
-        every_seed: quantity → numbers of all seeds that there are, shape [gates, seeds]; only for a single run.
-        calibrated: whether settings of the runs were chosen by this value.
+        seeds: number of seeds behind the published value; 1 is a single run.
+        others: other published numbers of the same runs and column, from :func:`published_numbers`.
+        every_seed: quantity → numbers of all available seeds, shape [gates, seeds]; only for a single run.
+        calibrated: whether this value was used to choose settings of the runs.
     """
     if published is None:
         return Verdict(NOT_PUBLISHED, (), cell.n, seeds)
@@ -196,16 +202,16 @@ def judge(
     if all(slot.quantity(quantity).startswith("config.") for slot in form.slots):
         return Verdict(SETTING, (), cell.n, seeds)
     if diverged:
-        # every published seed ended in a number, so those of ours that did are no fair sample
+        # all published seeds converged, so our converged seeds alone are not a fair sample
         word = DISAGREES if exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
         return Verdict(word, (), cell.n, seeds, calibrated, decisive=True)
     if seeds == 1:
         parts, among, decisive = _placed(form, value, quantity, every_seed or {})
         word = DISAGREES if decisive and not all(part.inside for part in parts) else CANNOT_TELL
         return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive, among)
-    known = {**(others or {}), **numbers(form, value)}
+    known = {**(others or {}), **published_numbers(form, value)}
     tested = _tested(form.slots)
-    found: list[list[Part]] = []
+    found: list[list[TestedNumber]] = []
     for slot in tested:
         of_slot = slot.quantity(quantity)
         ours = _one_gate(cell.samples, of_slot)

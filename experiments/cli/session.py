@@ -156,9 +156,9 @@ class Session:
         """Print, last, a table of a multirun, what failed, what diverged, and how to train what came with the suite."""
         several = len(self.labels) > 1
         if several and any(outcome.path.exists() for outcome in self.done):
-            table = overview.rows(outcome.path for outcome in self.done if outcome.path.exists())
+            table = overview.record_rows(outcome.path for outcome in self.done if outcome.path.exists())
             found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-            _say(f"medians:\n{overview.text(found)}")
+            _say(f"medians:\n{overview.format_rows(found)}")
         for what, names in (("failed", self.failed), ("diverged", self.diverged)):
             if names and several:
                 lines = "\n".join(f"  {name}" for name in names)

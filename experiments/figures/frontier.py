@@ -77,7 +77,10 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
 
 def _published(task: str, gate: str) -> Line:
     """The published median accuracy of the truncated model, across the lane of the published median count."""
-    values = {name: value_of(published.load(), EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
+    values = {
+        name: value_of(published.load_published(), EIGHT, EIGHT.row(f"{task}-{gate}"), name)
+        for name in ("t", "truncated")
+    }
     t, accuracy = (np.ravel(value[1]["median"]) for value in values.values() if value is not None)
     count = np.floor(t + 0.5) + 1
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))

@@ -8,20 +8,20 @@ import numpy as np
 from markupsafe import Markup
 
 from experiments.analysis.compare import Comparison
-from experiments.analysis.verdict import Part
+from experiments.analysis.verdict import TestedNumber
 
 WIDTH, HEIGHT, MARGIN = 92, 14, 5
 WIDE = 30.0
 """Ratio of positive numbers beyond which the strip is logarithmic."""
 
 
-def _ours(item: Comparison, part: Part) -> float | None:
+def _ours(item: Comparison, part: TestedNumber) -> float | None:
     """Our own number for a part, which is of one gate; None where our format has another statistic."""
     entry = (item.cell.value or {}).get(part.name)
     return None if entry is None else float(np.ravel(entry)[0])
 
 
-def strip(item: Comparison, part: Part) -> Markup:
+def strip(item: Comparison, part: TestedNumber) -> Markup:
     """The interval as a bar, the published value as a line through it, ours as a dot.
 
     An SVG element; hidden from screen readers, as the numbers stand beside it.

@@ -12,11 +12,10 @@ import yaml
 from experiments.analysis.build import problems_of
 from experiments.analysis.collect import Problem, Reader, Run
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
-from experiments.analysis.published import load
+from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.analysis.reductions.compute import Spent, by_study, hardware, total
-from experiments.analysis.reductions.cost import CostRow
-from experiments.analysis.reductions.cost import table as cost_table
+from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
+from experiments.analysis.reductions.cost import CostRow, cost_table
 from experiments.analysis.selection import Selection, configurations
 from experiments.analysis.verdict import NOT_RUN
 from experiments.figures import FIGURES
@@ -135,7 +134,7 @@ class Report:
     disagreements: tuple[Group, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
-    compute: tuple[Spent, ...]
+    compute: tuple[StudyCost, ...]
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
 
@@ -194,9 +193,9 @@ def _studied() -> dict[str, list[Selection]]:
     return studied
 
 
-def _compute(reader: Reader) -> tuple[Spent, ...]:
+def _compute(reader: Reader) -> tuple[StudyCost, ...]:
     names = list(_studied())
-    return (*by_study(reader, names), *total(reader, names))
+    return (*costs_by_study(reader, names), *total_costs(reader, names))
 
 
 def _origin(reader: Reader) -> Origin | None:
@@ -218,7 +217,7 @@ def _origin(reader: Reader) -> Origin | None:
 
 def build(reader: Reader) -> Report:
     """Read the records, reduce, compare and judge."""
-    items = compare_all(reader, load(), MACROS)
+    items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
     return Report(

@@ -1,7 +1,7 @@
-"""The calibration of the 1D settings that the paper leaves open: boundary rate and draw of the inputs.
+"""Calibrate the 1D settings that the paper leaves open: the boundary's learning rate and the draw of the inputs.
 
-``python -m experiments.analysis.reductions.calibration`` prints the sixteen settings, nearest to table 4 first. The
-criterion was fixed in ``docs/log.md`` before the first run: the sum over table 4's rows of the four :data:`PARTS`.
+``python -m experiments.analysis.reductions.calibration`` prints the sixteen settings, nearest to table 4 first.
+``docs/log.md`` fixed the criterion before the first run: the sum of the four :data:`PARTS` over the rows of table 4.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from experiments.tables.one_d import FOUR
 
 RATES = (0.01, 0.02, 0.03, 0.05)
 DRAWS = (0, 1, 2, None)
-"""Seeds of the draw of the inputs; None: a draw of its own for each model seed s, number 100 + s."""
+"""Seeds of the draw of the inputs. None: each model seed s has its own draw, with seed 100 + s."""
 QUANTITIES = ["grown.t", "integer", "grown.soft.mse", "grown.truncated.mse"]
 PARTS = ("t", "integer", "soft", "truncated")
-"""|difference of median t| in components; |difference of integer rates| in halves of the seeds; |log10 of the ratio of
-median MSEs|, soft and truncated."""
+"""Distances: |difference of median t| in components; |difference of integer rates| in units of 50 percentage points;
+|log10 of the ratio of median MSEs|, soft and truncated."""
 
 
 def runs_of(row: str, rate: float, draw: int | None) -> list[Selection]:
-    """The ten runs of one row of table 4 under one setting."""
+    """Select the ten runs of one row of table 4 under one setting."""
     runs = FOUR.runs[row].with_overrides({"train.lr_boundary": rate})
     if draw is not None:
         return [runs.with_overrides({"task.draw": draw})]
@@ -38,13 +38,13 @@ def runs_of(row: str, rate: float, draw: int | None) -> list[Selection]:
 
 
 def selections() -> list[Selection]:
-    """Every run of the study, setting by setting."""
+    """Select every run of the study, setting by setting."""
     return [runs for rate, draw in product(RATES, DRAWS) for row in FOUR.runs for runs in runs_of(row, rate, draw)]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How far a setting is from table 4: the sum, and row → its parts and our four values; complete rows alone."""
+class CalibrationSetting:
+    """The distance of a setting from table 4: the sum, and row → (its parts, our four values)."""
 
     rate: float
     draw: int | None
@@ -64,9 +64,9 @@ def _parts(values: np.ndarray, goal: dict[str, float]) -> tuple[tuple[float, ...
     return parts, ours
 
 
-def settings(reader: Reader) -> list[Setting]:
-    """The settings of which all runs are there, nearest first."""
-    values = published.load()
+def complete_settings(reader: Reader) -> list[CalibrationSetting]:
+    """Return the settings whose runs are all complete, nearest first."""
+    values = published.load_published()
     goals = {row: {c: next(iter(values[FOUR.name][row][c]["value"].values())) for c in PARTS} for row in FOUR.runs}
     complete = []
     for rate, draw in product(RATES, DRAWS):
@@ -80,13 +80,13 @@ def settings(reader: Reader) -> list[Setting]:
             numbers = np.array([np.concatenate([s[name][0] for s, _, _ in samples]) for name in QUANTITIES])
             rows[row] = _parts(numbers, goals[row])
         else:
-            complete.append(Setting(rate, draw, sum(sum(parts) for parts, _ in rows.values()), rows))
+            complete.append(CalibrationSetting(rate, draw, sum(sum(parts) for parts, _ in rows.values()), rows))
     return sorted(complete, key=lambda setting: setting.distance)
 
 
 def main() -> None:
     """Print the settings as a table."""
-    for setting in settings(Reader(Store(RESULTS))):
+    for setting in complete_settings(Reader(Store(RESULTS))):
         draw = "per seed" if setting.draw is None else str(setting.draw)
         print(f"rate {setting.rate:g}, draw {draw}: {setting.distance:.2f}")
         for name, (parts, (t, integer, soft, truncated)) in setting.rows.items():

@@ -1,4 +1,4 @@
-"""What studies have cost: runs, run-steps and hours, by study and by hardware, from their usable records."""
+"""Sum what studies cost: runs, run-steps and hours, by study and by hardware, from their usable records."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from experiments.studies import study
 
 
 @dataclass(frozen=True)
-class Spent:
-    """The records of one study that were made on one kind of hardware.
+class StudyCost:
+    """The cost of one study on one kind of hardware.
 
     Attributes:
         study: its name; empty for the sum over studies.
         hardware: processor and visible cores, or the accelerator's name.
-        run_steps: optimiser steps of single models; what was taken from another record is not counted again.
-        hours: wall time of the processes; that of a stack is divided among its runs, and counts once.
+        run_steps: optimiser steps of single models. Phases taken from another record count only there.
+        hours: wall time of the processes. The time of a stack is divided among its runs.
     """
 
     study: str
@@ -29,26 +29,26 @@ class Spent:
     hours: float
 
 
-def by_study(reader: Reader, studies: Iterable[str]) -> tuple[Spent, ...]:
-    """What each study has cost; a run that belongs to two studies is in both.
+def costs_by_study(reader: Reader, studies: Iterable[str]) -> tuple[StudyCost, ...]:
+    """Return the cost of each study. A run that belongs to two studies counts in both.
 
     Raises:
         KeyError: if there is no study of that name.
     """
-    return tuple(spent for name in studies for spent in _spent(name, _runs(reader, [name])))
+    return tuple(cost for name in studies for cost in _costs(name, _runs(reader, [name])))
 
 
-def total(reader: Reader, studies: Iterable[str]) -> tuple[Spent, ...]:
-    """What all of them have cost together, every record once.
+def total_costs(reader: Reader, studies: Iterable[str]) -> tuple[StudyCost, ...]:
+    """Return the cost of all studies together, counting every record once.
 
     Raises:
         KeyError: if there is no study of that name.
     """
-    return _spent("", _runs(reader, studies))
+    return _costs("", _runs(reader, studies))
 
 
 def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, Run]:
-    """Run id → usable record, diverged ones included, and those of the fixed models that belong to them."""
+    """Map run ids to usable records, including diverged runs and companions."""
     found: dict[str, Run] = {}
     for name in studies:
         for selection in study(name).make():
@@ -57,12 +57,12 @@ def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, Run]:
     return found
 
 
-def _spent(name: str, runs: Mapping[str, Run]) -> tuple[Spent, ...]:
+def _costs(name: str, runs: Mapping[str, Run]) -> tuple[StudyCost, ...]:
     by_hardware: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs.values():
         by_hardware[hardware(run.record)].append(run.record)
     return tuple(
-        Spent(
+        StudyCost(
             name,
             where,
             len(records),
@@ -74,7 +74,7 @@ def _spent(name: str, runs: Mapping[str, Run]) -> tuple[Spent, ...]:
 
 
 def hardware(record: Mapping[str, Any]) -> str:
-    """What a run was trained on, in words."""
+    """Describe the hardware of a run."""
     device, machine = record["execution"]["device"], record["hardware"]
     if device != "cpu":
         return str(device)
@@ -82,10 +82,10 @@ def hardware(record: Mapping[str, Any]) -> str:
 
 
 def _steps(record: Mapping[str, Any]) -> Iterator[int]:
-    """Optimiser steps of each phase that was trained for this record."""
+    """Yield the optimiser steps of each phase that was trained for this record."""
     grown = record["phases"].get("grown", {})
     for name, phase in record["phases"].items():
-        # after a grown model that diverged there is no size to retrain at: its fixed phase only says so
+        # A diverged grown model gives no size to retrain at: its fixed phase is empty.
         untrained = name == "fixed" and grown.get("status", "complete") != "complete"
         if "taken_from" not in phase and not untrained:
             yield int(phase["steps"])

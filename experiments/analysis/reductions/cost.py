@@ -1,6 +1,6 @@
-"""What the models of table 8 cost once they are trained: parameters, multiply-adds, time, beside their accuracy.
+"""Tabulate the inference cost of the models of table 8: parameters, multiply-adds, time, with their accuracy.
 
-Times are those of ``results/latency.json``, measured together; all else is the records' own.
+Times come from ``results/latency.json``, all other numbers from the records.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ MODELS = (
     ("fixed at that count", "fixed", "deployed", "truncated"),
     ("from high, truncated", "from_high", "deployed", "truncated"),
 )
-"""(what it is, phase, what of it, by which scores)."""
+"""(label, phase, model in it, scores)."""
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """Medians over seeds of one kind of model of one row of table 8.
+    """Medians over seeds for one kind of model in one row of table 8.
 
     Attributes:
-        key, label: of the row.
-        model: one of :data:`MODELS`.
-        n: usable seeds of those ``wanted``; with none there are no numbers.
+        key, label: key and label of the row.
+        model: label of one of :data:`MODELS`.
+        n: usable seeds of the ``wanted`` ones; without any there are no numbers.
         accuracy: per cent of the test samples.
-        parameters: weights and biases.
-        multiply_adds: of one sample, in matrix products and convolutions.
-        milliseconds: of a forward pass of ``samples`` samples, on ``hardware``; None unless all ``n`` were timed.
+        parameters: number of weights and biases.
+        multiply_adds: for one sample, in matrix products and convolutions.
+        milliseconds: for a forward pass of ``samples`` samples on ``hardware``; None unless all ``n`` were timed.
         runs: run ids.
     """
 
@@ -55,9 +55,9 @@ class CostRow:
     runs: tuple[str, ...] = ()
 
 
-def table(reader: Reader) -> tuple[CostRow, ...]:
-    """Four rows for each row of table 8 that is classified images or nodes."""
-    times = latency.read(reader.store.root)
+def cost_table(reader: Reader) -> tuple[CostRow, ...]:
+    """Return four rows for each row of table 8."""
+    times = latency.read_latencies(reader.store.root)
     found = []
     for key, runs in EIGHT.runs.items():
         collected = reader.collect(runs)
@@ -87,7 +87,7 @@ def table(reader: Reader) -> tuple[CostRow, ...]:
 def _timed(
     times: latency.Latencies, collected: Collected, used: Sequence[str], phase: str, part: str
 ) -> dict[str, Any]:
-    """Median milliseconds over the runs that are ``used``, samples, hardware; nothing if one of them was not timed."""
+    """Return median milliseconds over the ``used`` runs, samples and hardware; nothing if a run was not timed."""
     each = [times.of(run.run_id, phase, part, run.record) for run in collected.runs if run.run_id in used]
     known = [one for one in each if one is not None]
     if len(known) < len(each):
@@ -96,6 +96,6 @@ def _timed(
 
 
 def by_label(rows: Iterable[CostRow]) -> Iterator[tuple[str, list[CostRow]]]:
-    """(label, its rows) in order."""
+    """Yield (label, its rows) in order."""
     for label, own in groupby(rows, lambda row: row.label):
         yield label, list(own)

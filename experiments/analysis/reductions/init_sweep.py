@@ -1,4 +1,4 @@
-"""Grow/prune stability (figure 5): where the boundary ends, by where it starts, in three panels."""
+"""Select the runs on grow/prune stability (figure 5): final boundary against initial boundary, in three panels."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ SEEDS = range(50)
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One panel of the figure; ``selection`` is its configuration at the usual start."""
+class StartPanel:
+    """One panel of the figure; ``selection`` is its configuration at the standard start."""
 
     key: str
     title: str
     selection: Selection
 
     def start(self, t_init: int) -> Selection:
-        """Its runs that start at ``t_init``. t = softplus(tau) is never zero: the usual start 1e-4 stands for 0."""
+        """Select its runs that start at ``t_init``. t = softplus(tau) is positive, so 0 means the standard 1e-4."""
         return self.selection if t_init == 0 else self.selection.with_overrides({"gate.t0": float(t_init)})
 
 
 PANELS = (
-    Panel("standard", "r = ½, delayed α", BASELINE),
-    Panel("uniform", "r = 1, delayed α", BASELINE.with_overrides({"gate.r": 1.0})),
-    Panel("alpha_const", "r = ½, constant α", Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"})),
+    StartPanel("standard", "r = ½, delayed α", BASELINE),
+    StartPanel("uniform", "r = 1, delayed α", BASELINE.with_overrides({"gate.r": 1.0})),
+    StartPanel("alpha_const", "r = ½, constant α", Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"})),
 )
 STARTS = tuple(range(17))
 
 
-def sweep(seeds: Iterable[int]) -> list[Selection]:
-    """The runs of every panel and start with these seeds."""
+def sweep_selections(seeds: Iterable[int]) -> list[Selection]:
+    """Select the runs of every panel and start with these seeds."""
     own = tuple(seeds)
     return [panel.start(t_init).with_seeds(own) for panel in PANELS for t_init in STARTS]

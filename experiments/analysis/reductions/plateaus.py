@@ -1,4 +1,4 @@
-"""The sweep of the capacity price (figure 2): retained count and error along it, and the plateaus of the count."""
+"""Reduce the sweep of the capacity price (figure 2) to counts, errors and plateaus of the count."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from experiments.tables.one_d import BASELINE
 
 SWEEP_SEED = 0
 PRICES = tuple(float(f"{10 ** (-6 + 4 * n / 499):.6g}") for n in range(500))
-"""Log-spaced from 1e-6 to 1e-2, six digits each, so that a record's name does not hang on a last bit."""
+"""Log-spaced from 1e-6 to 1e-2, rounded to six digits, so that run ids do not depend on the last bit."""
 SWEEP = tuple(
     BASELINE.with_seeds([SWEEP_SEED]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
     for price in PRICES
 )
-"""One run per price; the snapping strength follows it, alpha_max = lambda0."""
+"""One run per price, with the snapping strength alpha_max = lambda0."""
 LEAST = 5
-"""Prices that agree before one speaks of a plateau: five in a row span a factor of 1.08."""
+"""Least number of prices in a plateau: five in a row span a factor of 1.08."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What the run at one price, lambda0, retained.
+    """The run at one price lambda0 and its retained count.
 
-    ``place``: its index among the prices of the sweep.
+    ``place`` is the index of the price in the sweep.
     """
 
     place: int
@@ -37,10 +37,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Plateau:
-    """Neighbouring prices at which the same count is retained.
+    """Neighbouring prices with the same retained count.
 
     Attributes:
-        low, high: the least and the largest of these prices.
+        low, high: the lowest and the highest of these prices.
         runs: their run ids, in the order of the prices.
     """
 
@@ -51,17 +51,17 @@ class Plateau:
 
     @property
     def width(self) -> float:
-        """high / low: by which factor of the price the count stays the same."""
+        """high / low, the factor of the price over which the count stays the same."""
         return self.high / self.low
 
     @property
     def prices(self) -> int:
-        """How many prices it has."""
+        """The number of its prices."""
         return len(self.runs)
 
 
 def staircase(reader: Reader) -> Iterator[Price]:
-    """Every price of the sweep that has a usable record, ascending."""
+    """Yield every price of the sweep that has a usable record, ascending."""
     for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
         numbers, used, _ = sample(reader.collect(selection), ["grown.count"], frozenset(["grown.count"]))
         if used:
@@ -69,9 +69,9 @@ def staircase(reader: Reader) -> Iterator[Price]:
 
 
 def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
-    """Stretches of at least ``least`` neighbouring prices with one retained count, in the order given.
+    """Find stretches of at least ``least`` neighbouring prices with one retained count, in the given order.
 
-    A single price that differs or has no record ends a stretch: nothing is smoothed, nothing filled in.
+    A single price with another count or without a record ends a stretch. Nothing is smoothed or filled in.
     """
     stretches = []
     for (count, _), members in groupby(enumerate(found), key=lambda at: (at[1].count, at[1].place - at[0])):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.analysis.reductions.init_sweep import PANELS, SEEDS, Panel
+from experiments.analysis.reductions.init_sweep import PANELS, SEEDS, StartPanel
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.report.claims.evidence import Claim, Evidence, Outcome, Untested, claim
@@ -110,7 +110,7 @@ def _overshoot(evidence: Evidence) -> Outcome:
     )
 
 
-def _final(evidence: Evidence, panel: Panel, t0: int, what: str) -> float:
+def _final(evidence: Evidence, panel: StartPanel, t0: int, what: str) -> float:
     """Mean final t of the seeds of a panel of figure 5 that start at t₀."""
     runs = panel.start(t0).with_seeds(SEEDS)
     return float(evidence.samples(runs, ["grown.t"], f"{what}, t₀ = {t0}")["grown.t"].mean())
@@ -134,7 +134,7 @@ def _both_directions(evidence: Evidence) -> Outcome:
     )
 
 
-def _fails_to_prune(key: str, panel: Panel, what: str) -> Claim:
+def _fails_to_prune(key: str, panel: StartPanel, what: str) -> Claim:
     def predicate(evidence: Evidence) -> Outcome:
         low, _ = _both_ends(evidence)
         high = _final(evidence, panel, 16, what)

@@ -48,7 +48,7 @@ def test_every_model_of_every_record_is_timed(
     # made-up data is no ground for a number, and the tree may be dirty: not what is tested here
     monkeypatch.setattr("experiments.analysis.collect.fault_of", lambda *_: None)
     assert script.main(["--results", str(store.root), "--rounds", "2"]) == 0
-    times = latency.read(store.root)
+    times = latency.read_latencies(store.root)
     collected = Reader(store).collect(selection)
     assert len(collected.runs) == 2
     for run in collected.runs:
@@ -87,7 +87,7 @@ def test_damaged_times_end_the_report_with_a_message(
 ) -> None:
     (tmp_path / "latency.json").write_bytes(content.encode("latin-1"))
     (tmp_path / "data_generated.tex").write_text("")
-    monkeypatch.setattr(build_report, "build", lambda reader: latency.read(reader.store.root))
+    monkeypatch.setattr(build_report, "build", lambda reader: latency.read_latencies(reader.store.root))
     assert build_report.main([f"--results={tmp_path}", f"--output={tmp_path}"]) == 1
     assert f"{tmp_path / 'latency.json'}: " in (said := capsys.readouterr().err)
     assert "measure_latency.py writes it anew" in said

@@ -30,14 +30,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
-    rows = overview.rows([folder])
+    rows = overview.record_rows([folder])
     assert overview.varied(rows) == ["schedule.lambda0"]
     found = overview.grouped(rows, ["schedule.lambda0"], ["grown.t"])
     assert found == [
         {"schedule.lambda0": 1e-4, "runs": 3, "diverged": 0, "grown.t": 11.0},
         {"schedule.lambda0": 1e-3, "runs": 3, "diverged": 0, "grown.t": 1.0},
     ]
-    assert overview.text(found).splitlines()[0].split() == ["schedule.lambda0", "runs", "grown.t"]
+    assert overview.format_rows(found).splitlines()[0].split() == ["schedule.lambda0", "runs", "grown.t"]
     assert len(overview.grouped(rows, ["seed.value", "schedule.lambda0"], ["grown.t"])) == 6
 
 
@@ -66,7 +66,7 @@ def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
     notes = folder / ".sweeps" / "x" / "failures"
     notes.mkdir(parents=True)
     (notes / first.name).write_text("{}")
-    assert len(overview.rows([folder])) == 5
+    assert len(overview.record_rows([folder])) == 5
     (warning,) = caplog.messages
     assert str(first) in warning
 
@@ -79,6 +79,6 @@ def test_a_frame_has_a_line_per_run(folder: Path) -> None:
 
 def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"no record has 'schedule\.lamda0'\. Did you mean 'schedule\.lambda0'\?"):
-        overview.grouped(overview.rows([folder]), ["schedule.lamda0"], [])
+        overview.grouped(overview.record_rows([folder]), ["schedule.lamda0"], [])
     assert table.main([str(tmp_path / "nothing")]) == 2
     assert "there are no records in" in capsys.readouterr().err

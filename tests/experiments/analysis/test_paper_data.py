@@ -17,7 +17,7 @@ from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis import published
 from experiments.analysis.build import from_cells, reduce_all
-from experiments.analysis.collect import Reader, foreign
+from experiments.analysis.collect import Reader, unofficial_parts
 from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
@@ -138,13 +138,13 @@ def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_t
     ],
 )
 def test_data_are_the_published_ones_only_where_nothing_else_is_among_them(provenance: str, published: bool) -> None:
-    assert (foreign(provenance) == []) is published
+    assert (unofficial_parts(provenance) == []) is published
 
 
 def test_of_several_data_those_that_differ_are_named() -> None:
     general = "forgetting on wikitext2: test part of WikiText-2"
-    assert foreign(f"official files, digests checked | {general}") == [general]
-    assert foreign(f"official train_spider; no databases | {general}") == [
+    assert unofficial_parts(f"official files, digests checked | {general}") == [general]
+    assert unofficial_parts(f"official train_spider; no databases | {general}") == [
         "official train_spider; no databases",
         general,
     ]

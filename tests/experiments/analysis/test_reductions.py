@@ -105,7 +105,7 @@ def test_what_trained_models_cost(store: Store) -> None:
         model = {"run": run_id(runs.config(seed)), "phase": "grown", "count": [3], "samples": 5, "milliseconds": time}
         timed += [{**model, "part": "deployed"}, {**model, "part": "candidate", "count": [3 if seed else 4]}]
     samples.put(store, runs, 3, {"grown": samples.grown([2.0], 1.0, 1.0, "accuracy")})
-    untimed = {(row.key, row.model): row for row in cost.table(Reader(store))}
+    untimed = {(row.key, row.model): row for row in cost.cost_table(Reader(store))}
     assert len(untimed) == 4 * len(cost.MODELS)
     row = untimed["cora-gcn", "grown, truncated"]
     assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
@@ -115,7 +115,7 @@ def test_what_trained_models_cost(store: Store) -> None:
     assert untimed["cora-gcn", "fixed at that count"].n == 0
 
     (store.root / "latency.json").write_text(json.dumps(samples.latencies(timed)))
-    rows = {(row.key, row.model): row for row in cost.table(Reader(store))}
+    rows = {(row.key, row.model): row for row in cost.cost_table(Reader(store))}
     row = rows["cora-gcn", "grown, truncated"]
     assert (row.milliseconds, row.samples, row.hardware) == (2.0, 5, "Some CPU, 2 cores, 1 thread")
     stale = rows["cora-gcn", "grown, all candidates"]
@@ -128,7 +128,7 @@ def test_a_damaged_file_of_times_is_named(store: Store) -> None:
     for text in ("{", json.dumps({**samples.latencies([]), "rounds": 0}), json.dumps({"schema": 2})):
         file.write_text(text)
         with pytest.raises(RecordError, match=r"latency\.json"):
-            cost.table(Reader(store))
+            cost.cost_table(Reader(store))
 
 
 def test_what_was_spent(store: Store) -> None:
@@ -148,17 +148,17 @@ def test_what_was_spent(store: Store) -> None:
     samples.put(store, alone, 0, {"fixed": {**samples.fixed(5, 1e-5), "steps": 50}}, **spent)
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
-    assert compute.by_study(reader, ["baseline", "decay", "vision"]) == (
-        compute.Spent("baseline", cpu, 2, 200, 1.0),
-        compute.Spent("baseline", "Some GPU", 1, 100, 0.5),
-        compute.Spent("decay", cpu, 3, 250, 1.5),
+    assert compute.costs_by_study(reader, ["baseline", "decay", "vision"]) == (
+        compute.StudyCost("baseline", cpu, 2, 200, 1.0),
+        compute.StudyCost("baseline", "Some GPU", 1, 100, 0.5),
+        compute.StudyCost("decay", cpu, 3, 250, 1.5),
     )
-    assert compute.total(reader, ["baseline", "decay"]) == (
-        compute.Spent("", cpu, 4, 350, 2.0),
-        compute.Spent("", "Some GPU", 1, 100, 0.5),
+    assert compute.total_costs(reader, ["baseline", "decay"]) == (
+        compute.StudyCost("", cpu, 4, 350, 2.0),
+        compute.StudyCost("", "Some GPU", 1, 100, 0.5),
     )
     with pytest.raises(KeyError, match="Did you mean 'baseline'"):
-        compute.total(reader, ["basline"])
+        compute.total_costs(reader, ["basline"])
 
 
 def test_reductions_need_neither_torch_nor_matplotlib() -> None:

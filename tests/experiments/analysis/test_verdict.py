@@ -251,7 +251,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
     for seed in range(3):
         samples.put(store, shorter, seed, {"grown": samples.grown([7.0], 70.0, 70.0, "accuracy")})
-    items = compare_all(Reader(store), published.load(), MACROS)
+    items = compare_all(Reader(store), published.load_published(), MACROS)
     by_name = {item.name: item for item in items if not item.stand_in}
     assert len(by_name) == 519
     assert by_name["datafourbody.baseline.t"].verdict.text == "agrees (calibrated)"
@@ -264,7 +264,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     stand_ins = [item for item in items if item.stand_in]
     assert {item.stand_in for item in stand_ins} == {"3 epochs"}
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
-    only = compare_all(Reader(store), published.load(), MACROS, task="cora")
+    only = compare_all(Reader(store), published.load_published(), MACROS, task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
 
 
@@ -272,7 +272,7 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in range(10):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), published.load(), MACROS)
+    items = compare_all(Reader(store), published.load_published(), MACROS)
     found = totals(items)
     # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run
     assert found.facts.total() == 4 + 3 + 3

@@ -112,7 +112,9 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
         store = Store(tmp_path / name)
         fill(store, **changes)
         reader = Reader(store)
-        items = {item.name: item for item in compare_all(reader, published.load(), tables) if not item.stand_in}
+        items = {
+            item.name: item for item in compare_all(reader, published.load_published(), tables) if not item.stand_in
+        }
         found = judge(BY_KEY[key], reader, items)
         assert found.word == word, found.because
         assert "SmolLM2-135M" in found.text

@@ -34,7 +34,7 @@ def test_a_published_ratio_is_compared_with_both_whatever_the_fit(
         phase = samples.grown([0.0], soft, equation * soft, "nmse")
         samples.put(store, runs, seed, {"grown": phase | {"gates_kept": {"nmse": kept * soft}}})
     reader = Reader(store)
-    (way,) = two_ways(reader, compare_all(reader, published.load(), [FIFTEEN]))
+    (way,) = two_ways(reader, compare_all(reader, published.load_published(), [FIFTEEN]))
     assert way.item.name == "datafifteenbody.1.truncated"
     assert way.published == pytest.approx(1.0, rel=1e-3)
     assert (way.equation.low, way.equation.value, way.equation.high) == pytest.approx((equation,) * 3)
