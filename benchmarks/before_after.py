@@ -1,10 +1,10 @@
-"""How fast two checkouts train: the same commands in turns, and the ratios of their speeds.
+"""Compare the training speed of two checkouts: run the same commands in turns and print ratios.
 
     python benchmarks/before_after.py BEFORE AFTER [--rounds 3] [--data-root DIR] [--only WORD]
 
-Every training is a command of its own, whose records say how many steps it made per second; of the launcher it is the
-runs per second of a whole command. In each round a command runs in one checkout, then in the other, in the next round
-the other way about; the median over the rounds of the ratio within one counts. One thread. Nothing else should run.
+Every training is a separate command; its records give the steps per second. For the launcher, the runs per second of a
+whole command count. In each round a command runs in both checkouts; the order alternates. The result is the median
+over rounds of the ratio within a round. Everything uses one thread. Close other programs first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Line:
-    """A command, and the runs that it makes; ``whole`` counts its wall time instead of the steps of its trainings."""
+    """A command and the number of its runs; with ``whole`` its wall time counts instead of its training steps."""
 
     name: str
     words: str
@@ -45,10 +45,10 @@ LINES = (
 
 
 def speed(checkout: Path, line: Line, data_root: str | None) -> float:
-    """Run-steps (of the launcher: runs) per second.
+    """Return run-steps per second, or for the launcher runs per second.
 
     Raises:
-        RuntimeError: if the command fails or leaves another number of records; with what it said.
+        RuntimeError: if the command fails or writes another number of records; with its output.
     """
     with tempfile.TemporaryDirectory() as folder:
         words = [*line.words.split(), "phases=[grown]", "threads=1", "progress=never", f"results={folder}/results"]
@@ -65,12 +65,12 @@ def speed(checkout: Path, line: Line, data_root: str | None) -> float:
             raise RuntimeError(f"{checkout}: {line.words}: {len(records)} records\n{done.stdout}{done.stderr}"[-2000:])
     if line.whole:
         return line.runs / seconds
-    # The rate is that of the whole stack, and every record of it says so.
+    # Every record of a stack holds the rate of the whole stack.
     return statistics.mean(float(record["phases"]["grown"]["run_steps_per_second"]) for record in records)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a line per command; 1 if one of them is more than 3 % slower afterwards."""
+    """Print one line per command; return 1 if a command is more than 3 % slower in AFTER."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)

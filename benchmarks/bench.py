@@ -1,4 +1,4 @@
-"""All benchmarks in one run: ``make bench``. Close other programs first; docs/benchmarks.md keeps the results.
+"""Run all benchmarks (``make bench``). Close other programs first; docs/benchmarks.md keeps the results.
 
 python benchmarks/bench.py [--quick]
 """

@@ -1,11 +1,11 @@
-"""How fast the 1D study trains (32 blocks of width 16, 512 samples), as ratios to the loop that people write.
+"""Measure how fast the 1D study trains (32 blocks of width 16, 512 samples), as ratios to a plain training loop.
 
     python benchmarks/bench_1d.py [--quick] [--rounds N]
 
-Every variant runs in processes of its own, which gives each its peak memory; the variants take turns in rounds, and the
-median of the rounds counts. Where it matters (the active window) they start from the same real training: ten seeds of
-the baseline after 5,000 of 25,000 steps; at most the next 1,000 steps are timed. Run-steps per second are those of all
-processes of a variant together.
+Every variant runs in separate processes, which gives each its own peak memory. The variants take turns; the median over
+rounds counts. Variants that depend on the active window continue the same training: ten seeds of the baseline after
+5,000 of 25,000 steps. At most the next 1,000 steps are timed. Run-steps per second are summed over the processes of a
+variant.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from ngn.train import checkpoint
 from ngn.train.trainer import Trainer
 
 PREPARED = 10
-"""Seeds whose training is prepared; larger stacks repeat them."""
+"""Number of seeds trained in preparation; larger stacks repeat them."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is timed: ``kind`` is "loop" (plain modules), "torch" or "fused"; ``replicas`` a process."""
+    """A timed variant: ``kind`` is "loop" (plain modules), "torch" or "fused"; ``replicas`` per process."""
 
     letter: str
     name: str
@@ -68,7 +68,7 @@ VARIANTS = (
 
 
 class _Enough(Exception):
-    """The timed stretch is over."""
+    """Ends the training after the timed steps."""
 
 
 def prepare(folder: Path, course: Course) -> None:
@@ -87,13 +87,14 @@ def prepare(folder: Path, course: Course) -> None:
         kind(learner, batches, LOSS, plan, **settings).fit()
     except _Enough:
         return
-    raise RuntimeError("the training ended before the timed stretch began")
+    raise RuntimeError("the training ended before the timed steps began")
 
 
 def place(source: Path, folder: Path, replicas: int) -> float:
-    """Make of the prepared checkpoint one for a stack of ``replicas`` (1: a single model); returns active blocks.
+    """Turn the prepared checkpoint into one for a stack of ``replicas`` (1: a single model).
 
-    The active blocks are the mean over the replicas of those with a gate that is not closed.
+    Returns:
+        The number of blocks with an open gate, averaged over the replicas.
     """
     found = checkpoint.latest(source)
     assert found is not None
@@ -103,7 +104,7 @@ def place(source: Path, folder: Path, replicas: int) -> float:
     for name, value in tensors.items():
         if name.startswith("curve."):
             continue
-        # Neither these nor single numbers, such as the steps and the progress, have a replica axis.
+        # These tensors and single numbers, such as the progress, have no replica axis.
         shared = value.ndim == 0 or name.startswith(("allocated", "random"))
         kept[name] = value if shared else value[pick]
     kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
@@ -115,7 +116,7 @@ def place(source: Path, folder: Path, replicas: int) -> float:
 
 
 def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
-    """Run-steps per second of ``step``, which returns the number of finished steps."""
+    """Return run-steps per second of ``step``, which returns the number of finished steps."""
     first = step()
     began = time.perf_counter()
     while True:
@@ -126,7 +127,7 @@ def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
 
 
 def loop_rate(course: Course, seed: int = 0) -> float:
-    """(a): the same model as a list of modules, as one would write it first. All blocks are always computed."""
+    """Time (a): the same model as a plain list of modules. It always computes all blocks."""
     torch.manual_seed(seed)
     x, wanted = data().at(0)
     blocks = nn.ModuleList(
@@ -160,7 +161,7 @@ def loop_rate(course: Course, seed: int = 0) -> float:
 
 
 def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Course) -> float:
-    """(b) to (d): the suite's trainers, continued from the checkpoint in ``folder``."""
+    """Time (b) to (d): the suite's trainers, which continue from the checkpoint in ``folder``."""
     ticks: list[tuple[int, float]] = []
 
     def tick(step: int) -> None:
@@ -178,17 +179,17 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Cours
     except _Enough:
         (first, began), (last, now) = ticks[0], ticks[-1]
         return (last - first) * replicas / (now - began)
-    raise RuntimeError("the training ended inside the timed stretch")
+    raise RuntimeError("the training ended within the timed steps")
 
 
 def flops(blocks: float) -> float:
-    """Matrix-product operations of a run-step: forward, dW and, where there is something below, dx of each layer."""
+    """Count the matrix-product operations of a run-step: forward, dW, and dx of all layers but the first."""
     return blocks * SAMPLES * 2 * (2 * H + 3 * H * H + 3 * H)
 
 
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """One process's measurement: what :func:`rate_of` asks for, or a limit of the machine."""
+    """Measure in one process: a request of :func:`rate_of`, or a limit of the machine."""
     course, kind = Course(**request["course"]), request["kind"]
     with tempfile.TemporaryDirectory() as scratch:
         active = float(K)
@@ -199,7 +200,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
             if kind == "loop":
                 found = loop_rate(course)
             elif kind in ("torch", "fused"):
-                with host.prepared():  # as every training that writes a record is
+                with host.prepared():  # as in every training that writes a record
                     trainer = Trainer if kind == "torch" else KernelTrainer
                     found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
             else:
@@ -212,16 +213,16 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
 def rate_of(
     kind: str, replicas: int, processes: int, threads: int, checkpoint: Path, course: Course
 ) -> dict[str, float]:
-    """Rate of all processes, largest peak memory, mean number of active blocks."""
+    """Return the rate of all processes, the largest peak memory, and the mean number of active blocks."""
     request = {"kind": kind, "replicas": replicas, "prepared": str(checkpoint), "course": course.__dict__}
     return measure(__file__, request, processes, threads)
 
 
 def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
-    """One row a variant: medians of the rate, the ratio to (a) within a round, memory; then the machine's limits.
+    """Return one row per variant: medians of the rate, the ratio to (a) within a round, memory; then machine limits.
 
-    A limit's row has ``rate`` in operations (matmul) or values (tanh) a second and no ratio. Without a compiler there
-    are no rows (d).
+    The row of a limit has a ``rate`` in operations (matmul) or values (tanh) per second, and no ratio. Without a
+    compiler there are no rows (d).
     """
     course = QUICK if quick else FULL
     wanted = [v for v in VARIANTS if v.kind != "fused" or fused()]
@@ -253,7 +254,7 @@ def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[dict[str, Any]], course: Course) -> str:
-    """The rows as text."""
+    """Format the rows as text."""
     lines = [
         f"1D study, {K} blocks of width {H}, {SAMPLES} samples: from step {course.start:,} of {course.steps:,} on",
         f"{'':2} {'variant':42} {'proc x thr':>10} {'run-steps/s':>12} {'x (a)':>7} {'active':>6} {'of matmul':>9} "

@@ -1,9 +1,9 @@
-"""Training steps of the models of learned depth at the size of the paper: 4,096 points, 10 layers of 10 maps, 16 links.
+"""Time training steps of learned depth at the paper's size: 4,096 points, 10 layers of 10 maps, 16 links.
 
     python benchmarks/bench_depth.py [--quick]
 
-One thread, one seed. The first variant is what one would write without this suite: a module a map, gated by hand. The
-boundaries are held where all candidates are computed.
+One thread, one seed. The first variant is a plain program without this suite: one module per map, with gates by hand.
+The boundaries are fixed so that all candidates are computed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from experiments.tasks import make_task
 from ngn.train.trainer import Trainer
 
 STEPS = 20
-"""Training steps of one call, so that setting up does not count."""
+"""Training steps per call; many, so that the setup does not count."""
 
 
 class Layers(nn.Module):
-    """Ten layers of nine maps and an identity (ten maps in the last), a boundary each."""
+    """Ten layers of nine maps and an identity (ten maps in the last), with one boundary per layer."""
 
     def __init__(self, count: int = 10, K: int = 10) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, 2]"""
-        maps: Any  # a ModuleList of what is known as modules only
+        maps: Any  # a ModuleList only knows its items as modules
         for tau, maps in zip(self.tau, self.maps, strict=True):
             t = nn.functional.softplus(tau)
             c = (torch.sigmoid(4 * (t - torch.arange(self.K) + 0.5)) * 0.5 ** torch.arange(self.K)).float()

@@ -1,16 +1,16 @@
-"""Training steps on a GPU: by torch.compile or not, stacked or not, and how near the card's limits.
+"""Time training steps on a GPU, with and without torch.compile, single and stacked, and compare with its limits.
 
     python benchmarks/bench_gpu.py [--quick] [--device cpu]
 
-Each line is one training of the study's own settings, timed between two of its steps with the device idle at both, so
-that start and compilation do not count. Compiled steps compute all K components, those that are launched one by one the
-active ones. Beside the time stand
+Each line is one training with the settings of the study. It is timed between two steps, with the device idle at both,
+so that start and compilation do not count. Compiled steps compute all K components; steps launched one by one compute
+the active ones. Two columns follow the time:
 
-* busy: the time of all kernels over that of the steps, from a profile of some further steps;
-* of the limit: the least time that the card could need, max(operations / rate of a matrix product, bytes / rate of a
-  copy), over the measured one. Operations are those of products and convolutions; bytes those of the weights, which are
-  read twice, and of Adam, which reads and writes weights and two moments and reads gradients that are written before:
-  10 x 4 a parameter. Both rates are measured here, in the same process.
+* busy: time of all kernels / time of the steps, from a profile of some further steps.
+* of the limit: least possible time / measured time. The least time is
+  max(operations / rate of a matrix product, bytes / rate of a copy); both rates are measured in this process.
+  Operations are those of products and convolutions. Bytes are 10 x 4 per parameter: weights are read twice, gradients
+  are written and read, and Adam reads and writes weights and two moments.
 
 ``--device cpu`` tries the script with small stacks; its numbers mean nothing. benchmarks/bench_programs.py times whole
 studies, benchmarks/bench_llama.py adapters of a language model.
@@ -78,8 +78,9 @@ class _Enough(Exception):
 def during(
     line: Line, device: torch.device, first: int, last: int, watch: AbstractContextManager[object] | None = None
 ) -> tuple[float, int]:
-    """Mean wall time of the steps ``first`` to ``last`` - 1, in all replicas together, within which ``watch`` is
-    entered; and the number of parameters."""
+    """Return the mean wall time of the steps ``first`` to ``last`` - 1, timed within ``watch``, and the parameters.
+
+    Both count all replicas together."""
     task = make_task(line.stack.first, device)
     learner = learner_of(line.stack, task, line.count).to(device)
     assert isinstance(learner, CapacityLearner)
@@ -110,7 +111,7 @@ def during(
 
 
 def operations(line: Line, device: torch.device) -> int:
-    """Of a step's products and convolutions, forward and backward, over the components that ``line`` computes."""
+    """Count operations of a step: products and convolutions, forward and backward, of the components computed."""
     counter, plain = FlopCounterMode(display=False), line.engine is plainly
     every = mock.patch.object(ngn.methods.ngn, "active_components", lambda t, K, beta, delta: K)
     with nullcontext() if plain else every:
@@ -119,7 +120,7 @@ def operations(line: Line, device: torch.device) -> int:
 
 
 def busy(line: Line, device: torch.device, first: int) -> float | None:
-    """Time of all kernels over that of the steps; None where there is no GPU."""
+    """Return the time of all kernels over the time of the steps; None without a GPU."""
     if device.type != "cuda":
         return None
     watch = profile(activities=[ProfilerActivity.CUDA])
@@ -128,7 +129,7 @@ def busy(line: Line, device: torch.device, first: int) -> float | None:
 
 
 def limits(device: torch.device, side: int, rounds: int = 10) -> Limits:
-    """Of a float32 product of two square matrices, at the precision that trainings use, and of a copy as large."""
+    """Measure the rate of a float32 matrix product, at the precision of trainings, and of a copy of that size."""
     a = torch.randn(side, side, device=device)
     b = torch.empty_like(a)
 
@@ -147,12 +148,12 @@ def limits(device: torch.device, side: int, rounds: int = 10) -> Limits:
 
 
 def plainly(case: Case) -> type[Trainer]:
-    """Operations launched one by one."""
+    """Launch operations one by one."""
     return Trainer
 
 
 def by_compiler(case: Case) -> type[Trainer]:
-    """Forward and backward pass by torch.compile, on a GPU recorded as its graphs."""
+    """Compile the forward and backward pass with torch.compile; on a GPU it records CUDA graphs."""
     on_cuda = next(case.learner.parameters()).is_cuda
     return compiled(case, "reduce-overhead" if on_cuda else "default", everything=True)
 
@@ -163,7 +164,7 @@ def stack(config: Config, replicas: int) -> Stack:
 
 
 def lines(on_cuda: bool) -> dict[str, list[Line]]:
-    """The tables; the first line of each is the rival."""
+    """Return the tables; the first line of each is the rival."""
     one_d = compose({"task": "regression1d", "gate": "mlp"}, {})
     mnist = compose({"task": "mnist", "gate": "conv"}, {})
     sizes = (1, 10, 50, 500) if on_cuda else (1, 2)
@@ -214,7 +215,7 @@ def show(title: str, own: list[Line], device: torch.device, first: int, last: in
 
 
 def options(doc: str | None, arguments: list[str] | None) -> tuple[bool, torch.device]:
-    """Whether to be quick, and the device, whose name is printed; status 2 where that is a GPU and there is none."""
+    """Return ``quick`` and the device, and print its name; exit with status 2 if there is no GPU."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few steps, of small models where the full ones are large")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])

@@ -1,10 +1,10 @@
-"""What the compiled kernels gain over torch and over torch.compile: training steps at the sizes of the studies.
+"""Compare training steps of the compiled kernels, torch and torch.compile, at the sizes of the studies.
 
     python benchmarks/bench_kernels.py [--quick]
 
-One thread. The engines of a training take turns in one process, with the boundaries held; the median of the rounds
-counts, and the ratio is taken within a round. ``torch.compile`` is given what it can do best: the forward pass with
-gates and loss as one graph, and its backward pass. Adam is torch's own kernel in either case.
+One thread. The engines take turns in one process with fixed boundaries. The result is the median over rounds of the
+ratio within a round. ``torch.compile`` gets its best case: the forward pass with gates and loss as one graph, and its
+backward pass. Adam is torch's own kernel in both cases.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
 BOUNDARY = 3.0
-"""Where the boundaries are held; a sharpness of 4 leaves 13 components per gate that is not closed."""
+"""Fixed boundary. With a sharpness of 4, 13 components per boundary have an open gate."""
 STEPS = 20
-"""Training steps of one call, so that setting up does not count; of images fewer, since each is long."""
+"""Training steps per call, so many that the setup does not count; fewer for images, whose steps are long."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training, and how many steps of it one call does."""
+    """One training, and its number of steps per call."""
 
     learner: CapacityLearner
     batches: Batches
@@ -62,7 +62,7 @@ class Case:
 
 
 def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> Case:
-    """The training of a configuration."""
+    """Prepare the training of a configuration."""
     held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY, **settings}
     choices = {"task": task, "gate": gate, "method": method}
     stack = Stack(tuple(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
@@ -73,7 +73,7 @@ def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = 
 
 
 def images(shape: tuple[int, int, int], channels: tuple[int, int], K: int) -> Case:
-    """A convolution study on images made here."""
+    """Prepare a convolution study on synthetic images."""
     source = torch.Generator().manual_seed(0)
     split = Split(torch.randn(128, *shape, generator=source), torch.randint(10, (128,), generator=source))
     learner = CapacityLearner(ParallelModel(OrderedSum(ConvBank(shape, channels, 10, K, 0), CountGate(K, t0=BOUNDARY))))
@@ -94,10 +94,10 @@ def _drawn(bottleneck: GatedBottleneck, like: Tensor, samples: int) -> Any:
 
 
 def compiled(case: Case, mode: str = "default", everything: bool = False) -> type[Trainer]:
-    """The plain trainer with this model's step compiled by torch.
+    """The plain trainer with a step compiled by torch.
 
-    The number of active components is read from the boundary once: in a training each number is a graph of its own.
-    With ``everything`` it is K. Noise is drawn before, since generators cannot be compiled.
+    The number of active components is read from the boundary once, because each number needs its own graph. With
+    ``everything`` it is K. Noise is drawn outside the graph, because generators cannot be compiled.
     """
     learner = case.learner
     noisy = [group for group in learner.axes if isinstance(group, GatedBottleneck)]
@@ -117,8 +117,8 @@ def compiled(case: Case, mode: str = "default", everything: bool = False) -> typ
             loss = loss if activity is None else loss + activity
         return loss.sum(), loss
 
-    torch._dynamo.reset()  # the graphs of the cases before count towards its limit
-    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # the number of the step, where noise is addressed by it
+    torch._dynamo.reset()  # the graphs of earlier cases count towards its limit
+    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # the step number, which addresses the noise
     whole = torch.compile(objective, fullgraph=True, mode=mode)
 
     class Compiled(Trainer):
@@ -128,13 +128,13 @@ def compiled(case: Case, mode: str = "default", everything: bool = False) -> typ
             with mock.patch.object(ngn.methods.ngn, "active_components", _known):
                 total, loss = whole(batch, noise)
             total.backward()
-            return loss.detach().clone()  # the next step of a recorded graph writes there
+            return loss.detach().clone()  # the next step of the recorded graph overwrites it
 
     return Compiled
 
 
 def engines(make: Callable[[], Case]) -> Variants:
-    """Name → (run, models trained at once); the kernel's where there is one."""
+    """Return name → (run, models trained at once), with the kernel if there is one."""
     plain, other, fast = make(), make(), make()
     kinds: list[tuple[str, Case, type[Trainer]]] = [
         ("torch", plain, Trainer),

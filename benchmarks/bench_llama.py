@@ -1,15 +1,17 @@
-"""Llama-3-8B's shapes on a GPU: a training step of each adaptation and its peak memory, and tokens of answers a second.
+"""Measure adaptation of Llama-3-8B's shapes on a GPU: training step, peak memory, and answer tokens per second.
 
     python benchmarks/bench_llama.py [--quick] [--device cpu]
 
-Random weights in bfloat16, which cost what trained ones do. Eight packed questions of 85 tokens, 25 of which are
-predicted; the suite's own task, learners and trainer at the settings of gate=lora, adapter and prune (heads and
-neurons, the weights frozen: in single precision and with Adam's moments they would take 128 GB). All components are
-open. The rival of the steps is plain peft LoRA of rank 16 on q and v, by the same optimiser and loss; that of the
-answers, which are greedy and of 32 prompts at once, the model by itself. Pruned models keep half of all heads and
-neurons, adapted ones half of their components.
+The weights are random bfloat16, which cost the same as trained ones. A step has eight packed questions of 85 tokens, of
+which 25 are predicted. Task, learners and trainer are the suite's, with the settings of gate=lora, adapter and prune.
+Pruning covers heads and neurons with frozen weights, because float32 weights and Adam's moments would need 128 GB. All
+components are open.
 
-``--quick`` takes four layers, each a thousandth as large; ``--device cpu`` tries the script.
+The rival of a training step is peft LoRA of rank 16 on q and v, with the same optimiser and loss. The rival of the
+answers is the plain model; answers are greedy, for 32 prompts at once. Deployed pruned models keep half of all heads
+and neurons, adapted ones half of their components.
+
+``--quick`` uses four layers of a thousandth of the size; ``--device cpu`` tries the script.
 """
 
 from __future__ import annotations
@@ -57,11 +59,11 @@ GATES: dict[str, dict[str, Any]] = {
     "NGN pruning, heads and neurons": {"gate": "prune", "gate.target": "both", "gate.backbone": "frozen"},
 }
 TRAINED, ROWS, NEW, PROMPT = 8, 32, 64, 60
-"""Questions of a step; prompts that are answered at once, and tokens of an answer and of a prompt."""
+"""Questions per step; prompts answered at once; tokens per answer and per prompt."""
 
 
 def llama(shape: dict[str, Any], device: torch.device) -> PretrainedModel:
-    """The frozen model; no token ends an answer."""
+    """Make the frozen model; no token ends an answer."""
     torch.manual_seed(0)
     config = LlamaConfig(
         **shape, num_attention_heads=32, num_key_value_heads=8, rms_norm_eps=1e-5,
@@ -84,7 +86,7 @@ class _OneBatch(Batches):
 
 
 class Questions(AdaptationTask):
-    """The suite's task on made-up questions."""
+    """The suite's task on synthetic questions."""
 
     def __init__(self, base: PretrainedModel, device: torch.device) -> None:
         self.base, self.device = base, device
@@ -94,12 +96,12 @@ class Questions(AdaptationTask):
         self.batch = pack([(row[:PROMPT], row[PROMPT:]) for row in ids[:TRAINED]], device)
 
     def samples(self, train: Train) -> int:
-        """As many as make a training of more steps than are timed."""
+        """The number of samples; a training has more steps than are timed."""
         return 10_000
 
 
 def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float]]:
-    """A learner with all components open, and what trains it for so many steps: seconds of a step."""
+    """Return a learner with all components open, and a function that trains it and returns seconds per step."""
     choices = {"task": "wikisql_easy", "model": "llama3_8b", "gate": gate["gate"]}
     settings = {key: value for key, value in gate.items() if key != "gate"}
     shape = task.base.model.config
@@ -128,7 +130,7 @@ class _Enough(Exception):
 
 
 def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
-    """Notes when each step has ended, and ends the training behind the last."""
+    """Records the end time of each step, and stops the training after the last."""
 
     def note(step: int) -> None:
         if device.type == "cuda":
@@ -141,14 +143,14 @@ def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int],
 
 
 def put(learner: CapacityLearner, part: float) -> None:
-    """Boundaries where that part of all components is counted."""
+    """Move the boundaries so that this fraction of all components is retained."""
     for axis in learner.axes:
         assert isinstance(axis.capacity, CountGate)
         axis.capacity.put_at(max(1, round(part * axis.capacity.K)))
 
 
 def peft_lora(task: Questions) -> Callable[[int], float]:
-    """What trains plain LoRA of rank 16 for so many steps: seconds of a step."""
+    """Return a function that trains plain LoRA of rank 16 and returns seconds per step."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
@@ -170,7 +172,7 @@ def peft_lora(task: Questions) -> Callable[[int], float]:
 
 
 def answered(model: Callable[..., Any], task: Questions) -> float:
-    """Tokens a second of answers to all prompts."""
+    """Return answer tokens per second over all prompts."""
     generate_greedy(model, task.base, task.prompts, 2, rows=ROWS)
     began = time.perf_counter()
     generate_greedy(model, task.base, task.prompts, NEW, rows=ROWS)

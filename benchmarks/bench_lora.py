@@ -1,14 +1,14 @@
-"""How fast a language model is adapted on a CPU: tokens per second of packed low-rank terms beside the usual way.
+"""Measure how fast a CPU adapts a language model: tokens per second of packed low-rank terms and of peft's Trainer.
 
     python benchmarks/bench_lora.py [--steps N] [--rounds N] [--compile] [--random]
 
-WikiSQL-easy questions on SmolLM2-135M, eight in a step, one thread, float32. The usual way is peft's LoRA of rank 16 on
-the query and value maps under transformers' Trainer, sequences padded and logits everywhere; the other variants pack
-the same questions and compute logits at targets alone. Variants take turns in rounds, in one process; the median of
-the rounds counts. A token is one of a question or its answer; padding is none. On a machine that others use, tokens per
-second of processor time say more than those per second of the clock.
+WikiSQL-easy questions on SmolLM2-135M, eight per step, one thread, float32. The usual way is peft's LoRA of rank 16 on
+the query and value maps under transformers' Trainer: sequences are padded and logits computed everywhere. The other
+variants pack the same questions and compute logits only at targets. Variants take turns in one process; the median
+over rounds counts. Tokens are those of questions and answers, without padding. On a shared machine, compare tokens per
+second of processor time rather than of wall time.
 
-``--random`` takes random weights of the same shape and made-up questions: it needs no data and has the same speed.
+``--random`` uses random weights of the same shape and synthetic questions. It needs no data and has the same speed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from experiments.language.settings import BaseModel
 CPU = torch.device("cpu")
 RANK, BATCH = 16, 8
 Steps = Callable[[list[list[Tokens]]], None]
-"""Does a training step on each batch."""
+"""Runs one training step per batch."""
 
 
 def smollm2(random: bool) -> tuple[PretrainedModel, list[Tokens]]:
-    """The model, and tokenised questions."""
+    """Return the model and tokenised questions."""
     if random:
         from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -63,7 +63,7 @@ def smollm2(random: bool) -> tuple[PretrainedModel, list[Tokens]]:
 
 
 def stepped(model: nn.Module, loss: Callable[..., torch.Tensor]) -> Steps:
-    """Plain steps of AdamW on what is trained."""
+    """Return a function that makes plain AdamW steps on the trained parameters."""
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
     model.train()
 
@@ -86,7 +86,7 @@ def peft_model(base: PretrainedModel) -> Any:
 
 
 def with_trainer(base: PretrainedModel) -> Steps:
-    """peft under transformers' Trainer, as its documentation has it: padded batches, labels of -100 on the prompts."""
+    """Train peft under transformers' Trainer, as documented: padded batches, labels of -100 on the prompts."""
     from transformers import Trainer, TrainingArguments
 
     model = peft_model(base)
@@ -114,7 +114,7 @@ def with_trainer(base: PretrainedModel) -> Steps:
 
 
 def with_ngn(base: PretrainedModel, compiled: bool) -> Steps:
-    """Low-rank terms of this library, all 16 of them open."""
+    """Attach this library's low-rank terms, all 16 open."""
     model = base.shared_copy()
     ngn.attach_low_rank(model, base.maps(), lambda group: ngn.CountGate(RANK, t0=RANK - 1.0, delta=-0.5), seed=0)
     learner = ngn.CapacityLearner(model)
@@ -149,7 +149,7 @@ def main() -> None:
         tokens = sum(len(prompt) + len(target) for prompt, target in part)
         for name, steps in variants.items():
             clock, processor = time.monotonic(), time.process_time()
-            steps(batches if number else batches[:1])  # before the rounds, one step that is not counted
+            steps(batches if number else batches[:1])  # one untimed step before the rounds
             if number:
                 rates[name].append((tokens / (time.process_time() - processor), tokens / (time.monotonic() - clock)))
     usual = rates["peft, Trainer, padded"]

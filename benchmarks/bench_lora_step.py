@@ -1,10 +1,11 @@
-"""What learned ranks cost: a training step of NGN's low-rank terms beside one of plain peft LoRA of rank 16.
+"""Measure the cost of learned ranks: a training step of NGN's low-rank terms against plain peft LoRA of rank 16.
 
     python benchmarks/bench_lora_step.py [--quick] [--rounds N]
 
-A Llama of SmolLM2-135M's shape with random weights, which cost the same; terms on q and v, K = 16 with a boundary each;
-packed questions of which the answers alone have logits; float32, Adam. Both train the same batch, one thread, in
-processes of their own that take turns; seconds are of the processor, and the median over rounds of the ratio counts.
+The model is a Llama of SmolLM2-135M's shape with random weights, which cost the same as trained ones. Terms are on q
+and v, with K = 16 and one boundary each. Questions are packed, and only answers have logits. Both sides train the same
+batch in float32 with Adam, on one thread, in separate processes that take turns. The result is the median over rounds
+of the ratio of processor seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KINDS = {"ngn": "NGN-LoRA, K = 16", "peft": "peft LoRA, r = 16"}
 
 
 def base(layers: int) -> Any:
-    """A frozen model of SmolLM2-135M's shape."""
+    """Make a frozen model of SmolLM2-135M's shape."""
     torch.manual_seed(0)
     shape = LlamaConfig(
         vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=layers, num_attention_heads=9,
@@ -45,14 +46,14 @@ def base(layers: int) -> Any:
 
 
 def batch(questions: int) -> Packed:
-    """Questions of 60 tokens with answers of 25."""
+    """Make questions of 60 tokens with answers of 25."""
     source = torch.Generator().manual_seed(1)
     ids = torch.randint(0, 49_152, (questions, 85), generator=source).tolist()
     return pack([(row[:60], row[60:]) for row in ids], torch.device("cpu"))
 
 
 def ours(model: Any, questions: Packed) -> Callable[[int], None]:
-    """One step as :class:`ngn.Trainer` makes it."""
+    """Return a function that makes one step like :class:`ngn.Trainer`."""
     names = [name for name, _ in model.named_modules() if name.endswith(("q_proj", "v_proj"))]
     gate = {"delta": -0.5, "t0": 0.1, "lambda0": 1e-3, "beta": (4.0, 12.0)}
     ngn.attach_low_rank(model, names, lambda number: ngn.CountGate(16, **gate), seed=0)  # type: ignore[arg-type]
@@ -74,7 +75,7 @@ def ours(model: Any, questions: Packed) -> Callable[[int], None]:
 
 
 def plain(model: Any, questions: Packed) -> Callable[[int], None]:
-    """One step of peft's LoRA."""
+    """Return a function that makes one step of peft's LoRA."""
     from peft import LoraConfig, get_peft_model
 
     with warnings.catch_warnings():
@@ -94,7 +95,7 @@ def plain(model: Any, questions: Packed) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """One process's measurement: the median of CPU seconds of a step."""
+    """Measure in one process: the median of CPU seconds per step."""
     model, questions = base(request["layers"]), batch(request["questions"])
     step = (ours if request["kind"] == "ngn" else plain)(model.train(), questions)
     step(0)

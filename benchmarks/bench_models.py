@@ -1,9 +1,9 @@
-"""What the gate costs in the 1D bank, and how fast a truncated model is.
+"""Measure what the gate costs in the 1D bank, and how fast a truncated model is.
 
     python benchmarks/bench_models.py [--quick]
 
-One thread. The variants of a group take turns in one process; the median of the rounds counts, and the ratio is taken
-within a round.
+One thread. The variants of a group take turns in one process. The result is the median over rounds of the ratio within
+a round.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
-"""Name → (what does a number of steps, how many models those train at once). The first one is the rival."""
+"""Name → (function that makes a number of steps, models trained at once). The first one is the rival."""
 
 
 def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[int], None]:
-    """Runs one of the suite's own trainers for a number of steps, the boundary held at ``t0``."""
+    """Return a function that runs one of the suite's trainers, with the boundary fixed at ``t0``."""
     batches = FullBatches(Split(x, y))
     capacity = CountGate(bank.K, t0=t0, replicas=bank.replicas) if gated else FixedCount(bank.K, replicas=bank.replicas)
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
@@ -70,7 +70,7 @@ def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[
 
 
 def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int], None]:
-    """Trains the model of a configuration, from where it stands, for ``at_once`` times a number of steps."""
+    """Return a function that trains the model of a configuration on, ``at_once`` times the given number of steps."""
     task = make_task(config, torch.device("cpu"))
     learner = learner_of(Stack((config,)), task)
 
@@ -83,7 +83,7 @@ def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int],
 
 
 def blocks() -> Variants:
-    """What the gate costs in the 1D bank: all 32 blocks active with and without it."""
+    """Compare training with and without the gate in the 1D bank, with all 32 blocks active."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
     y = torch.randint(2, (512,))
 
@@ -100,7 +100,7 @@ def blocks() -> Variants:
 
 
 def kernel_blocks() -> Variants:
-    """The same in the compiled kernel, on the data and the loss of the 1D study; nothing where it cannot be built."""
+    """Compare the same in the compiled kernel on the 1D study; return nothing if it cannot be built."""
     if not fused():
         return {}
 
@@ -114,16 +114,16 @@ def kernel_blocks() -> Variants:
 
 
 SIZES = {5: 2, 6: 4, 7: 3, 8: 1}
-"""Count → how many of ten seeds retain it; sizes differ about so much where a fixed phase trains."""
+"""Count → how many of ten seeds retain it; typical for a fixed phase."""
 
 
 def sizes(steps_of: Callable[[int, int], Callable[[int], None]]) -> Variants:
-    """Ten fixed models of four sizes: a stack a size, or one stack of the largest with the others masked.
+    """Compare ten fixed models of four sizes: one stack per size, or one masked stack of the largest size.
 
-    A masked component's coefficient is zero, so its values do not matter here: the stack is timed with all open.
+    The masked stack is timed with all components open, because a mask does not change the time.
 
     Args:
-        steps_of: (count, replicas) → what trains such a stack for a number of steps.
+        steps_of: (count, replicas) → function that trains such a stack for a number of steps.
     """
     stacks = [steps_of(count, replicas) for count, replicas in SIZES.items()]
 
@@ -135,19 +135,19 @@ def sizes(steps_of: Callable[[int, int], Callable[[int], None]]) -> Variants:
 
 
 def torch_stack(count: int, replicas: int) -> Callable[[int], None]:
-    """Training steps of a stack of fixed models in the torch engine."""
+    """Train a stack of fixed models in the torch engine."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
     bank = MLPBank([1, 16, 16, 2], count, list(range(replicas)))
     return trained(bank, False, x, torch.randint(2, (512,)), float(count))
 
 
 def kernel_stack(count: int, replicas: int) -> Callable[[int], None]:
-    """Hundreds of them in the compiled kernel."""
+    """Train a stack of fixed models in the compiled kernel, in units of 100 steps."""
     return kernel_steps(MLPBank([1, 16, 16, 1], count, list(range(replicas))), FixedCount(count, replicas=replicas))
 
 
 def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[int], None]:
-    """A hundred training steps at a time in the compiled kernel, on the data and the loss of the 1D study."""
+    """Train 100 steps at a time in the compiled kernel, on the data and the loss of the 1D study."""
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
 
     def run(steps: int) -> None:
@@ -158,7 +158,7 @@ def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[i
 
 
 def deployed() -> Variants:
-    """Forward passes: a model trained at the fixed size, and the truncated one of that size."""
+    """Compare forward passes of a model trained at a fixed size and of a model truncated to it."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
     fixed = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 8, 0), FixedCount(8)))
     learned = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 32, 0), CountGate(32, t0=7.0)))
@@ -188,7 +188,7 @@ GROUPS: dict[str, Callable[[], Variants]] = {
 
 
 def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[str, str, float, float]]:
-    """(group, variant, milliseconds per model-step, times as fast as the first variant)."""
+    """Return (group, variant, milliseconds per model-step, speed relative to the first variant)."""
     rounds = 1 if quick else 5
     rows = []
     for title, make in groups.items():
@@ -200,7 +200,7 @@ def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[
         for run, _ in variants.values():
             began = time.perf_counter()
             run(1)
-            # enough of the short steps that setting up a training does not count
+            # so many short steps that the setup does not count
             steps = 1 if quick else max(steps, min(100, int(0.5 / (time.perf_counter() - began))))
         for _ in range(rounds):
             for name, (run, models) in variants.items():
@@ -215,7 +215,7 @@ def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[
 
 
 def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[str] | None) -> None:
-    """Measure on one thread, and print a table a group."""
+    """Measure on one thread, and print one table per group."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)

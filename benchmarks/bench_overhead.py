@@ -1,10 +1,10 @@
-"""What a run of a packed multirun costs beside its training: composing, checking, folder, claim, record.
+"""Measure the overhead of a run in a packed multirun: composing, checking, folder, claim, record.
 
     python benchmarks/bench_overhead.py [--quick] [--rounds N]
 
-The same command with few and with many seeds, each in a process of its own; the difference of the two, less the time
-inside the phases (drawing, training, evaluating), over the difference in runs. The rival is what Hydra itself takes to
-compose one such job.
+The same command runs with few and with many seeds, in separate processes. The overhead per run is the difference of
+the two times, minus the time inside the phases (drawing, training, evaluating), over the difference in runs. The rival
+is the time that Hydra needs to compose one such job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEW = 10
 
 
 def command(runs: int, folder: Path) -> dict[str, float]:
-    """Seconds of a whole command that trains one step of ``runs`` seeds, and of the phases in it."""
+    """Return the seconds of a command that trains ``runs`` seeds for one step, and of its phases."""
     from experiments.cli import app
     from experiments.runs import phases
 
@@ -57,7 +57,7 @@ def command(runs: int, folder: Path) -> dict[str, float]:
 
 
 def hydra_compose(jobs: int) -> dict[str, float]:
-    """Seconds that Hydra takes for ``jobs`` compositions."""
+    """Return the seconds that Hydra needs to compose ``jobs`` jobs."""
     from hydra import compose, initialize_config_dir
 
     from experiments.paths import CONF
@@ -72,7 +72,7 @@ def hydra_compose(jobs: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """One process's measurement."""
+    """Measure in one process."""
     with tempfile.TemporaryDirectory() as folder:
         if request["what"] == "hydra":
             yield lambda: hydra_compose(request["runs"])
@@ -81,7 +81,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
 
 
 def bench(many: int, rounds: int) -> tuple[float, float, float]:
-    """Medians of milliseconds per run: Hydra's composing, the suite's own share, and all of the command."""
+    """Return median milliseconds per run: composition by Hydra, overhead of the suite, whole command."""
     hydra, own, whole = [], [], []
     for _ in range(rounds):
         hydra.append(measure(__file__, {"what": "hydra", "runs": 10}, 1, 1)["whole"] / 10)

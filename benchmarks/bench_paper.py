@@ -1,4 +1,4 @@
-"""How long `make paper` takes from 5,000 records of every 1D study and of all table rows, beside reading them plainly.
+"""Time `make paper` on 5,000 records of all 1D studies and table rows, and compare with only parsing them.
 
 python benchmarks/bench_paper.py
 """
@@ -31,7 +31,7 @@ from scripts import build_figures, build_paper_data, build_report  # noqa: E402
 
 
 def phases_of(config: Config) -> dict[str, Any]:
-    """What a record of a 1D run holds, of the size of real ones."""
+    """Make a 1D record of realistic size."""
     seed = config.seed.value
     if isinstance(config.method, Fixed):
         assert isinstance(config.method.count, int)  # a 1D run has one group
@@ -43,7 +43,7 @@ def phases_of(config: Config) -> dict[str, Any]:
 
 
 def curves_of(phases: dict[str, Any]) -> bytes:
-    """The packed courses of a run; written as they are to every run with these phases, since packing is slow."""
+    """Pack the curves of a run once. All runs with these phases share the bytes, because packing is slow."""
     import numpy as np
 
     packed = io.BytesIO()
@@ -54,7 +54,7 @@ def curves_of(phases: dict[str, Any]) -> bytes:
 
 
 def fill(results: Path) -> int:
-    """Records of all 1D studies, with courses, and one for each run that a table names; how many."""
+    """Write records of all 1D studies, with curves, and one per run of a table; return their number."""
     store = Store(results)
     samples.fill(store)
     packed: dict[tuple[str, ...], bytes] = {}
@@ -71,18 +71,18 @@ def fill(results: Path) -> int:
 
 
 def read(results: Path) -> None:
-    """The floor: parse every record, and do nothing with it."""
+    """Parse every record and do nothing else: the lower bound."""
     for path in results.rglob("*.json"):
         json.loads(path.read_bytes())
 
 
 def processor() -> float:
-    """Seconds that this process and the ended ones that it started have computed for."""
+    """Return the processor seconds of this process and its finished children."""
     return sum(os.times()[:4])
 
 
 def timed(title: str, work: Callable[[], object], floor: float | None = None) -> float:
-    """Do it; print its seconds, those of the processor, and how many times the floor that is."""
+    """Run it; print wall seconds, processor seconds, and their ratio to the lower bound."""
     said = io.StringIO()
     wall, cpu = time.perf_counter(), processor()
     with redirect_stdout(said), redirect_stderr(said):

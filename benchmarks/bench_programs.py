@@ -1,11 +1,11 @@
-"""How long whole studies take, from the command to the last record.
+"""Time whole studies, from the command to the last record.
 
     python benchmarks/bench_programs.py [STUDY ...] [--device cuda] [--results DIR] [--data-root DIR]
 
-Each study is one call of scripts/sweep.py in a process of its own, so start, loading, compilation, scoring and records
-count. Without names: the 500 prices of figure 2 at 25,000 steps, fifty seeds of the 1D baseline, and the 120 trainings
-of table 8. Into an empty folder everything is trained; into one that has some of the records the rest is, and the time
-is no measurement, which the table says. What comes out are records like any other (scripts/transport.py packs them).
+Each study is one call of scripts/sweep.py in a separate process, so start, loading, compilation, scoring and records
+count. The default studies are the 500 prices of figure 2 at 25,000 steps, fifty seeds of the 1D baseline, and the 120
+trainings of table 8. If the folder already has some of the records, only the rest is trained, and the table marks the
+time as invalid. The records are ordinary ones (scripts/transport.py packs them).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ USUAL = ("lambda_sweep", "baseline", "vision")
 
 
 def timed(study: str, given: argparse.Namespace, results: Path) -> tuple[float, int, int]:
-    """Seconds of the study, and how many of its records there were before and are now.
+    """Return the seconds of the study, and the number of its records before and after.
 
     Raises:
         RuntimeError: if the sweep failed.

@@ -1,13 +1,13 @@
-"""What a pruned language model costs: parameters, memory, prefill and decoding, beside the dense one.
+"""Measure a pruned language model against the dense one: parameters, memory, prefill and decoding.
 
     python benchmarks/bench_pruned.py FOLDER ... [--dense MODEL] [--threads N] [--rounds N] [--dtype float32]
     python benchmarks/bench_pruned.py --shape smollm2 [--keep 0.5] [--round-to 64]
 
-FOLDER is what scripts/export_model.py wrote, in either form, and MODEL the pretrained one (a folder, or a name on the
-hub). With --shape there are no files: a Llama of that shape with random weights, whose layers keep about the part
---keep of their neurons, neighbouring ones differing, in multiples of --round-to. Prefill is the forward pass of one
-prompt, decoding is one token after it with the cache. Models take turns; the median of the rounds counts, and the
-ratio is taken within a round.
+FOLDER comes from scripts/export_model.py, in either form. MODEL is the pretrained model: a folder, or a name on the
+hub. --shape needs no files: it makes a Llama of that shape with random weights. Its layers keep about the fraction
+--keep of their neurons, in multiples of --round-to; neighbouring layers differ. Prefill is the forward pass of one
+prompt; decoding is one further token with the cache. Models take turns. The result is the median over rounds of the
+ratio within a round.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import ngn
 from experiments.language.pruned_files import load_compact, pad_layers
 
 PROMPT, TOKENS = 256, 32
-"""Tokens of a prompt, and decoded ones."""
+"""Tokens of a prompt, and tokens decoded after it."""
 
 
 def made(keep: float, step: int) -> dict[str, Any]:
-    """A dense model of SmolLM2-135M's shape, and it pruned in both forms."""
+    """Make a dense model of SmolLM2-135M's shape, and its pruned form as compact and as padded model."""
     torch.manual_seed(0)
     shape = LlamaConfig(
         vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
@@ -53,22 +53,22 @@ def made(keep: float, step: int) -> dict[str, Any]:
 
 
 def read(folder: str, dtype: torch.dtype) -> Any:
-    """A model of transformers, or a compact one."""
+    """Load a model of transformers, or a compact one."""
     try:
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
-    except RuntimeError:  # the shapes of its layers are not those of its config
+    except RuntimeError:  # the shapes of its layers differ from its config
         return load_compact(folder).to(dtype)
 
 
 @torch.no_grad()
 def prefill(model: Any, ids: torch.Tensor) -> Any:
-    """The forward pass of a prompt, logits at its last token."""
+    """Run the forward pass of a prompt, with logits at its last token."""
     return model(input_ids=ids, use_cache=True, logits_to_keep=1)
 
 
 @torch.no_grad()
 def decode(model: Any, ids: torch.Tensor) -> float:
-    """Seconds per token of greedy decoding behind a prompt."""
+    """Return seconds per token of greedy decoding after a prompt."""
     output = prefill(model, ids)
     start = time.perf_counter()
     for _ in range(TOKENS):
@@ -78,7 +78,7 @@ def decode(model: Any, ids: torch.Tensor) -> float:
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Wall time of a call."""
+    """Return the wall time of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.dense and given.folders:
         models = {name: read(name, dtype) for name in [given.dense, *given.folders]}
     else:
-        parser.error("name --dense MODEL and FOLDERs, or a --shape")
+        parser.error("type --dense MODEL and FOLDERs, or --shape NAME")
     ids = torch.randint(3, 1000, (1, PROMPT), generator=torch.Generator().manual_seed(0))
     for model in models.values():
         decode(model, ids)

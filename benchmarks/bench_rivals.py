@@ -1,15 +1,14 @@
-"""NGN held against other ways to a smaller model: the same work, data, optimiser, batches and number of steps.
+"""Compare NGN with other ways to a smaller model: same work, data, optimiser, batches and number of steps.
 
     python benchmarks/bench_rivals.py [--scale small] [--work transformer resnet20] [--seeds 0 1 2] [--data-root FOLDER]
     python benchmarks/bench_rivals.py --table
     python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
 
-A model is to have at most 50, 25 or 75 % of the parameters of the dense one. Steps before a model is cut and after it
-count together. Every unit (work, method, share, seed) is one file, which is written when it has ended; a unit with a
-file is left out, so that the program can be stopped and started. It is scored on test data at its end; settings are
-chosen with --validation, which scores on data kept from training. Latency is the forward pass of one batch on one
-thread, beside the dense model in turns; the median of the ratios within a round counts. Torch-Pruning is the extra
-`rivals`.
+A model may have at most 50, 25 or 75 % of the parameters of the dense one. The number of steps includes those before
+and after a cut. Every unit (work, method, share, seed) writes one file when it ends. Units with a file are skipped, so
+the program can be stopped and started again. The final score uses test data. Choose settings with --validation, which
+scores on data held back from training. Latency is the forward pass of one batch on one thread, in turns with the dense
+model; the median ratio within a round counts. Torch-Pruning needs the extra `rivals`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ ROUNDS = 25
 
 @torch.no_grad()
 def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, float]:
-    """Median wall time of the dense model's forward pass, ms, and median ratio of the other's to it."""
+    """Return the dense model's median forward time in ms, and the median ratio of the other model's time."""
 
     def seconds(model: nn.Module) -> float:
         began = time.perf_counter()
@@ -66,7 +65,7 @@ def unit(work: Work, method: str, share: int, seed: int, validation: bool) -> di
     """Train one model and measure it.
 
     Raises:
-        RuntimeError: if it has more parameters than it may.
+        RuntimeError: if the model exceeds its budget of parameters.
     """
     whole = seeded(work, seed).eval()
     most, began = parameters(whole), time.process_time()
@@ -100,13 +99,13 @@ def unit(work: Work, method: str, share: int, seed: int, validation: bool) -> di
 
 
 def committed() -> bool:
-    """Whether the library and this program are those of a commit."""
+    """Return whether the library and this program are committed."""
     changed = subprocess.run(["git", "-C", HERE, "status", "--porcelain", "--", "*.py"], capture_output=True, text=True)
     return provenance.code().clean and changed.returncode == 0 and not changed.stdout
 
 
 def write(path: Path, value: dict[str, Any]) -> None:
-    """The file is there when it is whole."""
+    """Write the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
@@ -114,7 +113,7 @@ def write(path: Path, value: dict[str, Any]) -> None:
 
 
 def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> None:
-    """The units that have no file yet: for each work and seed the dense model, then one share after the other."""
+    """Yield the units without a file: for each work and seed the dense model, then each share."""
     for name in given.work:
         work = WORKS[name](given.scale, data_root(given.data_root), **changes)
         cells = [(100, "dense"), *((share, m) for share in given.shares for m in METHODS if m != "dense")]
@@ -132,7 +131,7 @@ def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> Non
 
 
 def change(text: str) -> tuple[str, Any]:
-    """``name=value`` of a setting."""
+    """Parse a setting ``name=value``."""
     name, _, value = text.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {
         f.name: type(f.default) if f.default is not dataclasses.MISSING else int for f in dataclasses.fields(Settings)
@@ -162,9 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table.put(PAGE, given.scale, text)
         return
     if given.set and not given.validation:
-        parser.error("settings are changed only with --validation")
+        parser.error("--set needs --validation")
     if given.folder is None and (given.validation or not committed()):
-        parser.error("name a --folder: the results are of committed code and test data")
+        parser.error("type --folder FOLDER: the default folder is for committed code and test data only")
     torch.set_num_threads(1)
     run(given, folder, dict(given.set))
 

@@ -1,4 +1,4 @@
-"""How long plan and status take where many records lie: 100,000 records, a study of 10,000 jobs.
+"""Time plan and status of a study with 10,000 jobs in a folder of 100,000 records.
 
 python benchmarks/bench_sweeps.py [--records 100000] [--runs 10000]
 """
@@ -28,7 +28,7 @@ PHASES = {"grown": grown([2.0], 1e-3, 1e-3)}
 
 
 def fill(results: Path, records: int, runs: int) -> None:
-    """Records of half of the study's runs, and others up to ``records``, of the size of real ones."""
+    """Write records of half of the study's runs, and others up to ``records``, of realistic size."""
     folder = results / "regression1d"
     folder.mkdir(parents=True)
     study = list(STUDIES["scale"].runs())
@@ -43,7 +43,7 @@ def fill(results: Path, records: int, runs: int) -> None:
 
 
 def timed(title: str, work: Callable[[], object]) -> float:
-    """Do it, print how long it took and the memory at its peak."""
+    """Run it; print the time and the peak memory."""
     began = time.perf_counter()
     work()
     took = time.perf_counter() - began

@@ -1,11 +1,11 @@
-"""Language models from scratch: training beside a plain loop, truncated models, and the selective scan.
+"""Time language models from scratch: training against a plain loop, truncated models, and the selective scan.
 
     python benchmarks/bench_tinystories.py [--quick]
 
-One thread; 4,096 characters a step, so tokens per second are 4,096,000 by the milliseconds. The plain loop is what one
-would write without this suite, after nanoGPT: a Transformer of the same size without gates. The suite's boundaries
-stand where all components are computed, as at the start of a training. The scan is a whole Mamba block, forward and
-backward, of which transformers' slow path is the first variant where that package is installed.
+One thread; 4,096 characters per step, so tokens per second are 4,096,000 over the milliseconds. The plain loop follows
+nanoGPT: a Transformer of the same size without gates. The suite's boundaries are fixed so that all components are
+computed, as at the start of a training. The scan is a whole Mamba block, forward and backward. If transformers is
+installed, its slow path is the first variant.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from ngn.train.plan import TrainPlan
 
 VOCABULARY, CONTEXT, BATCH, D = 69, 128, 32, 128
 STEPS = 5
-"""Training steps of one call, so that setting up does not count."""
+"""Training steps per call; many, so that the setup does not count."""
 SMALL = {"heads": 2, "slices": 4}
 
 
 class Layer(nn.Module):
-    """A pre-norm layer of eight heads and a feed-forward part of four times the width."""
+    """A pre-norm layer with eight heads and a feed-forward part of four times the width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def plain_loop(steps: int) -> None:
 
 
 def learner(make: Callable[[str, int], Capacity]) -> CapacityLearner:
-    """The suite's model; ``make`` gives the capacity of a kind of components, of which there are so many."""
+    """Build the suite's model; ``make(kind, count)`` returns the capacity for a kind of components."""
     gate = HeadsSlicesComponent.model_validate({"component": "heads_slices", "K": 16})
     sizes = {"heads": gate.heads, "slices": gate.slices}
 
@@ -105,7 +105,7 @@ def learner(make: Callable[[str, int], Capacity]) -> CapacityLearner:
 
 
 def trained(make: Callable[[str, int], Capacity]) -> Callable[[int], None]:
-    """Trains with the suite's trainer."""
+    """Return a function that trains with the suite's trainer."""
 
     def run(steps: int) -> None:
         plan = TrainPlan(steps=STEPS * steps, lr_boundary=1e-12, clip=1.0, optimizer="adamw")
@@ -127,7 +127,7 @@ def forward(model: nn.Module) -> Callable[[int], None]:
 
 
 def unbound(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """The scan as a loop over time under autograd."""
+    """Compute the scan as a loop over time under autograd."""
     a, b = torch.exp(delta[..., None, :] * A), (delta * u)[..., None, :] * B[..., None]
     h, states = torch.zeros_like(a[:, 0]), []
     for a_t, b_t in zip(a.unbind(1), b.unbind(1), strict=True):
@@ -137,7 +137,7 @@ def unbound(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor
 
 
 def block(model: nn.Module, scan: Callable[..., Tensor] = state_space.selective_scan) -> Callable[[int], None]:
-    """Forward and backward passes of one block."""
+    """Return a function that runs forward and backward passes of one block."""
     x = torch.randn(16, CONTEXT, D, generator=torch.Generator().manual_seed(0))
 
     def run(steps: int) -> None:
@@ -149,7 +149,7 @@ def block(model: nn.Module, scan: Callable[..., Tensor] = state_space.selective_
 
 
 def scans() -> Variants:
-    """One Mamba block of 16 state coordinates, and of two."""
+    """Return variants of a Mamba block with 16 state coordinates, and with two."""
     variants: Variants = {}
     if importlib.util.find_spec("transformers") is not None:
         from transformers import MambaConfig

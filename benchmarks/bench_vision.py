@@ -1,11 +1,10 @@
-"""How fast the convolution and graph models train, as ratios to the list of modules that people write.
+"""Measure how fast the convolution and graph models train, as ratios to a plain list of modules.
 
     python benchmarks/bench_vision.py [--quick] [--rounds N]
 
-Every variant runs in processes of its own, which gives each its peak memory; the variants take turns in rounds, and the
-median of the rounds counts. Both cores are busy in all of them, so they share what memory bandwidth there is. All K
-branches are open and computed. Other forms of the same convolutions (channels-last, bf16, one grouped convolution for
-all branches) stand beside the suite's own.
+Every variant runs in separate processes, which gives each its own peak memory. The variants take turns; the median over
+rounds counts. All variants keep both cores busy and so share the memory bandwidth. All K branches are open and
+computed. The tables include other forms of the same convolutions: channels-last, bf16, one grouped convolution.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from experiments.runs import host
 
 BATCH = 128
 Run = Callable[[int], None]
-"""Does a number of training steps."""
+"""Makes a number of training steps."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,12 @@ class Images:
 
     @property
     def flat(self) -> int:
-        """Entries of a branch's last map."""
+        """Number of entries of a branch's last map."""
         return self.channels[1] * (self.image[1] // 4) * (self.image[2] // 4)
 
 
 class Gate(nn.Module):
-    """Gates of a boundary above the last component, by hand: [K]."""
+    """Compute gates [K] by hand, for a boundary above the last component."""
 
     def __init__(self, K: int) -> None:
         super().__init__()
@@ -85,7 +84,7 @@ class Modules(nn.Module):
 
 
 class Grouped(nn.Module):
-    """The same branches as one convolution and one grouped convolution over all of them."""
+    """The same branches as one convolution and one grouped convolution."""
 
     def __init__(self, study: Images) -> None:
         super().__init__()
@@ -104,7 +103,7 @@ class Grouped(nn.Module):
 
 
 def by_hand(model: Modules | Grouped, x: Tensor, y: Tensor, bf16: bool = False) -> Run:
-    """The training loop that one would write."""
+    """Return a plain training loop."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
 
     def run(steps: int) -> None:
@@ -131,7 +130,7 @@ def branch_modules(study: Images) -> Modules:
 
 
 def convolution(study: Images, form: str) -> Run:
-    """One variant of a convolution study; ``form`` is what :data:`CONVOLUTION` calls it."""
+    """Build one variant of a convolution study; ``form`` is its name in :data:`CONVOLUTION`."""
     x, y = study.data()
     what, *options = form.split()
     if what in ("modules", "grouped"):
@@ -144,7 +143,7 @@ def convolution(study: Images, form: str) -> Run:
 
 
 def graph(form: str) -> Run:
-    """One variant of the graph study, on a graph of Cora's size made here."""
+    """Build one variant of the graph study, on a synthetic graph of Cora's size."""
     from torch_geometric.nn import GCNConv
 
     source = torch.Generator().manual_seed(0)
@@ -171,7 +170,7 @@ def graph(form: str) -> Run:
 
 @dataclass(frozen=True)
 class Variant:
-    """A row: ``form`` is built by the study; ``seeds`` are trained at once by each of two processes."""
+    """A row of the table: a ``form`` of the study; each of two processes trains ``seeds`` at once."""
 
     letter: str
     name: str
@@ -212,7 +211,7 @@ STUDIES: dict[str, tuple[str, tuple[Variant, ...], Callable[[str], Run]]] = {
 
 
 def timed(run: Run, seconds: float) -> float:
-    """Steps per second, over about ``seconds``; one step before them prepares what a training needs."""
+    """Return steps per second, measured for about ``seconds`` after one untimed step."""
     run(1)
     began = time.perf_counter()
     run(1)
@@ -224,17 +223,17 @@ def timed(run: Run, seconds: float) -> float:
 
 @contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """One process's measurement."""
+    """Measure in one process."""
     if request["study"] == "matmul":
         yield lambda: {"rate": throughput("matmul", request["seconds"] / 2)}
         return
-    with host.prepared():  # as every training that writes a record is; for all variants alike
+    with host.prepared():  # as in every training that writes a record; the same for all variants
         run = STUDIES[request["study"]][2](request["form"])
         yield lambda: {"rate": timed(run, request["seconds"]) * request["seeds"]}
 
 
 def step_flops(study: str) -> float | None:
-    """Operations of a step of the list of modules in convolutions and matrix products; None where those are sparse."""
+    """Count operations in convolutions and matrix products of a step of the plain modules; None if sparse."""
     if study == "cora":
         return None
     run = STUDIES[study][2]("modules")
@@ -244,7 +243,7 @@ def step_flops(study: str) -> float | None:
 
 
 def bench(study: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
-    """A row a variant: medians of the rate and of its ratio to the first within a round, and the peak memory."""
+    """Return one row per variant: median rate, median ratio to the first variant in a round, peak memory."""
     variants = STUDIES[study][1]
     found: dict[Variant, list[dict[str, float]]] = {v: [] for v in variants}
     matmul = []
@@ -267,7 +266,7 @@ def bench(study: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
 
 
 def table(title: str, rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as text."""
+    """Format the rows as text."""
     lines = [
         f"{title}: training, two processes of one thread",
         f"   {'variant':38} {'run-steps/s':>12} {'x (a)':>7} {'of matmul':>9} {'peak MiB':>8} {'imports':>8}",

@@ -1,6 +1,7 @@
-"""Timed functions in processes of their own: several start together, and each has its own peak memory.
+"""Time functions in separate processes that start together and have their own peak memory.
 
-A benchmark's script answers ``--child REQUEST`` with :func:`serve`, and asks for it with :func:`measure`.
+The parent calls :func:`measure`, which starts the benchmark's script with ``--child REQUEST``; the child calls
+:func:`serve`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Rate = Callable[[], dict[str, float]]
 
 
 def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
-    """Prepare what ``request`` asks for, wait for a line on the input, measure, and print the result as JSON."""
+    """Prepare the requested measurement, wait for a line on the input, measure, and print the result as JSON."""
     asked = json.loads(request)
     torch.set_num_threads(asked["threads"])
     imported = peak_mib()
@@ -43,7 +44,7 @@ def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextMana
 def options(
     what: str, arguments: Sequence[str] | None, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]
 ) -> argparse.Namespace | None:
-    """``quick`` and ``rounds`` of a benchmark's command line; None if this is a child, which has then answered."""
+    """Parse ``quick`` and ``rounds`` from the command line; in a child, answer the request and return None."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
     parser.add_argument("--rounds", type=int, help="how often the variants take turns (default 3; quick: 1)")
@@ -57,10 +58,10 @@ def options(
 
 
 def measure(script: str, request: dict[str, Any], processes: int, threads: int) -> dict[str, float]:
-    """Rates summed over ``processes``, of everything else the largest.
+    """Return rates summed over ``processes``, and the largest of all other results.
 
     Raises:
-        RuntimeError: if a process fails; with what it said.
+        RuntimeError: if a process fails; with its output.
     """
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     command = [sys.executable, str(Path(script).resolve()), "--child", json.dumps(request | {"threads": threads})]
@@ -76,7 +77,7 @@ def measure(script: str, request: dict[str, Any], processes: int, threads: int) 
             child.stdout.readline()
         for child in started:
             assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended already; why is reported below
+            with contextlib.suppress(BrokenPipeError):  # it has already ended; the reason is reported below
                 child.stdin.write("\n")
                 child.stdin.flush()
         said = [child.communicate() for child in started]
@@ -93,7 +94,7 @@ def measure(script: str, request: dict[str, Any], processes: int, threads: int) 
 
 
 def throughput(kind: str, seconds: float) -> float:
-    """The machine's own limit: fp32 operations (matmul) or results (tanh) a second."""
+    """Measure a limit of the machine: fp32 operations (matmul) or results (tanh) per second."""
     a = torch.rand(512, 512)
     z = torch.linspace(-4, 4, 1 << 14)
     function: Callable[[], Tensor] = {"matmul": lambda: a @ a, "tanh": lambda: torch.tanh(z)}[kind]

@@ -1,4 +1,4 @@
-"""The 1D study as the benchmarks take it: its size, its points, its model, and which of its steps are timed."""
+"""The 1D study for the benchmarks: its size, points, model and timed steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOSS = Supervised(mean_squared_error)
 
 @dataclass(frozen=True)
 class Course:
-    """How long: of ``steps``, the timed ones are ``start`` to ``stop``, for at most ``seconds``."""
+    """The timed steps: ``start`` to ``stop`` of ``steps``, for at most ``seconds``."""
 
     steps: int
     start: int
@@ -36,13 +36,13 @@ QUICK = Course(steps=25_000, start=200, stop=400, seconds=0.2)
 
 
 def data() -> FullBatches:
-    """The task's own points."""
+    """Return the points of the task."""
     x = inputs(Regression1D(name="regression1d", points=SAMPLES))
     return FullBatches(Split(x.float(), target(x).float()))
 
 
 def learner_of(seeds: int | list[int]) -> CapacityLearner:
-    """The baseline setting."""
+    """Return the model of the baseline setting."""
     bank = MLPBank([1, H, H, 1], K, seeds)
     return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
 
@@ -52,5 +52,5 @@ def plan_of(course: Course) -> TrainPlan:
 
 
 def fused() -> bool:
-    """Whether the kernel can be built here."""
+    """Return whether the kernel can be built here."""
     return library("bank1d") is not None

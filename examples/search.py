@@ -1,10 +1,10 @@
-"""A search by Optuna (`pip install optuna`) over the suite's own runs of Cora.
+"""Search settings with Optuna (`pip install optuna`) over the suite's runs of Cora.
 
     python scripts/fetch_data.py cora
     python examples/search.py scratch/search 20
 
-Settings are chosen by the validation split, never by test scores. Every trial is a run with a record: a search that was
-stopped takes up what it has when it is started again.
+The search chooses settings by the validation split, never by test scores. Every trial is a run with a record, so an
+interrupted search resumes with its finished trials.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from experiments.store.records import read
 
 
 def accuracy(trial: optuna.Trial, results: str, profile: str = "full") -> float:
-    """Validation accuracy of the truncated model, less half a point for each component that it keeps."""
+    """Return the validation accuracy of the truncated model, minus half a point per retained component."""
     price = trial.suggest_float("schedule.lambda0", 1e-5, 1e-2, log=True)
     settings = {"task.split": "validation", "phases": ["grown"], "schedule.lambda0": price, "results": results}
     (run,) = launch([compose({"task": "cora", "profile": profile}, settings)])
@@ -33,7 +33,7 @@ def accuracy(trial: optuna.Trial, results: str, profile: str = "full") -> float:
 
 
 def search(results: str, trials: int, profile: str = "full") -> optuna.Study:
-    """The study after ``trials`` runs; a new process goes on where another stopped."""
+    """Run the search up to ``trials`` runs and return the study; it continues an interrupted search."""
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
     study.optimize(lambda trial: accuracy(trial, results, profile), n_trials=trials)
     return study

@@ -1,11 +1,11 @@
-"""Draw the paper's figures from records, an SVG each. Needs matplotlib, not torch.
+"""Draw the paper's figures from records, one SVG each. This needs matplotlib, not torch.
 
     python scripts/build_figures.py                              # records of results/, into paper/figures
     python scripts/build_figures.py --only figure2 figure3
     python scripts/build_figures.py --results DIR --output DIR --stand-in train.steps=2000
 
-A figure is drawn again only if its records or the code that draws it have changed since, or its file is not as it
-was left. One whose runs have no records says "not run"; one that lacks some says how many it has.
+A figure is redrawn only if its records, its drawing code or its file have changed. A figure without records says
+"not run"; a figure with missing records says how many it has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from experiments.store.records import Store
 def _key_value(text: str) -> tuple[str, Any]:
     key, sign, value = text.partition("=")
     if not sign:
-        raise ValueError(f"'{text}' is not of the form KEY=VALUE")
+        raise ValueError(f"'{text}' is not of the form KEY=VALUE; type for example train.steps=2000")
     return key, yaml.safe_load(value)
 
 
@@ -44,16 +44,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=f"figures:\n{figures}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="FIGURE", help="these figures, of those below (default: all)")
-    parser.add_argument("--force", action="store_true", help="draw again even what has not changed")
+    parser.add_argument(
+        "--only", nargs="+", metavar="FIGURE", help="names of figures from the list below (default: all)"
+    )
+    parser.add_argument("--force", action="store_true", help="also redraw unchanged figures")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument(
         "--output",
         type=Path,
         help="folder of the figures (default: paper/figures, of other records RESULTS-paper/figures)",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that draw (one per core)")
-    parser.add_argument("--dirty", action="store_true", help="also draw records of uncommitted code (a look, no paper)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per core)"
+    )
+    parser.add_argument(
+        "--dirty", action="store_true", help="also draw records of uncommitted code (for inspection only)"
+    )
     parser.add_argument(
         "--stand-in",
         action="append",
@@ -72,7 +78,7 @@ def _state(data: Data) -> str:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a figure was drawn from, as the note of it has it, and its file."""
+    """Return what a figure is drawn from, in the form of the manifest, and its file."""
 
     runs: tuple[str, ...]
     state: str
@@ -81,7 +87,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Job:
-    """Draws single figures; what it holds can be sent to another process."""
+    """Draw single figures. A job can be sent to another process."""
 
     results: Path
     output: Path
@@ -89,7 +95,7 @@ class Job:
     overrides: dict[str, Any]
 
     def __call__(self, name: str) -> Drawn | ConfigError:
-        """Draw the figure, or say why its runs cannot have the stand-in."""
+        """Draw the figure, or return why its runs do not accept the stand-in."""
         from experiments.figures import style, svg
 
         reader = Reader(Store(self.results), allow_dirty=self.dirty)
@@ -101,7 +107,7 @@ class Job:
 
 
 def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
-    """Each figure's outcome in the order of the names."""
+    """Yield the outcome of each figure, in the order of the names."""
     workers = min(len(names), processes)
     if workers < 2:
         yield from map(job, names)
@@ -111,7 +117,7 @@ def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | C
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status."""
+    """Run the script; return the exit status."""
     arguments = _parser().parse_args(argv)
     try:
         overrides = dict(_key_value(item) for item in arguments.stand_in)
@@ -126,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
     try:
-        import experiments.figures.svg  # noqa: F401  # here, so that forked processes have matplotlib at once
+        import experiments.figures.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
         from experiments.figures.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":

@@ -1,4 +1,4 @@
-r"""Write ``paper/data_generated.tex`` from the records of the runs: all 22 macros of the paper, without torch.
+r"""Write ``paper/data_generated.tex``, all 22 macros of the paper, from the records of the runs. No torch is needed.
 
 python scripts/build_paper_data.py                              # a number where a row is complete, else --
 python scripts/build_paper_data.py --strict                     # status 1 and a list while anything is missing
@@ -84,7 +84,7 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if ``--strict`` finds something missing or refused, 2 for a wrong name."""
+    """Run the script; return 1 if ``--strict`` finds a missing or refused record, 2 for a wrong name, else 0."""
     arguments = _parser().parse_args(argv)
     reader = Reader(Store(arguments.results))
     try:
@@ -110,6 +110,6 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BrokenPipeError:  # | head: whoever reads has had enough
+    except BrokenPipeError:  # the reader, such as ``| head``, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -1,9 +1,9 @@
-"""Ten seeds of the 1D study at full length, trained here and now, beside our records and the published values.
+"""Train ten seeds of the 1D study at full length; compare them with our records and the published values.
 
     python scripts/demo.py [--seeds 0..9] [--steps 25000] [--output scratch/demo]
 
-About two minutes on one core. Records, figures and a ``data_generated.tex`` go to a folder of their own. What
-was interrupted goes on, and what is complete begins anew; the suite's records in ``results/`` are read and left alone.
+This takes about two minutes on one core. Records, figures and a ``data_generated.tex`` go to the output folder. An
+interrupted demo resumes; a complete one starts again. The suite's records in ``results/`` are only read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ not printed: tables that want more seeds than these ten; the file holds "--" for
 
 
 def beside_records(store: Store, configs: Sequence[Config]) -> str:
-    """Boundary, count and error of each seed, and what the suite's own record of it says."""
+    """Tabulate boundary, count and error of each seed, with the values of the suite's own record."""
     rows = []
     for config in configs:
         row: overview.Row = {"seed": config.seed.value}
@@ -55,7 +55,7 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
 
 
 def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, int]) -> int:
-    """Train, print, draw; 1 if a run diverged."""
+    """Train, print and draw; return 1 if a run diverged."""
     import build_figures
     import build_paper_data
 
@@ -88,7 +88,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script. Status: 0, or 1 if a run diverged, 2 for impossible arguments, 130 for Ctrl-C."""
+    """Run the script; return 0, or 1 if a run diverged, 2 for impossible arguments, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0..9")
     parser.add_argument("--steps", type=int, default=25_000, help="fewer than 25,000 is a stand-in, and named so")

@@ -1,13 +1,17 @@
-"""Write what a run learned on a pretrained language model as files that others load, and read them back.
+"""Export what a run learned on a pretrained language model to files for other tools, and check them.
 
     python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER
     python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER --merged MODEL  # ranks: also a whole model
     python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER --compact  # pruned: per-layer widths
 
-The run must have been made with save=deployed. gate=lora gives a folder of peft's, gate=adapter safetensors and JSON,
-gate=prune a stock model of transformers, padded to its widest layer, or with --compact what
-experiments.language.pruned_files.load_compact reads. What was written is loaded again and compared. A merged model is
-scored by itself: its weights are rounded to the type of the pretrained ones.
+The run needs save=deployed. The format depends on the run:
+
+- gate=lora: a peft folder; with --merged also a whole model, which is scored because its weights are rounded.
+- gate=adapter: safetensors and JSON.
+- gate=prune: a stock model of transformers, padded to its widest layer; with --compact, files for
+  experiments.language.pruned_files.load_compact.
+
+The script loads the files again and compares the models.
 """
 
 from __future__ import annotations
@@ -32,13 +36,15 @@ from experiments.tasks.language.task import AdaptationTask
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 for files that were checked, 2 for what cannot be exported."""
+    """Run the script; return 0 if the files were written and checked, 2 if the run cannot be exported."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("record", type=Path, help="the run's .json file, its model beside it")
+    parser.add_argument("record", type=Path, help="the run's .json file, with its saved model next to it")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--phase", help="grown, fixed, ... (the first that the record has)")
-    parser.add_argument("--merged", type=Path, metavar="MODEL", help="of gate=lora: folder for a model with the terms")
-    parser.add_argument("--compact", action="store_true", help="of gate=prune: per-layer widths, not a stock model")
+    parser.add_argument(
+        "--merged", type=Path, metavar="MODEL", help="gate=lora: folder for a model with the terms merged"
+    )
+    parser.add_argument("--compact", action="store_true", help="gate=prune: per-layer widths instead of a stock model")
     parser.add_argument("--data-root", help="folder of the data sets")
     wanted = parser.parse_args(arguments)
     try:

@@ -1,7 +1,7 @@
-"""Inject every kind of fault, count what survived, and write the table of docs/reliability.md.
+"""Inject every kind of fault, count the survivors, and write the table of docs/reliability.md.
 
-python scripts/fault_table.py                 # all of them, half an hour on a free core
-python scripts/fault_table.py signals         # only look at one
+python scripts/fault_table.py                 # all kinds, half an hour on a free core
+python scripts/fault_table.py signals         # one kind, without writing
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ BEGIN, END = "<!-- faults: written by scripts/fault_table.py -->", "<!-- end of 
 
 
 def titles() -> dict[str, str]:
-    """The faults and what they are, in order; without importing torch here."""
+    """Return the faults and their descriptions, in order, without importing torch."""
     return dict(re.findall(r'^    "(\w+)": Fault\(\s*"(.*?)"', FAULTS.read_text(), re.MULTILINE))
 
 
 def inject(name: str) -> dict[str, object]:
-    """Inject one kind of fault in a process of its own; its count.
+    """Inject one kind of fault in a separate process; return its counts.
 
     Raises:
-        RuntimeError: with its output, if it could not be injected.
+        RuntimeError: if the fault could not be injected; with the output of the process.
     """
     with tempfile.TemporaryDirectory() as folder:
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -47,7 +47,7 @@ def inject(name: str) -> dict[str, object]:
 
 
 def table(counts: dict[str, dict[str, object]]) -> str:
-    """The rows, and where they come from."""
+    """Format the rows, and the machine and versions that they come from."""
     rows = ["| fault | tried | survived | lost | survived means |", "| --- | ---: | ---: | ---: | --- |"]
     for name, title in titles().items():
         if name in counts:
@@ -58,14 +58,14 @@ def table(counts: dict[str, dict[str, object]]) -> str:
 
 
 def write(counts: dict[str, dict[str, object]]) -> None:
-    """Put the table into the page."""
+    """Write the table into the page."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n{table(counts)}\n{END}{after}")
 
 
 def main() -> int:
-    """Run the script; 0 if nothing was lost and everything survived."""
+    """Run the script; return 0 if everything survived and nothing was lost."""
     known = titles()
     names = sys.argv[1:] or list(known)
     unknown = [name for name in names if name not in known]

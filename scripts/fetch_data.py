@@ -1,11 +1,11 @@
-"""Fetch the data sets, check those that are there, or adopt substitutes.
+"""Fetch data sets, check existing ones, or adopt substitutes.
 
-    python scripts/fetch_data.py                        # those of images and graphs
+    python scripts/fetch_data.py                        # the images and graphs
     python scripts/fetch_data.py smollm2 wikisql gsm8k squad wikitext2
     python scripts/fetch_data.py mnist cora --data-root DIR
     python scripts/fetch_data.py --adopt cifar10 --data-root DIR --provenance "where the files come from"
 
-Without --data-root, $NGN_DATA or the suite's cache folder is used. docs/data.md says what lies where.
+Without --data-root, $NGN_DATA or the suite's cache folder is used. docs/data.md describes the files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.data.fetch import fetch
 
 
 class Bar:
-    """Progress on stderr: a moving line on a terminal, one line a file (and every tenth) elsewhere."""
+    """Show progress on stderr: an updated line on a terminal, elsewhere one line per tenth of a file."""
 
     def __init__(self) -> None:
         self.terminal = sys.stderr.isatty()
@@ -44,7 +44,7 @@ class Bar:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0 if every named data set is there and checked, 1 if not, 2 for a wrong command line."""
+    """Run the script; return 0 if every data set is present and checked, 1 if not, 2 for a wrong command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -86,5 +86,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("\nstopped; what has been fetched is kept, and the next call goes on from there", file=sys.stderr)
+        print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
         sys.exit(130)

@@ -23,7 +23,7 @@ ABOUT = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status."""
+    """Run the script; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the published data_generated.tex")
     parser.add_argument("--output", type=Path, default=published.PATH)

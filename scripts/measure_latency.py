@@ -1,10 +1,11 @@
-"""Time forward passes of the trained sizes of table 8, all on this machine: writes ``results/latency.json``.
+"""Time forward passes of the trained sizes of table 8 on this machine; write ``results/latency.json``.
 
-    python scripts/measure_latency.py                       # of the records in results/, about five minutes
-    python scripts/measure_latency.py --data-root DIR       # the data sets lie elsewhere
+    python scripts/measure_latency.py                       # the records in results/, about five minutes
+    python scripts/measure_latency.py --data-root DIR       # data sets in another folder
 
-Close other programs first. Every usable record's models are built at the sizes that it holds (their weights as they
-start: a dense pass takes as long whatever they are), on one thread, and take turns; the median over rounds counts.
+Close other programs first. The script builds the models of every usable record at their recorded sizes and times them
+in turns on one thread; the median over rounds counts. Weights keep their initial values, which does not change the
+time of a dense pass.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ Forward = Callable[[Any], torch.Tensor]
 
 
 def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tuple[str, str, list[int], Forward]]:
-    """(phase, part, retained counts, forward pass) of the models of one record.
+    """Yield (phase, part, retained counts, forward pass) for the models of one record.
 
     Raises:
-        RuntimeError: if a boundary of the record's t does not retain the record's count.
+        RuntimeError: if the record's t does not give the record's count.
     """
     for phase in ("grown", "fixed", "from_high"):
         found = phases.get(phase, {})
@@ -68,7 +69,7 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
 
 
 def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[str, Any]]:
-    """An entry a model of every usable record of table 8."""
+    """Return one entry per model of every usable record of table 8."""
     entries = []
     for key, selection in EIGHT.runs.items():
         runs = reader.collect(selection).runs
@@ -94,7 +95,7 @@ def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[st
 
 
 def text(entries: list[dict[str, Any]], rounds: int) -> str:
-    """The file, one model per line."""
+    """Format the file, one model per line."""
     head = {
         "schema": latency.SCHEMA_VERSION,
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -110,7 +111,7 @@ def text(entries: list[dict[str, Any]], rounds: int) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 without records or data, 2 with uncommitted code."""
+    """Run the script; return 1 without records or data, 2 with uncommitted code, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
     parser.add_argument("--data-root", metavar="DIR", help="folder of the data sets")
@@ -118,12 +119,12 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if not code().clean:
         print(
-            "the code has uncommitted changes, so nobody could tell what was timed: commit them first", file=sys.stderr
+            "the code has uncommitted changes, so the timed code would be unknown: commit them first", file=sys.stderr
         )
         return 2
     torch.set_num_threads(1)
     try:
-        with host.prepared():  # as every run is
+        with host.prepared():  # as in every run
             entries = measured(Reader(Store(given.results)), given.data_root, given.rounds)
     except DataError as fault:
         print(fault, file=sys.stderr)

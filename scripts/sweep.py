@@ -1,13 +1,13 @@
 """Run the studies behind tables and figures, here or on a Slurm cluster.
 
-    python scripts/sweep.py plan schedules                    # freeze what is missing, and say how long it will take
+    python scripts/sweep.py plan schedules                    # freeze the missing runs and estimate their time
     python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
-    python scripts/sweep.py status schedules                  # how far it is; `table` and `figure` show what was found
+    python scripts/sweep.py status schedules                  # its progress; `table` and `figure` show results
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
-    timeout 25m python scripts/sweep.py run schedules decay learners        # several, one after the other, for a while
+    timeout 25m python scripts/sweep.py run schedules decay learners        # several in turn, for 25 minutes
 
-`run` plans first what no plan in flight covers. The same command again goes on with what is missing. docs/sweeps.md.
+`run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/sweeps.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ngn.train import interrupt
 
 
 def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
-    """Freeze what has to be run; None if that is nothing."""
+    """Freeze the runs to do into a plan; return None if there are none."""
     configs = sweep.wanted()
     if not configs:
         return None
@@ -47,7 +47,7 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
 
 
 def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Freeze what is missing."""
+    """Freeze the missing runs."""
     if sweep.strict:
         sweep.refuse_doubtful()
     cluster = settings.load(given.cluster, given.settings)
@@ -67,7 +67,7 @@ def _dry_run(sweep: Sweep) -> int:
 
 
 def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
-    """Data are fetched here, where there is a network; compute nodes need none."""
+    """Fetch the data now, where there is a network; compute nodes need none."""
     from experiments.cli.machine import data_sets_of
     from experiments.data import data_root, sets
     from experiments.data.fetch import fetch
@@ -77,7 +77,7 @@ def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
 
 
 def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Run what is missing: here until it is done, or on Slurm, returning at once."""
+    """Run the missing runs: here until they are done, or on Slurm without waiting."""
     if sweep.strict:
         sweep.refuse_doubtful()
     cluster = settings.load(given.cluster, given.settings)
@@ -89,7 +89,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     else:
         plan = plans.read(given.plan)
     for name in sweep.view.leased & sweep.view.records:
-        sweep.view.leases.clear(name)  # of those who were killed between a record and their goodbye
+        sweep.view.leases.clear(name)  # left by processes that were killed after writing a record
     if plan is None:
         counts = status.progress(sweep.runs(), sweep.view, sweep.speeds).counts
         doubtful = counts["stale"] + counts["refused"]
@@ -108,7 +108,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
-    """Run a frozen plan in a process of its own that outlives this terminal; its output goes to a file."""
+    """Run a frozen plan in a separate process that outlives this terminal; write its output to a file."""
     words = ["run", sweep.word, *given.settings, "--cluster", given.cluster, "--plan", str(plan.path)]
     words += sweep.options if given.results is not None else ["--results", str(sweep.results), *sweep.options]
     words += [word for state in sweep.again for word in ("--again", state)]
@@ -149,7 +149,7 @@ def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> 
 
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Show how far the study is; 0 if it is complete."""
+    """Show the progress of the study; return 0 if it is complete."""
     progress = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
     total = sum(progress.counts.values())
     print(f"{sweep.study.name} ({sweep.study.title}): {progress.counts['done']} of {total} runs done")
@@ -180,7 +180,7 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Show what the study's runs found, by the settings that differ; 0 if it is complete."""
+    """Show the results of the study by the settings that differ; return 0 if it is complete."""
     table, wanted = _found(sweep)
     if table:
         print(overview.format_rows(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
@@ -189,13 +189,13 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def _found(sweep: Sweep) -> tuple[list[overview.Row], int]:
-    """The study's runs that have a record, and how many there are in all."""
+    """Return rows for the study's recorded runs, and the number of all its runs."""
     paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
     return overview.record_rows(path for path in paths if path.exists()), len(paths)
 
 
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Draw what ``table`` shows against the first of the settings that differ; 0 if there is anything to draw."""
+    """Plot the columns of ``table`` against the first differing setting; return 0 if there is anything to plot."""
     found, wanted = _found(sweep)
     if not (by := overview.varied(found)):
         print(f"{sweep.study.name}: no two runs with records differ in a setting but their seed", file=sys.stderr)
@@ -208,7 +208,7 @@ def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def _one(sweep: Sweep, given: argparse.Namespace) -> int:
-    """The command on one study; what keeps it from its data or records leaves the studies after it."""
+    """Run the command on one study. An error in its data or records does not stop the next study."""
     try:
         return COMMANDS[given.command](sweep, given)
     except (RecordError, DataError) as error:
@@ -217,12 +217,12 @@ def _one(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def _worst(statuses: list[int]) -> int:
-    """The exit status of several studies."""
+    """Combine the exit statuses of several studies."""
     return next(status for status in (2, 1, 3, 0) if status in statuses)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script. Status: 0 complete (or submitted), 1 something is missing, 2 refused, 3 diverged, 130 Ctrl-C."""
+    """Run the script; return 0 complete or submitted, 1 incomplete, 2 refused, 3 diverged, 130 Ctrl-C."""
     listed = "\n".join(f"  {s.name:16} {s.title}" for s in STUDIES.values())
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=f"studies:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
@@ -255,7 +255,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("name a study" if not names else "--plan and --detach go with one study")
     try:
         with interrupt.handled():
-            studies = [Sweep(name, given) for name in names]  # all of them, before anything starts
+            studies = [Sweep(name, given) for name in names]  # check all studies before any starts
             return _worst([_one(sweep, given) for sweep in studies])
     except ConfigError as error:
         print(f"refused: {error}", file=sys.stderr)

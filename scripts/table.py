@@ -1,12 +1,12 @@
-"""A table of anybody's records: one line per value of the settings that differ, medians over the runs behind it.
+"""Print a table of any records: one line per combination of settings, with medians over its runs.
 
     python scripts/table.py runs --by schedule.lambda0
     python scripts/table.py runs/mnist --by gate.channels --columns grown.count fixed.truncated.accuracy
     python scripts/table.py runs --by schedule.lambda0 --plot prices.png      # and a plot against the first of --by
     python scripts/table.py runs --csv runs.csv                               # and every run with all its numbers
 
-Without --by, all settings in which the runs differ. Records of every kind are taken, also of changed sources and of
-smoke runs: this is for a look at one's own runs; the paper's tables are made by scripts/build_paper_data.py.
+Without --by, lines are grouped by all settings that differ. Every record counts, also of changed sources and smoke
+runs, so use this to inspect your own runs. scripts/build_paper_data.py makes the paper's tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.store.records import RecordError
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the table. Status: 0, or 2 if there are no such records, settings or numbers."""
+    """Print the table; return 0, or 2 if there are no such records, settings or numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", type=Path, default=[RUNS], metavar="DIR", help="folders or records (runs)")
     parser.add_argument("--by", nargs="+", metavar="KEY", help="settings, such as schedule.lambda0, task.name or tag")
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         by += [key for key in overview.APART if key not in by and len({repr(entry.get(key)) for entry in table}) > 1]
         found = overview.grouped(table, by, given.columns or overview.usual_columns(table))
         if given.plot and not by:
-            raise ConfigError("the runs differ in their seed alone: name a setting to plot against, --by KEY")
+            raise ConfigError("the runs differ only in their seed: type a setting to plot against, --by KEY")
     except (ConfigError, RecordError) as error:
         print(error, file=sys.stderr)
         return 2

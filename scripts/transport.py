@@ -1,13 +1,13 @@
-"""Bring the code to a machine that is lent, and its records back. Needs neither git nor a network there.
+"""Bring the code to a borrowed machine, and its records back. That machine needs neither git nor a network.
 
     python scripts/transport.py stamp                   # here: source_stamp.json, which travels with a copy of the tree
     timeout 25m python scripts/sweep.py run decay learners --device cuda    # there
     python scripts/transport.py pack OUT                # there: OUT/records-0001.zip, ... of at most 16 MiB each
     python scripts/transport.py unpack OUT/*.zip        # here: into results/, each record checked
 
-The stamp names the commit, so records made there count like those made here. `pack` takes the records that the code at
-hand has made; `unpack` takes none that is damaged, stale, of changed code or of a commit that this repository does not
-have, and never changes a record that is there.
+The stamp names the commit, so records made there count like those made here. `pack` takes the records that this code
+made. `unpack` refuses records that are damaged, stale, of changed code or of an unknown commit. It never changes an
+existing record.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def stamp_command(_: argparse.Namespace) -> int:
 
 
 def pack_command(given: argparse.Namespace) -> int:
-    """Pack what this code has made; 1 if a file in the folder is damaged, or nothing was made."""
+    """Pack the records of this code; return 1 if a file in the folder is damaged or there are no records."""
     now = code()
     if now.commit is None or not now.clean:
-        raise RuntimeError("records of changed or unknown code do not count anywhere: commit it, or bring its stamp")
+        raise RuntimeError("records of changed or unknown code never count: commit the code, or bring its stamp")
     records, damaged = transport.made_by(Store(given.results), now.commit)
     archives = transport.pack(Store(given.results), records, given.folder, int(given.max_mib * 2**20))
     for path in archives:
@@ -46,7 +46,7 @@ def pack_command(given: argparse.Namespace) -> int:
 
 
 def unpack_command(given: argparse.Namespace) -> int:
-    """Take records in; 1 if any was refused."""
+    """Import records; return 1 if any was refused."""
     taken = transport.unpack(given.archives, Store(given.results))
     print(", ".join(f"{taken.counts[what]} {what}" for what in ("new", "present", "refused")))
     for name, why in taken.refused:
@@ -55,7 +55,7 @@ def unpack_command(given: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script. Status: 0, or 1 if something was left out or refused, or 2 if nothing could be done."""
+    """Run the script; return 0, 1 if a record was left out or refused, 2 if nothing could be done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="stamp | pack | unpack")
     stamp = commands.add_parser("stamp", help="name the commit in a file, for a tree without git")

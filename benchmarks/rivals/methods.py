@@ -1,4 +1,4 @@
-"""The methods: each gives a plain module of at most so many parameters, after the same number of training steps."""
+"""The methods: each returns a plain module within the budget of parameters, after the same number of steps."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from torch import nn
 import ngn
 
 STEP = 512
-"""Widths, and parts that are kept, are multiples of 1 / STEP."""
+"""Widths and kept fractions are multiples of 1 / STEP."""
 
 
 def parameters(model: nn.Module) -> int:
-    """How many there are."""
+    """Count the parameters."""
     return sum(p.numel() for p in model.parameters())
 
 
 def seeded(work: Work, seed: int, width: float = 1.0) -> nn.Module:
-    """A new model; of width 1, the same for every method."""
+    """Make a new model; at width 1 it is the same for every method."""
     torch.manual_seed(seed)
     return work.model(width)
 
 
 def train(work: Work, model: nn.Module, seed: int, first: float = 0.0, last: float = 1.0) -> nn.Module:
-    """The part from ``first`` to ``last`` of a training, in place; sizes are learned where ``model`` is a learner."""
+    """Train in place from ``first`` to ``last``, fractions of a training; a learner also learns its sizes."""
     settings, batches = work.settings, work.batches(seed)
     start, end = round(first * settings.steps), round(last * settings.steps)
     learner = model if isinstance(model, ngn.Learner) else None
@@ -58,30 +58,30 @@ def train(work: Work, model: nn.Module, seed: int, first: float = 0.0, last: flo
 
 
 def dense(work: Work, seed: int, limit: int) -> nn.Module:
-    """All of the model."""
+    """Train the whole dense model."""
     return train(work, seeded(work, seed), seed)
 
 
 def uniform(work: Work, seed: int, limit: int) -> nn.Module:
-    """The same model with all its widths smaller by one factor, from the start."""
+    """Train a model with all widths smaller by one factor, from the start."""
     return train(work, seeded(work, seed, largest(lambda part: parameters(work.model(part)), limit)), seed)
 
 
 @functools.lru_cache(maxsize=1)
 def trained(work: Work, seed: int) -> nn.Module:
-    """The dense model as it is when it is cut."""
+    """Return the dense model at the time of the cut."""
     return train(work, seeded(work, seed), seed, last=work.settings.before)
 
 
 def even(work: Work, seed: int, limit: int) -> nn.Module:
-    """The sizes that NGN learns, all smaller by one factor, from the start."""
+    """Train a model whose learnable sizes are all smaller by one factor, from the start."""
     return train(work, cut_evenly(work, seeded(work, seed), limit), seed)
 
 
 def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
-    """Trained; the smallest of each size by L1 norm are cut, of all sizes the same part; trained on.
+    """Train; cut the components of smallest L1 norm, the same fraction of each size; train on.
 
-    After Li et al., "Pruning filters for efficient ConvNets", 2017; the sizes are those that NGN learns.
+    After Li et al., "Pruning filters for efficient ConvNets", 2017. The sizes are those that NGN learns.
     """
     learner = retained(work, trained(work, seed))
     orders = {}
@@ -93,15 +93,15 @@ def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
 
 
 def retained(work: Work, model: nn.Module, places: Any = None) -> Any:
-    """A copy of ``model`` whose sizes can be cut to the first of ``places``."""
+    """Copy ``model`` and make its sizes cuttable to a prefix of ``places``."""
     sizes = work.sizes(None, places)
     return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
 
 
 def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
-    """``model`` with the same part of each size: the first of ``places``, as many as there may be.
+    """Cut each size of ``model`` to the same fraction, the first of ``places``, within the budget.
 
-    What one more head in every layer would be too much for is left to the feed-forward units.
+    If one more head per layer exceeds the budget, the rest goes to the feed-forward units.
     """
     learner = retained(work, model, places)
 
@@ -116,7 +116,7 @@ def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> 
 
 
 def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
-    """Trained; cut by Torch-Pruning, widths of the residual stream among the rest, by group norms; trained on."""
+    """Train; cut by Torch-Pruning's group norms, including the residual stream's widths; train on."""
     import torch_pruning as tp
 
     def cut(kept: float) -> nn.Module:
@@ -143,7 +143,7 @@ def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
 
 
 def learned(work: Work, seed: int, limit: int) -> nn.Module:
-    """Sizes are learned with the weights, within the budget."""
+    """Learn the sizes with the weights, within the budget."""
     sizes, budget = work.sizes(work.settings.K, None), ngn.Budget(parameters=limit)
     learner = ngn.learn_sizes(seeded(work, seed), sizes, budget=budget, commit=work.settings.commit)
     train(work, learner, seed)
@@ -151,7 +151,7 @@ def learned(work: Work, seed: int, limit: int) -> nn.Module:
 
 
 def largest(count: Callable[[float], int], limit: int) -> float:
-    """The largest part n / STEP whose count, which grows with it, is at most ``limit``."""
+    """Return the largest fraction n / STEP whose count is at most ``limit``; the count grows with n."""
     low, high = 0, STEP
     while high - low > 1:
         middle = (low + high) // 2
@@ -171,6 +171,6 @@ NEEDS = {"Torch-Pruning": "torch_pruning"}
 
 
 def missing(method: str) -> str | None:
-    """The package that ``method`` needs, and that is not installed."""
+    """Return the package that ``method`` needs but that is not installed."""
     package = NEEDS.get(method)
     return package if package and importlib.util.find_spec(package) is None else None

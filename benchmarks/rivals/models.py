@@ -1,4 +1,4 @@
-"""The two dense models that are made smaller: ResNet-20 and a small Transformer, with a width that scales all sizes."""
+"""The two dense models to shrink: ResNet-20 and a small Transformer, with a width that scales all sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEADS = 4
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions around which the input is added, through a map where shapes differ."""
+    """Two 3 x 3 convolutions with a shortcut, which is a map if the shapes differ."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ResNet20(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention; how many heads there are follows from the maps."""
+    """Causal attention; the shapes of the maps give the number of heads."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Next tokens, [N, context] to [N, context, vocabulary]; ``width`` scales the 64 entries and 256 units."""
+    """Predict next tokens, [N, context] to [N, context, vocabulary]; ``width`` scales the 64 entries and 256 units."""
 
     def __init__(self, vocabulary: int, context: int, width: float = 1.0) -> None:
         super().__init__()

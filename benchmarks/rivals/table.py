@@ -1,4 +1,4 @@
-"""The table of what the files hold."""
+"""Make the table of results from the files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OWN = "NGN"
 
 
 def read(folder: Path) -> list[Unit]:
-    """What the files of a folder hold, in the order of their names."""
+    """Read the files of a folder, in the order of their names."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def table(units: list[Unit], shares: Iterable[int]) -> str:
-    """Markdown: a table for each piece of work, its sizes and seeds; "--" where nothing was run."""
+    """Format one Markdown table per work, with sizes and seeds; "--" marks missing units."""
     parts = []
     for name, title in TITLES.items():
         if not (these := [unit for unit in units if unit["work"] == name]):
@@ -45,7 +45,7 @@ def table(units: list[Unit], shares: Iterable[int]) -> str:
 
 
 def row(units: list[Unit], method: str, share: int) -> str:
-    """Of one method at one share of the parameters: means over seeds and their standard deviations."""
+    """Format one method at one share of the parameters: means over seeds and their standard deviations."""
 
     def of(name: str) -> dict[int, Unit]:
         return {u["seed"]: u for u in units if (u["method"], u["share"]) == (name, share)}
@@ -69,7 +69,7 @@ def row(units: list[Unit], method: str, share: int) -> str:
 
 
 def mean(values: list[float], text: Callable[[float], str], spread: bool = True) -> str:
-    """The mean and, of several, the standard deviation."""
+    """Format the mean and, for several values, the standard deviation."""
     if not values:
         return "--"
     deviation = f" ± {statistics.stdev(values):.2f}" if spread and len(values) > 1 else ""
@@ -77,7 +77,7 @@ def mean(values: list[float], text: Callable[[float], str], spread: bool = True)
 
 
 def put(page: Path, scale: str, text: str) -> None:
-    """Write ``text`` between the marks of ``scale`` on a page.
+    """Write ``text`` between the marks of ``scale`` in a page.
 
     Raises:
         ValueError: if the page has no such marks.

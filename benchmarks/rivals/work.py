@@ -1,4 +1,4 @@
-"""What is learned, on which data, with how many steps: two pieces of work, in three sizes."""
+"""The two pieces of work in three sizes: models, data and settings."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
 
 CONTEXT = 128
 SCALES = ("tiny", "small", "full")
-"""Seconds on made data; what is affordable on two cores; what the models are usually trained for."""
+"""tiny: seconds on synthetic data; small: affordable on two cores; full: the usual training of these models."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How it is trained.
+    """Settings of a training.
 
     Attributes:
-        steps, batch: of all methods alike, what comes before a cut and after it taken together.
-        held: samples (images, characters) that are scored.
-        lr: of AdamW, risen to over the first twentieth, then down along a cosine to 0.
-        before: part of the steps before a trained model is cut.
-        restart: whether the rate begins anew behind the cut.
+        steps, batch: the same for all methods; steps before and after a cut count together.
+        held: number of scored samples (images, characters).
+        lr: peak rate of AdamW. It rises over the first twentieth of the steps, then falls along a cosine to 0.
+        before: fraction of the steps before a trained model is cut.
+        restart: whether the learning rate restarts after the cut.
         everywhere: whether Torch-Pruning ranks channels of all layers together.
-        K: components of a size that NGN learns, at most.
-        lr_boundary, commit: rate of NGN's boundaries, and the part of the steps after which they are integers.
+        K: largest number of components of a size that NGN learns.
+        lr_boundary, commit: learning rate of NGN's boundaries, and the fraction of steps after which they are integers.
     """
 
     steps: int
@@ -58,13 +58,13 @@ class Work:
     """One piece of work.
 
     Attributes:
-        model: of a width (1: the dense one).
-        sizes: what NGN learns and magnitude pruning cuts, of K components and in what order.
-        last: the map that gives the output, which is not to be cut.
-        example: inputs of which a forward pass is timed.
-        batches: of a seed.
-        score: of a model in eval mode, on validation data or at the end on test data.
-        better: 1 where a higher score is better, else -1.
+        model: width → model; width 1 is the dense model.
+        sizes: the sizes that NGN learns and magnitude pruning cuts, with K components each.
+        last: the output map, which is never cut.
+        example: inputs of the timed forward pass.
+        batches: seed → batches.
+        score: scores a model in eval mode, on validation data or finally on test data.
+        better: 1 if a higher score is better, else -1.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Work:
 
 
 def images(scale: str, root: Path, **changes: Any) -> Work:
-    """ResNet-20 on CIFAR-10; the last tenth of the training images is for validation."""
+    """ResNet-20 on CIFAR-10; the last tenth of the training images is the validation set."""
     data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load_data(root)
     settings = {
         "tiny": Settings(steps=2, batch=8, held=8),
@@ -119,13 +119,13 @@ def images(scale: str, root: Path, **changes: Any) -> Work:
 
 
 def mirrored(x: Tensor) -> Tensor:
-    """Every other image of a batch, whose order is drawn, is mirrored; in place."""
+    """Mirror every other image of a randomly ordered batch, in place."""
     x[1::2] = x[1::2].flip(-1)
     return x
 
 
 def text(scale: str, root: Path, **changes: Any) -> Work:
-    """A Transformer on the characters of TinyStories; every twentieth story of the training text is for validation."""
+    """A Transformer on the characters of TinyStories; every twentieth training story is for validation."""
     if scale == "tiny":
         train, test, info = synthetic.stories(train=400)
     else:

@@ -1,1 +1,1 @@
-"""A Hydra launcher that trains the jobs of a multirun as stacks, and the sweeper that goes with it."""
+"""A Hydra launcher that trains the jobs of a multirun as stacks, and its sweeper."""

@@ -1,4 +1,4 @@
-"""Hydra plugins: jobs that differ in seed and scalars are one stacked training.
+"""Hydra plugins that train jobs which differ in seed and scalars as one stack.
 
 ``hydra/launcher=pack`` is the default of multiruns; ``hydra/launcher=basic`` trains the jobs one by one.
 """
@@ -29,7 +29,7 @@ Outcomes = dict[str, Union["Outcome", Exception]]
 
 
 class PackLauncher(BasicLauncher):  # type: ignore[misc]
-    """Trains a batch of jobs as stacks first; then every job, in order, gets its folder and reports its own outcome."""
+    """Train a batch of jobs as stacks; then give every job, in order, its folder and its outcome."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """See :class:`hydra.plugins.launcher.Launcher`; ``task_function`` is the ``job`` of a :class:`Session`."""
@@ -61,13 +61,13 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
         return done
 
     def train(self, configs: list[Config]) -> Outcomes:
-        """Train runs as stacks; those that are left out are trained when their jobs report."""
+        """Train runs as stacks. Runs left out here are trained when their jobs report."""
         from experiments.runs.launch import share
 
         return share(configs)
 
     def _folder(self, number: int, overrides: Sequence[str]) -> Path:
-        """The folder of a job, whose name may hold the job's number and its overrides."""
+        """Return the folder of a job. Its name may contain the job's number and overrides."""
         job, sweep = self.config.hydra.job, self.config.hydra.sweep
         form = job.config.override_dirname
         with open_dict(self.config):
@@ -82,10 +82,10 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
 
 
 class CheckedSweeper(BasicSweeper):  # type: ignore[misc]
-    """Hydra's sweeper without its second check: ``run.py`` has composed and checked every job before Hydra started."""
+    """Hydra's sweeper without its second check: ``run.py`` composes and checks every job before Hydra starts."""
 
     def validate_batch_is_legal(self, batch: Any) -> None:
-        """Nothing is left to check."""
+        """Check nothing."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Lets Hydra see the ``conf/`` of plug-ins, and $NGN_CONF, for ``--cfg`` and completion."""
+"""Add the ``conf/`` folders of plug-ins and $NGN_CONF to Hydra's search path, for ``--cfg`` and completion."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -7,7 +7,7 @@ from experiments.blocks import conf_folder, plugin_folders
 
 
 class PluginFolders(SearchPathPlugin):  # type: ignore[misc]
-    """Appends the folders that $NGN_PLUGINS and $NGN_CONF name."""
+    """Append the folders named by $NGN_PLUGINS and $NGN_CONF."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """See :class:`hydra.plugins.search_path_plugin.SearchPathPlugin`."""

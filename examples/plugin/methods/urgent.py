@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Urgent(Method):
-    """The count gate, whose price is ``factor`` times lambda0."""
+    """The count gate with a price of ``factor`` times lambda0."""
 
     scalars: ClassVar[tuple[str, ...]] = ("factor",)
 

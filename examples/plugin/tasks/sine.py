@@ -1,4 +1,4 @@
-"""``task=sine``: two sums of MLP blocks in a row, each with a boundary of its own, learn y = sin 3x."""
+"""``task=sine``: two sums of MLP blocks in sequence, each with its own boundary, learn y = sin 3x."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TwoSums(Component):
-    """Blocks of the given width; the first sum's blocks and the second's may differ in K, r, t0, delta and lambda0."""
+    """Blocks of the given width. The two sums may differ in K, r, t0, delta and lambda0."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("inner", "outer")
 
@@ -37,7 +37,7 @@ class Sine(TaskSettings):
     points: Count = 64
 
     def make(self, config: Config, device: torch.device) -> Task:
-        import torch  # not earlier: runs are planned without it
+        import torch  # imported here, because planning runs needs no torch
 
         from experiments.data.source import DataInfo
         from experiments.models.mlp import MLPBank

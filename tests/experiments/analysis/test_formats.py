@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.analysis.formats import half_unit, parse_format, print_number, read
+from experiments.analysis.formats import half_unit, parse_format, print_number, read_printed
 from experiments.analysis.terminal import plain
 from experiments.analysis.tex import escape
 
@@ -50,8 +50,8 @@ def test_composite_cells_read_back(source: str, text: str, value: dict[str, obje
 
 def test_a_text_of_another_format_is_not_read() -> None:
     assert parse_format("<value:.2f>").parse("1.234") is None
-    assert read(("<mean:.2e>", "<value:.2f>"), "7.00")[1] == {"value": 7.0}
-    assert read(("<mean:.2e>",), "7.00") is None
+    assert read_printed(("<mean:.2e>", "<value:.2f>"), "7.00")[1] == {"value": 7.0}
+    assert read_printed(("<mean:.2e>",), "7.00") is None
 
 
 def test_a_value_needs_the_slots_of_a_format() -> None:

@@ -47,7 +47,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
             return engine(config)
 
         monkeypatch.setattr(session, "train", train)
-        monkeypatch.setattr(sets, "require", lambda *_: None)
+        monkeypatch.setattr(sets, "require_files", lambda *_: None)
         monkeypatch.setattr(launch, "share", lambda configs: {})
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran
