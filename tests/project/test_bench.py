@@ -1,4 +1,4 @@
-"""The benchmarks run, and count what they say they count."""
+"""The benchmarks run and measure what they claim."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ for path in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -> None:
-    """From another folder and with nothing but the packages that are installed, as they are called."""
+    """Import them from another folder, with only the installed packages, as users call them."""
     programs = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
     assert len(programs) == 2
     found = [*programs, *([ROOT / "examples" / "search.py"] if importlib.util.find_spec("optuna") else [])]
@@ -89,7 +89,7 @@ def test_the_table_has_every_row(bench: ModuleType) -> None:
 
 
 def test_the_forms_of_a_convolution_are_one_function() -> None:
-    """What the benchmark compares as grouped or not, channels-last or not, gives the same outputs."""
+    """The compared forms (grouped or not, channels-last or not) give the same outputs."""
     vision = load("bench_vision")
     study = vision.Images(3, (4, 5), (2, 8, 8))
     modules, grouped = vision.branch_modules(study), vision.Grouped(study)
@@ -126,7 +126,7 @@ def test_every_form_of_a_convolution_and_a_graph_trains() -> None:
 def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load(name)
     monkeypatch.setattr(module, "STEPS", 1, raising=False)
-    # code for the processor takes minutes; that a step is one graph is seen without it
+    # compiling for the processor takes minutes; one graph per step shows without it
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=False):  # set back behind a program that changes it
         ran = {title: len([run(1) for run, _ in make().values()]) for title, make in module.GROUPS.items()}
@@ -134,7 +134,7 @@ def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.Monkey
 
 
 def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, where its training is the plain one, by a clock of which two readings are asked for."""
+    """On a CPU, where the training is the plain one, with a clock that is read twice."""
     gpu = load("bench_gpu")
     config = compose({"task": "regression1d", "gate": "mlp"}, {"gate.K": 4})
     line = gpu.Line("two seeds", gpu.stack(config, 2), gpu.recorded)
@@ -147,7 +147,7 @@ def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_gpu_benchmark_counts_the_operations_of_what_is_computed(bench: ModuleType) -> None:
-    """Of every component where steps are recorded; the products of the first layer, of one input, are none."""
+    """Compiled steps count every component; the first layer with one input has no products."""
     gpu = load("bench_gpu")
     counted = {
         engine: gpu.operations(
@@ -163,7 +163,7 @@ def test_the_gpu_benchmark_counts_the_operations_of_what_is_computed(bench: Modu
 def test_the_llama_benchmark_trains_and_asks_each_adaptation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a model of two tiny layers; what is deployed is half of the components."""
+    """On a model of two tiny layers; deployment keeps half of the components."""
     llama = load("bench_llama")
     monkeypatch.setattr(llama, "SMALL", llama.SMALL | {"num_hidden_layers": 2, "vocab_size": 256})
     monkeypatch.setattr(llama, "ROWS", 8)
@@ -195,7 +195,7 @@ def test_whole_programs_are_timed(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_before_and_after_take_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The ratio is taken within a round, each checkout is first in every second one, and what is slower is told."""
+    """The ratio is taken within a round, the checkouts alternate, and a slower command is reported."""
     paired = load("before_after")
     ran: list[str] = []
 

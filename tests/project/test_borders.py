@@ -38,7 +38,7 @@ EXCEPTIONS = {
     "ngn/integrations/transformers.py": "transformers",  # likewise
     "ngn/train/progress.py": "rich",  # for the bar on a terminal alone
 }
-"""File of the library → what else it imports, and why it may."""
+"""File of the library → the further package that it imports, and why it may."""
 
 
 def test_exceptions_are_of_files_that_are_there() -> None:

@@ -1,4 +1,4 @@
-"""The notebook runs, in its small form, as it stands; the committed one was run to its end, and shows what it says."""
+"""The notebook runs unchanged in its small form; the committed one is complete and its outputs match its text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it_was_executed_in_order_to_its_end() -> None:
 
 def test_its_cells_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     monkeypatch.setenv("NGN_SMOKE", "1")
-    monkeypatch.chdir(tmp_path)  # nothing is written beside the notebook
+    monkeypatch.chdir(tmp_path)  # the notebook writes no files next to itself
     names: dict[str, Any] = {}
     for cell in CELLS:
         exec(compile("".join(cell["source"]), PATH.name, "exec"), names)

@@ -1,4 +1,4 @@
-"""The wheel holds the library alone, and installs and runs where nothing is but torch, numpy and safetensors."""
+"""The wheel holds only the library, and installs and runs with only torch, numpy and safetensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CORE = {"torch", "numpy", "safetensors"}
 
 
 def _closure(names: set[str]) -> dict[str, Distribution]:
-    """Distributions of this environment by their name, and all that they need here."""
+    """Return distributions of this environment by name, with all their requirements."""
     found: dict[str, Distribution] = {}
     left = set(names)
     while left:
@@ -31,7 +31,7 @@ def _closure(names: set[str]) -> dict[str, Distribution]:
 
 
 def _link(packages: dict[str, Distribution], site: Path) -> None:
-    """Show installed distributions to another environment, file trees and metadata."""
+    """Link installed distributions, with files and metadata, into another environment."""
     for package in packages.values():
         for top in {file.parts[0] for file in package.files or () if ".." not in file.parts} - {"__pycache__"}:
             if not (site / top).exists():

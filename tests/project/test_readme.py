@@ -1,4 +1,4 @@
-"""The example in the README runs as it stands, and does what it says; its commands run in a fresh clone."""
+"""The example in the README runs unchanged and does what it says; its commands run in a fresh clone."""
 
 import json
 import os
@@ -20,7 +20,7 @@ for line in json.load(sys.stdin):
         runpy.run_path(sys.argv[0], run_name="__main__")
     print("ended", child(program), line, flush=True)
 """
-"""Each command in a process of its own, forked where torch has been imported: that takes longer than they do."""
+"""Run each command in a process forked after the import of torch, which takes longer than the commands."""
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_the_library_example_learns_a_size(tmp_path):
 
 @pytest.mark.slow
 def test_the_commands_run_in_a_fresh_clone(tmp_path):
-    """Those that train in their small form; those of make are only looked up, as they install an environment."""
+    """Training commands run in their small form; make targets are only looked up, as they install packages."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
     assert {line.split()[0] for line in lines} == {"make", "python"}

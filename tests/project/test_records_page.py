@@ -9,7 +9,7 @@ from experiments.paths import ROOT
 
 
 def keys(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted names of the keys that the schema lists; of a block, those of its parts."""
+    """Return the dotted names of the schema's keys; for a block, those of its parts."""
     for name, part in schema["properties"].items():
         if "properties" in part:
             yield from keys(part, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""The program that holds NGN against rivals: every method keeps within its budget, and a unit is run once."""
+"""The comparison of NGN with rivals: every method keeps its budget, and a unit runs once."""
 
 from __future__ import annotations
 

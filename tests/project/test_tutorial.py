@@ -1,4 +1,4 @@
-"""The commands and the code of docs/tutorial.md run, in order, in a folder of their own."""
+"""The commands and code of docs/tutorial.md run, in order, in a separate folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     blocks: list[list[str]] = []
     for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", TEXT, re.S | re.M):
         if "network()" in block and "def network" not in block:
-            blocks[-1][-1] += block  # it goes on from the block before
+            blocks[-1][-1] += block  # it continues the block before
         else:
             start = ["bash", "-e", "-c"] if language == "sh" else [sys.executable, "-c"]
             blocks.append([*start, block])

@@ -1,7 +1,7 @@
-"""Small ordinary models of which one axis is ordered: what a size is learned along when there is no bank.
+"""Small ordinary models with one ordered axis, for learned sizes without a bank.
 
-``forward`` is written as anybody would, with the axis in its place. ``plain(x, c)`` is what it has to give: one
-component after the other, with the coefficients c_k, and no axis.
+``forward`` is ordinary code with the axis in its place. ``plain(x, c)`` is its reference: it sums the components one by
+one with the coefficients c_k, and uses no axis.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch
 
 
 class Heads(nn.Module):
-    """Causal attention with grouped queries: component k is a key-value head and the two query heads that it serves.
+    """Causal attention with grouped queries: component k is a key-value head with its two query heads.
 
     ``layout`` of q, k and v: three maps, one map with all queries first, or one map head by head, as in GPT-NeoX.
     """
@@ -99,12 +99,12 @@ class Slices(nn.Module):
 
 
 def awake(model: Bottleneck) -> None:
-    """Give the zero last map values, so that outputs tell components apart."""
+    """Fill the zero last map, so that outputs depend on every component."""
     nn.init.normal_(model.up, std=0.5)
 
 
 class LowRank(LowRankLinear):
-    """A frozen linear map and K learned terms beside it."""
+    """A frozen linear map with K learned low-rank terms."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__(nn.Linear(8, 8).requires_grad_(False), capacity or FixedCount(K, r=1.0), seed=0, name="q")
@@ -116,7 +116,7 @@ class LowRank(LowRankLinear):
 
 
 class Behind(Adapter):
-    """An adapter, two units per component, behind a frozen map."""
+    """An adapter after a frozen map, two units per component."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__(
@@ -134,7 +134,7 @@ class Behind(Adapter):
 
 
 class States(nn.Module):
-    """A selective state space with K state coordinates: x_proj gives delta, B and C, of which B and C have the axis."""
+    """A selective state space with K state coordinates: of x_proj's outputs delta, B and C, B and C have the axis."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
@@ -168,13 +168,13 @@ class States(nn.Module):
 
 
 class Channels(nn.Module):
-    """Channels between two convolutions that exist, with their normalisation and a depthwise convolution."""
+    """Channels between two existing convolutions, with their normalisation and a depthwise convolution."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
         self.first, self.norm = nn.Conv1d(5, 2 * K, 3, padding=1), nn.BatchNorm1d(2 * K)
         self.each, self.last = nn.Conv1d(2 * K, 2 * K, 3, padding=1, groups=2 * K), nn.Conv1d(2 * K, 5, 1)
-        with torch.no_grad():  # statistics that are not what they start as
+        with torch.no_grad():  # statistics that differ from their initial values
             self.norm.running_mean.copy_(torch.linspace(-1, 1, 2 * K))
             self.norm.running_var.copy_(torch.linspace(0.5, 2, 2 * K))
         cuts = [cut for module in (self.first, self.norm, self.each) for cut in outputs(module, 2)]
@@ -195,7 +195,7 @@ class Channels(nn.Module):
 
 
 class Residuals(nn.Module):
-    """K residual layers in a row, normalised in front, of which later ones count less."""
+    """K residual layers in sequence, with pre-normalisation; later layers have smaller weights."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class Residuals(nn.Module):
 
 
 class Neurons(nn.Sequential):
-    """Neurons between two linear maps that exist, two per component."""
+    """Neurons between two existing linear maps, two per component."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
@@ -251,14 +251,14 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:
-    """One of the models, drawn from a fixed seed, in float64; in eval mode, for what BatchNorm does."""
+    """Draw one of the models from a fixed seed, in float64 and, because of BatchNorm, in eval mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return MODELS[name](capacity, size).double().eval()
 
 
 def all_structures() -> CapacityLearner:
-    """One behind the other, each with a size, a boundary and a price of its own: i + 1 of i + 2 components are kept."""
+    """Stack modules, each with its own size, boundary and price; module i keeps i + 1 of i + 2 components."""
     capacities = (CountGate(i + 2, t0=i + 0.4, r=0.9, lambda0=i) for i in range(len(MODELS)))
     models = [
         model_of(name, capacity, i + 2) for i, (name, capacity) in enumerate(zip(MODELS, capacities, strict=True))

@@ -1,4 +1,4 @@
-"""Small models of one bank each, as those of ``axes.py``."""
+"""Small models with one bank each, in the form of ``axes.py``."""
 
 import torch
 import torch.nn.functional as F

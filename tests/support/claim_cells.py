@@ -1,4 +1,4 @@
-"""Made-up cells of tables that support a claim, and such that contradict it. No training, no torch."""
+"""Made-up table cells that support or contradict a claim. No training, no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.tables import MACROS
 
 
 def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparison]:
-    """A cell of the tables that holds these numbers, from every published seed unless ``n`` says how many."""
+    """Make a table cell with these numbers, from ``n`` seeds or from every published one."""
     macro, row_key, column_key = name.split(".")
     (table,) = [table for table in MACROS if table.name == macro]
     row = table.row(row_key)

@@ -1,4 +1,4 @@
-"""Made-up runs of commits, tied snapping, budgets and orders that support a claim, and such that contradict it."""
+"""Made-up runs of commits, tied snapping, budgets and orders that support or contradict a claim."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Fill = Callable[[Memory], None]
 
 
 def committed(t: float = 6.0, cost: float = 1.0, beta4: float = 1e-5) -> Fill:
-    """Committed schedules that end at t, whose truncated error is ``cost`` times the soft one; those without a commit
-    have the errors of the paper's shape."""
+    """Write committed schedules that end at t, with a truncated error of ``cost`` times the soft error.
+
+    Schedules without a commit have errors of the paper's form."""
 
     def fill(store: Memory) -> None:
         schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, 6e-4))(store)
@@ -29,7 +30,7 @@ def committed(t: float = 6.0, cost: float = 1.0, beta4: float = 1e-5) -> Fill:
 
 
 def tied(times: float) -> Fill:
-    """Boundaries that end ``times`` as far below 6 as the minimum of the penalty."""
+    """Write boundaries that end ``times`` as far below 6 as the minimum of the penalty."""
 
     def fill(store: Memory) -> None:
         for kappa in (1, 3, 10):
@@ -40,7 +41,7 @@ def tied(times: float) -> Fill:
 
 
 def rows(table: Table, numbers: Mapping[str, tuple[float, ...]]) -> Fill:
-    """Runs by row: truncated error, then the scores of smaller prefixes."""
+    """Write runs by row: truncated error, then the scores of smaller prefixes."""
 
     def fill(store: Memory) -> None:
         for key, (error, *prefixes) in numbers.items():
@@ -51,7 +52,7 @@ def rows(table: Table, numbers: Mapping[str, tuple[float, ...]]) -> Fill:
 
 
 def budgets(cost: float = 100.0, times: float = 2.0) -> Fill:
-    """Models of that cost under budgets of 100 parameters, with so many times the error of fixed ones."""
+    """Write models of this cost under budgets of 100 parameters, with ``times`` the error of fixed models."""
 
     def fill(store: Memory) -> None:
         for count in range(3, 13):
@@ -65,7 +66,7 @@ def budgets(cost: float = 100.0, times: float = 2.0) -> Fill:
 
 
 def starts(high: float) -> Fill:
-    """Stories under budgets: grown sizes at 1.7 bits, those that start from all components at ``high``."""
+    """Write stories under budgets: grown sizes at 1.7 bits, sizes from all components at ``high`` bits."""
 
     def fill(store: Memory) -> None:
         for count in (4, 8):
@@ -78,7 +79,7 @@ def starts(high: float) -> Fill:
 
 
 def ordered(order: str, whole: float, half: float) -> Fill:
-    """An order under budgets of 4 and 8, with so many times the errors of r = ½."""
+    """Write an order under budgets of 4 and 8, with a multiple of the errors of r = ½."""
     numbers: dict[str, tuple[float, ...]] = {}
     for count in (4, 8):
         for key, a, b in (("half", 1.0, 1.0), (order, whole, half)):
@@ -98,4 +99,4 @@ OF_EXTENSIONS: dict[str, tuple[Fill, Fill]] = {
     "orders_needed": (ordered("none", 1.0, 5.0), ordered("none", 1.0, 2.0)),
     "orders_nested": (ordered("ranks", 3.0, 0.1), ordered("ranks", 0.8, 0.1)),
 }
-"""Claim → runs that support it, and such that contradict it."""
+"""Claim → (runs that support it, runs that contradict it)."""

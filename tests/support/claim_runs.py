@@ -1,4 +1,4 @@
-"""Made-up runs that support a claim, and such that contradict it. No training, no torch."""
+"""Made-up runs that support or contradict a claim. No training, no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.tables.transfer import EIGHT, NINE, TEN
 
 
 class Memory(Store):
-    """A store that is never written to a disk."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         super().__init__(Path("nowhere"))
@@ -43,7 +43,7 @@ def learner(store: Memory, key: str, counts: Sequence[int], error: float) -> Non
 
 
 def sweep(store: Memory, steps: int, falling: bool = True, t_off: float = 0.0) -> None:
-    """A staircase: the count falls by one, and the error doubles, every ``steps`` prices."""
+    """Make a staircase: every ``steps`` prices the count falls by one and the error doubles."""
     for at, selection in enumerate(study("lambda_sweep").make()):
         level = at // steps if falling else 0
         t, error = float(20 - level) + t_off, 1e-5 * 2.0**level
@@ -90,7 +90,7 @@ def errors(store: Memory, selection: Selection, t: float, soft: float, truncated
 
 
 def schedules(**rows: tuple[float, float, float]) -> Callable[[Memory], None]:
-    """Rows of table 4 with (t, soft, truncated); the baseline is given its fifty seeds."""
+    """Write rows of table 4 with (t, soft, truncated); the baseline has its fifty seeds."""
 
     def fill(store: Memory) -> None:
         for key, numbers in {"baseline": (6.0, 1e-5, 1e-5), **rows}.items():
@@ -102,7 +102,7 @@ def schedules(**rows: tuple[float, float, float]) -> Callable[[Memory], None]:
 
 
 def decay(**rows: tuple[float, float]) -> Callable[[Memory], None]:
-    """Rows of the decay table with (soft, truncated), beside a baseline of 1e-5."""
+    """Write rows of the decay table with (soft, truncated), and a baseline of 1e-5."""
 
     def fill(store: Memory) -> None:
         errors(store, BASELINE, 6.0, 1e-5, 1e-5)
@@ -115,7 +115,7 @@ def decay(**rows: tuple[float, float]) -> Callable[[Memory], None]:
 
 
 def accuracies(lost: float, seeds: int) -> Callable[[Memory], None]:
-    """Vision runs of which the first ``seeds`` lose that many points by truncation, and against fixed models."""
+    """Write vision runs; the first ``seeds`` lose so many points by truncation and against fixed models."""
 
     def fill(store: Memory) -> None:
         for key in ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn"):

@@ -1,4 +1,4 @@
-"""Small data sets in the official formats, for the tests of the readers."""
+"""Small data sets in the official formats, for tests of the readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def mnist(counts: tuple[int, int] = MNIST_COUNTS) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
-    """The four idx files by name, and the arrays that they hold."""
+    """Make the four idx files by name, and the arrays in them."""
     rng = np.random.default_rng(1)
     files, arrays = {}, {}
     for part, n in zip(("train", "t10k"), counts, strict=True):
@@ -41,7 +41,7 @@ def mnist(counts: tuple[int, int] = MNIST_COUNTS) -> tuple[dict[str, bytes], dic
 
 
 def cifar() -> tuple[dict[str, bytes], dict[str, bytes], np.ndarray, np.ndarray]:
-    """The binary and the python files by name, the images [30, 3, 32, 32] and labels [30], the test batch last."""
+    """Make the binary and the python files by name, images [30, 3, 32, 32] and labels [30], the test batch last."""
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, (6 * CIFAR_BATCH, 3, 32, 32)).astype(np.uint8)
     labels = rng.integers(0, 10, 6 * CIFAR_BATCH)
@@ -65,7 +65,7 @@ def tar_gz(folder: str, files: dict[str, bytes]) -> bytes:
 
 
 def csr_pickle(dense: np.ndarray) -> bytes:
-    """A sparse matrix as Python 2 and scipy pickled it, written without scipy."""
+    """Pickle a sparse matrix as Python 2 and scipy did, without scipy."""
     rows, columns = np.nonzero(dense)
     state = {
         "_shape": dense.shape,
@@ -78,7 +78,7 @@ def csr_pickle(dense: np.ndarray) -> bytes:
 
 
 def cora(symmetric: bool = True) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
-    """The eight files by name, and features, labels and edges (as drawn) of the graph that they hold."""
+    """Make the eight files by name, and the graph in them: features, labels and edges as drawn."""
     rng = np.random.default_rng(3)
     nodes, columns, classes = CORA_SIZES
     train, _, test = CORA_SPLIT

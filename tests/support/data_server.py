@@ -1,4 +1,4 @@
-"""A server of files on this machine, with ranges and broken connections, and a data set of one file."""
+"""A local file server with ranges and broken connections, and a data set of one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.data.source import Folder
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files`` by path with ranges; ``cuts`` are numbers of bytes after which the next connections end."""
+    """Serve ``files`` by path, with ranges. ``cuts``: bytes after which each of the next connections ends."""
 
     daemon_threads = True
 
@@ -55,12 +55,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content[start:stop])
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the requests are counted instead."""
+        """Log nothing; requests are counted instead."""
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[Server]:
-    """A running server."""
+    """Run a server."""
     running = Server()
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -76,7 +76,7 @@ CONTENT = bytes(range(256)) * 4000
 
 
 def verify_one(digest: str, root: Path) -> DataInfo:
-    """The set of the tests: one file, ``one.bin``."""
+    """Read the data set of the tests: one file, ``one.bin``."""
     folder = Folder(root, "tiny", {"one.bin": digest})
     folder.read(folder.choose([[(folder.path / "one.bin",)]])[0])
     return folder.info()
@@ -88,4 +88,4 @@ def origin_of(*urls: str, content: bytes = CONTENT) -> DataOrigin:
 
 
 def silent(name: str, have: int, total: int | None) -> None:
-    """No progress is shown."""
+    """Show no progress."""

@@ -1,4 +1,4 @@
-"""SIGKILL at any moment of the real program, start and end included, and code that changes between two commands.
+"""Kill the real program at any moment, from start to end, and change its code between two commands.
 
 Each process is one of ``python run.py`` in a clone of this checkout.
 """
@@ -27,13 +27,13 @@ COMMANDS = {
     "ste": "task=regression1d method=ste engine=torch train.steps=400 gate.K=6 seed=0",
 }
 ATTEMPTS = 5
-"""Of one command, one after the other, each killed; then the command is left alone."""
+"""Killed attempts of one command, before it runs undisturbed."""
 CHANGE = ('"/".join', '"|".join')
-"""In ``ngn/streams.py``: every draw becomes another one, and so does every number."""
+"""A change of ``ngn/streams.py`` that changes every random draw, and with it every number."""
 
 
 class Program:
-    """``run.py`` of a clone, whose code can be changed and changed back."""
+    """``run.py`` of a clone whose code can be changed and restored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.source = folder, folder / "ngn" / "streams.py"
@@ -43,11 +43,11 @@ class Program:
             raise RuntimeError(f"{self.source} has no {CHANGE[0]}")
 
     def change(self, version: int) -> None:
-        """Write the code as it is in the commit (0), or changed (1)."""
+        """Write the committed code (0) or the changed code (1)."""
         self.source.write_text(self.versions[version])
 
     def start(self, kind: str, place: Path) -> subprocess.Popen[bytes]:
-        """Start a command whose output all goes to ``place``."""
+        """Start a command that writes all its output to ``place``."""
         place.mkdir(parents=True, exist_ok=True)
         words = ["profile=smoke", *COMMANDS[kind].split(), "gate.K=4", "threads=1", "checkpoint_seconds=0.02"]
         words = [word for n, word in enumerate(words) if word.split("=")[0] not in {w.split("=")[0] for w in words[:n]}]
@@ -61,16 +61,16 @@ class Program:
             )
 
     def saved(self, place: Path) -> set[str]:
-        """The files that trainings have saved for going on."""
+        """Return the checkpoints of all trainings."""
         checkpoints = place / "output" / "checkpoints"
         return {os.path.join(folder, name) for folder, _, names in os.walk(checkpoints) for name in names}
 
     def goes_on(self, process: subprocess.Popen[bytes], place: Path, before: set[str]) -> bool:
-        """Whether a command has saved something, or has ended."""
+        """Return whether a command has saved a checkpoint or ended."""
         return bool(self.saved(place) - before) or process.poll() is not None
 
     def undisturbed(self, kind: str, place: Path) -> tuple[dict[str, Any], float, float]:
-        """The records of a command, and the seconds that it took: as a whole, and after its first checkpoint.
+        """Return the records of a command, and its seconds: in total, and after its first checkpoint.
 
         Raises:
             RuntimeError: if it failed.
@@ -84,15 +84,15 @@ class Program:
         return self.records(place), time.monotonic() - began, time.monotonic() - trains
 
     def records(self, place: Path) -> dict[str, Any]:
-        """All that there are."""
+        """Return all records."""
         return recorded(place / "results", [path.stem for path in sorted((place / "results").glob("*/*.json"))])
 
 
 def kill_commands(folder: Path, count: int) -> Count:
-    """Kill ``count`` commands at moments that are uniform over the time of an undisturbed one.
+    """Kill ``count`` commands at random moments, uniform over the time of an undisturbed command.
 
-    Four of five while they train, which starts seconds after the process. In every other chain of attempts the code
-    changes now and then; the record has to be that of the last code, alone.
+    Four of five are killed while they train, which starts seconds after the process. In every other chain of attempts
+    the code changes; then only the record of the last code may exist.
     """
     result = Count("the same command ended with the record of its own code, bit-equal; nothing left behind")
     program, random = Program(folder / "clone"), np.random.default_rng(count)
@@ -120,7 +120,7 @@ def kill_commands(folder: Path, count: int) -> Count:
                 process.kill()
                 killed += process.wait() == -signal.SIGKILL
             if program.records(place):
-                break  # what is recorded stays, whatever the code is by now
+                break  # a record stays even if the code has changed since
         again = program.start(kind, place).wait()
         expected, got = calm[kind, version][0], program.records(place)
         missing, remains = lost(expected, got), left(place)

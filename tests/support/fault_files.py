@@ -1,4 +1,4 @@
-"""Damaged files of every kind, and what the commands that read them do. ``tests/support/faults.py`` runs these."""
+"""Damage files of every kind and check the commands that read them. ``tests/support/faults.py`` runs these."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLACES = ("missing", "a folder", "a link that leads nowhere")
 
 
 def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
-    """Damage a file in a random way; in which."""
+    """Damage a file in a random way; return a description."""
     how = str(random.choice([*DAMAGE, *places]))
     content = path.read_bytes()
     path.unlink()
@@ -63,7 +63,7 @@ KINDS = (
 
 
 def killed_and_damaged(folder: Path, count: int) -> Count:
-    """Kill at a random step; damage a random file that is left or, every fourth time, change the code."""
+    """Kill at a random step; then damage a random remaining file or, every fourth time, change the code."""
     result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
     random = np.random.default_rng(count)
     for index, (kind, seeds) in enumerate(KINDS):
@@ -98,7 +98,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
             again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
             got, remains = found(place, wanted), faulty.left(place)
             if harmed is not None and harmed.suffix == ".lease":
-                missing = seeds - len(got)  # while nobody knows who holds a run, others are trained without it
+                missing = seeds - len(got)  # while the holder of a run is unknown, others train without it
             else:
                 missing = lost(expected, got)
             good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
@@ -109,7 +109,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
 
 
 def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
-    """``run.py`` with these words, in a forked process; its status and what it said."""
+    """Run ``run.py`` with these arguments in a forked process; return its status and output."""
 
     def program() -> None:
         places.SCRATCH = paths.SCRATCH = scratch
@@ -120,7 +120,7 @@ def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
 
 
 def damaged_records(folder: Path, count: int) -> Count:
-    """A record, or the curves beside it, of two: the command names it and the way out, which then works."""
+    """Damage one of two records or its curves: the command names the file and a remedy, and the remedy works."""
     result = Count("record named with the way out, curves left out; force=true made all bit-equal")
     random, kind = np.random.default_rng(count), "1d"
     expected = undisturbed(folder, kind, 2)
@@ -133,10 +133,10 @@ def damaged_records(folder: Path, count: int) -> Count:
         words = [*own.split(), "progress=never", f"results={place / 'results'}"]
         status, said = _command(words, place / "scratch", place / "log")
         named = status == 1 and str(harmed) in said and "force=true" in said and "Traceback" not in said
-        # a bit of a number makes another number: what is committed is checked by git, not by a digest of its own
+        # a flipped bit in a number gives a valid record: git checks committed records, not a digest
         legal = status == 0 and (harmed.suffix == ".npz" or how in ("missing", "a bit"))
         if harmed.is_dir():
-            shutil.rmtree(harmed)  # which no command does
+            shutil.rmtree(harmed)  # no command does this
         forced, _ = _command([*words, "force=true"], place / "scratch", place / "again")
         missing = lost(expected, found(place, configs(place, kind, 2)))
         good = (named or legal) and (forced, missing, faulty.left(place)) == (0, 0, [])
@@ -145,7 +145,7 @@ def damaged_records(folder: Path, count: int) -> Count:
 
 
 def _beside(place: Path) -> None:
-    """Ten records of a table with curves, and everything else that lies beside records."""
+    """Write ten records of a table with curves, and all other kinds of files in a results folder."""
     store = Store(place / "results")
     for seed in range(10):
         t, mse = samples.values(seed)
@@ -165,7 +165,7 @@ def _beside(place: Path) -> None:
 
 
 def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
-    """The commands that read a kind of file; of the three slow ones one after the other in its turn."""
+    """Return the commands that read a kind of file; the three slow ones take turns."""
     from scripts import build_figures, build_paper_data, build_report, sweep, table
     from scripts import transport as transport_script
 
@@ -190,7 +190,7 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
 
 
 def damaged_beside(folder: Path, count: int) -> Count:
-    """Any of the files beside trainings, read by every script: none ends in a traceback, and what counts is named."""
+    """Damage any file; no script that reads it may end in a traceback, and it must name damaged files that count."""
     result = Count("no command ended in a traceback; damaged records, plans and archives were named")
     random = np.random.default_rng(count)
     STUDIES["tiny"] = Study("tiny", "ten", lambda: [BASELINE])
@@ -204,7 +204,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
     for number in range(count):
         shutil.rmtree(place)
         shutil.copytree(sound, place)
-        of_kind = list(kinds.values())[number % len(kinds)]  # every kind as often as any other
+        of_kind = list(kinds.values())[number % len(kinds)]  # every kind equally often
         harmed = of_kind[random.integers(len(of_kind))]
         how, log, ended = harm(harmed, random), folder / f"{number}.log", []
         for main, words in _readers(place, harmed, number // len(kinds)):
@@ -217,7 +217,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
             ended.append(child(program, log))
         said = log.read_text()
         counts = harmed.suffix in (".json", ".jsonl", ".zip") and harmed.parent.name != "failures"
-        # a ledger may be empty, and end anywhere between two lines
+        # a ledger may be empty or end after any line
         counts = counts and how in DAMAGE and how not in ("a bit", *(("empty", "cut") * (harmed.name == "jobs.jsonl")))
         quiet = not counts or harmed.name in said or harmed.stem in said
         good = "Traceback" not in said and all(status in (0, 1, 2) for status in ended) and quiet
@@ -226,7 +226,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
 
 
 def damaged_kernel(folder: Path, count: int) -> Count:
-    """The compiled kernel in the cache, or its digest: compiled again, here by a compiler that copies."""
+    """Damage the cached kernel or its digest: it is compiled again, here by a compiler that only copies."""
     result = Count("compiled again; record and curves bit-equal")
     expected = undisturbed(folder, "kernel", 2)
     compiled, random = build.build(FOLDER / "bank1d.cpp"), np.random.default_rng(count)

@@ -1,4 +1,4 @@
-"""Faults of what surrounds a training: the disk, other processes, the clock. ``tests/support/faults.py`` runs them."""
+"""Faults around a training: the disk, other processes, the clock. ``tests/support/faults.py`` runs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ngn.train.checkpoint import StorageError
 
 
 def disk_full(folder: Path) -> Count:
-    """No file may grow beyond a limit, from a checkpoint's size down to a note's; or the n-th flush finds no room."""
+    """Limit the size of files, from a checkpoint's size to a note's, or fail the n-th flush for lack of space."""
     expected = undisturbed(folder, "1d", 2)
     result = Count("stopped with a message that names the file, went on when there was room")
     for kind, at in [
@@ -45,7 +45,7 @@ def disk_full(folder: Path) -> Count:
             try:
                 train(place, wanted)
             except StorageError as error:
-                # short: the log is a file too
+                # short, because the log is a file too
                 print("StorageError", str(error)[-250:], file=sys.stderr)
                 raise SystemExit(1) from None
 
@@ -59,14 +59,14 @@ def disk_full(folder: Path) -> Count:
 
 
 def read_only_results(folder: Path) -> Count:
-    """A folder of records that cannot be written, before the run (said at once) and from its middle on."""
+    """Make the folder of records unwritable, before the run (an immediate error) or from its middle on."""
     expected = undisturbed(folder, "1d", 2)
     result = Count("refused before training, or kept the training; went on when it was writable")
     for when in ("before", "middle"):
         place = folder / when
         wanted = configs(place, "1d", 2)
         place.mkdir()
-        # a file where a folder belongs: holds for root too, whom permissions do not stop
+        # a file in place of a folder also stops root, whom permissions do not
         results = place / "results"
 
         def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
@@ -90,7 +90,7 @@ def read_only_results(folder: Path) -> Count:
 
 
 def one_run_many_processes(folder: Path) -> Count:
-    """Sixteen processes are given the same run at the same moment: one trains it, and one record is there."""
+    """Start sixteen processes on the same run at once: one trains it, and one record results."""
     expected = undisturbed(folder, "1d", 1)
     result = Count("one process trained, the others found its record")
     for attempt in range(3):
@@ -119,7 +119,7 @@ def one_run_many_processes(folder: Path) -> Count:
 
 
 def dead_owners(folder: Path) -> Count:
-    """Leases of a killed process here, and of a machine that fell silent: the next process takes the runs over."""
+    """Leave leases of a killed local process and of a silent machine: the next process takes over the runs."""
     expected = in_any_stack(undisturbed(folder, "1d", 3))
     result = Count("taken over and trained; a living owner's runs left alone")
     for kind in ("killed", "silent", "garbled"):
@@ -150,7 +150,7 @@ def dead_owners(folder: Path) -> Count:
 
 
 def clock_backwards(folder: Path) -> Count:
-    """The clock of the day jumps to and fro at every step, and so do the times of all files."""
+    """Make the system clock and all file times jump back and forth at every step."""
     expected = undisturbed(folder, "1d", 2)
     result = Count("same records; checkpoints chosen by step, leases by life")
     for seed in range(4):
@@ -183,7 +183,7 @@ def clock_backwards(folder: Path) -> Count:
 
 
 def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
-    """Kill anywhere; then another command comes first: a member's ``method=fixed`` run, or the runs by force."""
+    """Kill anywhere; then run another command first: a member's ``method=fixed`` run, or the runs with force."""
     result = Count("every run has its record, that of the undisturbed run where its stack was the same; nothing left")
     kind, seeds, own = "1d", 3, {"phases": ["grown", "fixed"]}
     expected = undisturbed(folder, kind, seeds, **own)
@@ -197,7 +197,7 @@ def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
             Hook(at, KILL).at_writes()
             train(place, asked)
 
-        if forced and number % 4 == 1:  # records are there, and must be at every moment
+        if forced and number % 4 == 1:  # the records exist, and must exist at every moment
             child(lambda place=place, wanted=wanted: train(place, wanted))
         before = len(found(place, wanted))
         first = child(dies)
@@ -218,7 +218,7 @@ def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
 
 
 def kill_writing(folder: Path, count: int) -> Count:
-    """SIGXFSZ, which kills inside of a write as soon as a file grows beyond a limit: half of it is there."""
+    """Send SIGXFSZ, which kills within a write when a file exceeds a limit, and leaves half of the file."""
     kind, seeds = "1d, every phase", 2
     expected = undisturbed(folder, kind, seeds)
     sizes = [path.stat().st_size for path in (folder / "calm").rglob("*.json")]

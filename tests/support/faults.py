@@ -1,6 +1,6 @@
-"""The faults that are injected, and what is left of the work after each.
+"""Inject faults and count the work that survives each.
 
-    python tests/support/faults.py NAME,... FOLDER [KILLS]    # these, with 20 kills or so many; prints their counts
+    python tests/support/faults.py NAME,... FOLDER [KILLS]    # these faults, with KILLS kills (20); prints counts
 
 ``test_faults.py`` asserts on the counts; ``scripts/fault_table.py`` writes them to docs/reliability.md.
 """
@@ -29,12 +29,12 @@ from experiments.runs.stack import Stack  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
-"""Random moments of each kind of SIGKILL; the program's argument may say otherwise."""
+"""Default number of random moments for each kind of SIGKILL."""
 LEARNERS = ("ste", "l0", "awnn", "decay")
 
 
 def kills(folder: Path, count: int, kind: str, seeds: int, writes: bool = False) -> Count:
-    """Kill at random moments, each in a fresh folder; give the command again; compare."""
+    """Kill at random moments, each in a fresh folder; repeat the command; compare."""
     total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds), writes)
     expected = undisturbed(folder, kind, seeds)
     result = Count("resumed; record and curves bit-equal, nothing left behind")
@@ -48,7 +48,7 @@ def kills(folder: Path, count: int, kind: str, seeds: int, writes: bool = False)
             train(place, configs(place, kind, seeds))
 
         if (first := child(dies)) == 0:
-            continue  # it came to its end before: how long a call of the kernel is depends on the machine
+            continue  # it ended before the kill: the duration of a kernel call depends on the machine
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
         good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
@@ -62,17 +62,17 @@ def _together(parts: Sequence[Count]) -> Count:
 
 
 def kill_kernel(folder: Path, count: int) -> Count:
-    """The compiled kernel, between its calls and inside of saving."""
+    """Kill the compiled kernel between its calls and while saving."""
     return _together([kills(folder / str(writes), count, "kernel", 3, writes) for writes in (False, True)])
 
 
 def kill_learners(folder: Path, count: int) -> Count:
-    """The other capacity learners, noise and moving averages included."""
+    """Kill the other capacity learners, including noise and moving averages."""
     return _together([kills(folder / name, count, name, 2) for name in LEARNERS])
 
 
 def signals(folder: Path) -> Count:
-    """Each signal at five steps: a checkpoint of exactly that step, the status of the signal, the rest bit-equal."""
+    """Send each signal at five steps: check the checkpoint's step, the exit status, and bit-equal results."""
     expected = undisturbed(folder, "1d", 2)
     result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
     for signum in interrupt.SIGNALS:
@@ -94,7 +94,7 @@ def signals(folder: Path) -> Count:
 
 
 def damaged_checkpoints(folder: Path) -> Count:
-    """The newest checkpoint cut short or with one bit flipped, at random places: the one before is used."""
+    """Truncate the newest checkpoint or flip one bit, at random places: the one before is used."""
     expected = undisturbed(folder, "1d", 2)
     result = Count("said so, went on from the one before, bit-equal")
     for at in range(3, 11):
@@ -123,7 +123,7 @@ def damaged_checkpoints(folder: Path) -> Count:
 
 
 def nan_in_a_replica(folder: Path) -> Count:
-    """One replica's gradients become NaN at some step: it is recorded as diverged, the others as if nothing was."""
+    """Make one replica's gradients NaN at some step: it is recorded as diverged, the others unchanged."""
     expected = undisturbed(folder, "1d", 4)
     result = Count("recorded as diverged without numbers, the others bit-equal")
     for victim in range(4):
@@ -154,7 +154,7 @@ def nan_in_a_replica(folder: Path) -> Count:
 
 
 def out_of_memory(folder: Path) -> Count:
-    """No memory for more than so many replicas: the stack is halved until it fits."""
+    """Limit the memory to a number of replicas: the stack is halved until it fits."""
     result = Count("trained in smaller stacks, all records there")
     for fits, error in ((1, MemoryError), (2, MemoryError), (3, RuntimeError), (7, RuntimeError)):
         place = folder / str(fits)
@@ -187,10 +187,10 @@ class Fault:
     """A kind of fault, injected into a folder.
 
     Attributes:
-        title: what it is, in docs/reliability.md.
-        inject: given the folder and, if there is ``times``, how many kills.
-        times: the kills, in multiples of :data:`KILLS`.
-        warm: what is trained once before the children are forked, so that none imports anything anew.
+        title: its description in docs/reliability.md.
+        inject: takes the folder and, if ``times`` is set, the number of kills.
+        times: number of kills, in multiples of :data:`KILLS`.
+        warm: runs trained once before the children are forked, so that no child repeats imports.
     """
 
     title: str
@@ -257,7 +257,7 @@ FAULTS = {
 
 
 def main() -> int:
-    """Inject kinds of faults; print the count of each."""
+    """Inject kinds of faults; print the counts of each."""
     names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     each = int(sys.argv[3]) if len(sys.argv) > 3 else KILLS
     for kind in dict.fromkeys(kind for name in names for kind in FAULTS[name].warm):

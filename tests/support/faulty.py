@@ -1,7 +1,7 @@
-"""Child processes that are killed, starved and misled at chosen moments, for tests/support/faults.py.
+"""Child processes that are killed or disturbed at chosen moments, for tests/support/faults.py.
 
-Children are forked from a process that has imported torch and never used it, so that each costs milliseconds, and
-everything in them is real: their own process number, their own signals, SIGKILL without a chance to tidy up.
+Children are forked from a process that has imported torch but never used it, so each costs milliseconds. Everything in
+them is real: their own process id and signals, and SIGKILL without any clean-up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 
 
 def configs(folder: Path, kind: str = "1d", seeds: int = 1, **changes: Any) -> list[Config]:
-    """Tiny runs that save a checkpoint after every step."""
+    """Make tiny runs that save a checkpoint after every step."""
     choices, own = KINDS[kind]
     overrides = {
         "results": str(folder / "results"),
@@ -60,9 +60,9 @@ def configs(folder: Path, kind: str = "1d", seeds: int = 1, **changes: Any) -> l
 
 
 def child(work: Callable[[], object], log: Path | None = None) -> int:
-    """Run ``work`` in a forked process: its exit status, or minus the signal that ended it; 1 after an exception.
+    """Run ``work`` in a forked process; return its exit status (1 after an exception) or minus its signal.
 
-    All that it prints goes to ``log``.
+    Its output goes to ``log``.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -95,14 +95,14 @@ def wait(pid: int) -> int:
 
 
 def train(folder: Path, wanted: Sequence[Config]) -> Outcomes:
-    """What ``run.py`` does with checked configurations, with everything below one folder."""
+    """Do what ``run.py`` does with checked configurations, with all files below one folder."""
     places.SCRATCH = folder / "scratch"
     with interrupt.handled():
         return launch.launch(wanted)
 
 
 class Hook:
-    """Does something at the n-th of a kind of event: a step boundary, or a call that changes files."""
+    """Act at the n-th event of a kind: a step boundary, or a call that changes files."""
 
     def __init__(self, at: int, action: Callable[[], None]) -> None:
         self.at, self.action, self.count = at, action, 0
@@ -113,7 +113,7 @@ class Hook:
             self.action()
 
     def at_steps(self) -> Hook:
-        """Count the looks at the signals, one per step."""
+        """Count the signal checks, one per step."""
         real = interrupt.asked
 
         def asked() -> bool:
@@ -124,7 +124,7 @@ class Hook:
         return self
 
     def at_writes(self, names: Sequence[str] = ("fsync", "replace", "link", "mkdir", "unlink", "rmdir")) -> Hook:
-        """Count the system calls of a save, each twice: before it and after it."""
+        """Count the system calls of a save, each twice: before and after it."""
         for name in names:
             setattr(os, name, self._around(getattr(os, name)))
         return self
@@ -148,7 +148,7 @@ KILL = send(signal.SIGKILL)
 
 
 def events(folder: Path, wanted: Sequence[Config], writes: bool) -> int:
-    """How many events of a kind an uninterrupted run has."""
+    """Count the events of a kind in an uninterrupted run."""
     told = folder / "events"
 
     def count() -> None:
@@ -164,12 +164,12 @@ def events(folder: Path, wanted: Sequence[Config], writes: bool) -> int:
 
 
 def found(folder: Path, wanted: Sequence[Config]) -> dict[str, Any]:
-    """Run id → everything in the record and the curves that is a result, of those runs that have a record."""
+    """Map the ids of recorded runs to the results in their records and curves."""
     return recorded(folder / "results", [run_id(config) for config in wanted])
 
 
 def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
-    """What :func:`found` gives, by run ids."""
+    """Return the results of :func:`found` for these run ids."""
     store = Store(root)
     kept: dict[str, Any] = {}
     for name in names:
@@ -185,7 +185,7 @@ def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def in_any_stack(kept: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`found` gave, without the size of the stack: runs may be taken over a few at a time."""
+    """Drop the stack size from results of :func:`found`: runs may be taken over in smaller stacks."""
     records = {name: (json.loads(text), curves) for name, (text, curves) in kept.items()}
     for record, _ in records.values():
         del record["execution"]["replicas"]
@@ -193,29 +193,28 @@ def in_any_stack(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def lost(expected: dict[str, Any], got: dict[str, Any]) -> int:
-    """Runs without a record, or with another one than the undisturbed run's."""
+    """Return runs without a record, or with another record than the undisturbed run."""
     return sum(got.get(name) != value for name, value in expected.items())
 
 
 def left(folder: Path) -> list[Path]:
-    """Checkpoints, leases and half-written files that nobody needs any more."""
+    """Return checkpoints, leases and partial files that are left over."""
     return [p for p in folder.rglob("*") if p.name.endswith((".part", ".lease", ".safetensors", "finished.json"))]
 
 
 def moments(total: int, count: int, seed: int) -> list[int]:
-    """``count`` different moments among ``total`` events, from a seed."""
+    """Draw ``count`` different moments among ``total`` events, from a seed."""
     return sorted(np.random.default_rng(seed).choice(total, size=min(count, total), replace=False) + 1)
 
 
 @dataclass
 class Count:
-    """Of one kind of fault.
+    """Counts for one kind of fault.
 
     Attributes:
         tried: faults injected.
-        survived: after how many everything went on as it should, in the words of ``means``.
-        lost: results that are missing, or differ by a bit from the undisturbed ones, after the same command was given
-            again (wall times aside).
+        survived: faults after which everything continued as ``means`` says.
+        lost: results that are missing or not bit-equal after the command was repeated, except wall times.
     """
 
     means: str
@@ -224,7 +223,7 @@ class Count:
     lost: int = 0
 
     def add(self, missing: int, good: bool, told: str, faults: int = 1) -> None:
-        """Count a fault, or several before one command; where not all went on as it should, print ``told``."""
+        """Count a fault, or several before one command; print ``told`` if one was not survived."""
         self.tried += faults
         self.lost += missing
         self.survived += faults if good else 0

@@ -17,7 +17,7 @@ from experiments.tables.one_d import BASELINE
 
 
 def baseline(folder: Path) -> Store:
-    """Three seeds of the baseline, one without curves."""
+    """Write three seeds of the baseline, one without curves."""
     made = Store(folder)
     for seed in range(3):
         phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0, 0.5, 0.25]}

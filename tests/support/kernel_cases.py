@@ -1,4 +1,4 @@
-"""Small trainings of everything that a compiled kernel trains."""
+"""Small trainings of every model that a compiled kernel can train."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def length(seeds: Seeds) -> int | None:
 
 
 def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
-    """Maps that are not zero, so that every gradient counts; those of all replicas and components differ."""
+    """Fill zero maps with values that differ between replicas and components, so that every gradient counts."""
     source = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name in names:
@@ -54,7 +54,7 @@ def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
 
 
 def bank(seeds: Seeds, K: int | None = 12, width: int = 16, **settings: Any) -> CapacityLearner:
-    """A sum of 1D blocks, as it is drawn."""
+    """A sum of 1D blocks, as drawn."""
     gate = CountGate(K, replicas=length(seeds), **({"t0": 2.3} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
 
@@ -88,7 +88,7 @@ def fixed_layers(seeds: Seeds, K: int | None = None, **settings: Any) -> Capacit
 
 
 def chain(seeds: Seeds, K: int | None = 7, width: int = 32, **settings: Any) -> CapacityLearner:
-    """One chain, as it is drawn."""
+    """One chain, as drawn."""
     size = CountGate(K, replicas=length(seeds), **({"t0": 2.3, "r": 1.0} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
 
@@ -101,7 +101,7 @@ def fixed_chain(seeds: Seeds, K: int | None = 3, **settings: Any) -> CapacityLea
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of model: how it is made, which of its maps are zero at the start, entries of a sample."""
+    """One kind of model: its constructor, its maps that start at zero, the entries of a sample."""
 
     make: Make
     zero: tuple[str, ...]
@@ -150,7 +150,7 @@ def assert_close(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
 
 
 def assert_close_committed(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
-    """But for tau, which an optimiser's momentum moves on behind the commit, to no effect."""
+    """Skip tau: after the commit, the optimiser's momentum still moves it, without effect."""
     assert torch.equal(a.size(), b.size())
     with torch.no_grad():
         for axis in (*a.axes, *b.axes):
@@ -160,7 +160,7 @@ def assert_close_committed(a: CapacityLearner, b: CapacityLearner, atol: float) 
 
 
 def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
-    """The same bits, NaN included."""
+    """Return whether all bits are equal, NaN included."""
     for name, value in a.items():
         assert value.numpy().tobytes() == b[name].numpy().tobytes(), name
 
@@ -179,7 +179,7 @@ class Stop(Exception):
 
 
 def stop_after(step: int) -> Any:
-    """For ``on_step``: interrupts at the first call past ``step``, whose checkpoint has then been written."""
+    """Return an ``on_step`` that interrupts at the first call after ``step``, when its checkpoint is written."""
 
     def stop(done: int) -> None:
         if done > step:

@@ -1,4 +1,4 @@
-"""Every way of learning a size, small enough to test exhaustively."""
+"""Every way to learn a size, small enough to test exhaustively."""
 
 import torch
 
@@ -17,7 +17,7 @@ K = 4
 
 
 def scattered(replicas):
-    """Hard-concrete gates of which the open ones are no prefix, one of them partly open."""
+    """Hard-concrete gates whose open gates are not a prefix; one is partly open."""
     gate = HardConcrete(K, 3 if replicas is None else [3, 8])
     with torch.no_grad():
         gate.log_alpha.copy_(torch.tensor([-3.0, 0.3, -3.0, 3.0]))
@@ -59,7 +59,7 @@ BUDGETS = {"budget-open": under_budget("100%", 0.4), "budget-committed": under_b
 
 
 def shrunk():
-    """SoRA gates of which the open ones are no prefix, one of them negative."""
+    """SoRA gates whose open gates are not a prefix; one is negative."""
     gate = SoRA(K, 3)
     with torch.no_grad():
         gate.g.copy_(torch.tensor([0.0, 0.3, 0.0, -1.2]))
@@ -77,6 +77,6 @@ ALONE = {"sora": shrunk, "retained": cut}
 
 
 def put_price(learner: CapacityLearner, price: float | list[float]) -> None:
-    """Give every boundary a price that a gate is not made with: a negative one drives it outwards."""
+    """Give every boundary a price that no constructor allows: a negative price moves it outwards."""
     for axis in learner.axes:
         axis.capacity.lambda0.copy_(torch.as_tensor(price, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""A page of made-up records for its tests: a whole row, a short one, hostile texts, a damaged file."""
+"""A page from made-up records: a complete row, an incomplete one, hostile texts, a damaged file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _grown(seed: int) -> dict[str, Any]:
 
 
 def fill(store: Store) -> None:
-    """Ten baseline seeds, three with curves, one with hostile texts; five of MNIST; a dirty record; a damaged file."""
+    """Write ten baseline seeds, three with curves and one with hostile texts; five of MNIST; bad records."""
     for seed in range(10):
         changes: dict[str, Any] = {"curves": samples.curves(200)} if seed < 3 else {}
         if seed == HOSTILE_SEED:

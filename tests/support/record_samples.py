@@ -1,4 +1,4 @@
-"""Made-up records for the tests of tables, verdicts and figures. No training, no torch."""
+"""Made-up records for tests of tables, verdicts and figures. No training, no torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds":
 
 
 def grown(t: Sequence[float], soft: float, truncated: float, score: str = "mse") -> dict[str, Any]:
-    """A complete phase with boundaries ``t``."""
+    """Make a complete phase with boundaries ``t``."""
     return {
         "status": "complete",
         "t": list(t),
@@ -34,23 +34,23 @@ def grown(t: Sequence[float], soft: float, truncated: float, score: str = "mse")
 
 
 def fixed(count: int, truncated: float, score: str = "mse") -> dict[str, Any]:
-    """A complete phase of a plain model."""
+    """Make a complete phase of a plain model."""
     return {"status": "complete", "count": [count], "truncated": {score: truncated}, **SIZE}
 
 
 def diverged(step: int = 3) -> dict[str, Any]:
-    """A phase that ended in a non-finite loss."""
+    """Make a phase that ended in a non-finite loss."""
     return {"status": "diverged", "diverged_at": step, "count": [], **SIZE}
 
 
 def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
-    """A phase that started at high capacity."""
+    """Make a phase that started at high capacity."""
     back = {"outcome": outcome, "returned": outcome == "yes", "moved": outcome != "no"}
     return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
 
 
 def latencies(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What ``results/latency.json`` holds of these models."""
+    """Make the content of ``results/latency.json`` for these models."""
     return {
         "schema": 1,
         "measured": "2026-01-01T00:00:00+00:00",
@@ -64,7 +64,7 @@ def latencies(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:
-    """The phases of a record without what differs between two runs of the same: times and peak memory."""
+    """Return the phases of a record without times and peak memory, which differ between repetitions."""
     clocks = ("seconds", "run_steps_per_second", "peak_memory_mib", "milliseconds")
 
     def without(value: Any) -> Any:
@@ -74,7 +74,7 @@ def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **changes: Any) -> dict[str, Any]:
-    """A legal record of a run; ``changes`` replace whole blocks."""
+    """Make a valid record of a run; ``changes`` replace whole blocks."""
     status = "complete" if all(phase["status"] == "complete" for phase in phases.values()) else "diverged"
     code = {"commit": "0" * 40, "clean": clean, "source": "git"}
     return {
@@ -94,7 +94,7 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
 
 
 def answers(counts: Sequence[int], gate: Component, score: float, perplexity: float) -> dict[str, Any]:
-    """A complete phase of an adapted language model, scored in its truncated form."""
+    """Make a complete phase of an adapted language model, scored in its truncated form."""
     scores = {"exact_match": score, "nats": 0.5, "perplexity": perplexity}
     n = {"exact_match": 200, "nats": 4000, "perplexity": 8000}
     phase = {"status": "complete", "count": list(counts), "truncated": scores, "n": n, **SIZE}
@@ -111,14 +111,13 @@ def adapt(
     third: int = 1,
     rival: float = 50.0,
 ) -> dict[str, Any]:
-    """Write the records of a learned rank, width or pruned size, of the model that it adapts, and of its rivals; the
-    learned one.
+    """Write records of a learned rank, width or pruned size, its base model and its rivals; return the learned one.
 
     Args:
-        score: of the truncated model; the base model has 3.5, rivals have ``rival``.
+        score: score of the truncated model; the base model has 3.5, rivals have ``rival``.
         soft: how much higher the soft model scores.
-        third: of the layers, from 0: there one component is kept per group, and none elsewhere; of what cannot be
-            empty one more.
+        third: third of the layers, from 0, that keeps one component per group. Other layers keep none. Groups that
+            cannot be empty keep one more.
     """
     config = selection.config(seed)
     gate = config.gate
@@ -143,7 +142,7 @@ def adapt(
 
 
 def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any], **changes: Any) -> str:
-    """Write the record of one seed, replacing an older one; its run id."""
+    """Write the record of one seed, replacing an older one; return its run id."""
     curves = changes.pop("curves", None)
     made = record(selection.config(seed), phases, **changes)
     store.write(made, curves, replace=True)
@@ -151,7 +150,7 @@ def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any]
 
 
 def curves(points: int = 20) -> dict[str, np.ndarray]:
-    """Courses of a short training."""
+    """Make the curves of a short training."""
     step = np.arange(points)
     return {
         "grown.step": step,
@@ -162,12 +161,12 @@ def curves(points: int = 20) -> dict[str, np.ndarray]:
 
 
 def values(seed: int) -> tuple[float, float]:
-    """(t, mse) of a seed of the made-up 1D study."""
+    """Return (t, mse) of a seed of the made-up 1D study."""
     return float(4 + seed % 5), (1 + seed) * 1e-5
 
 
 def fill(store: Store) -> None:
-    """A complete record for every run that any row names today, and the fixed models that belong to them."""
+    """Write a complete record for every run of every row, and for their fixed models."""
     for selection in {row.runs for table in MACROS for row in table.rows if row.runs is not None}:
         for seed in selection.seeds:
             task = dict(selection.choices)["task"]

@@ -1,4 +1,4 @@
-"""Small modules whose sizes can be learned."""
+"""Small modules with learnable sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fused(nn.Module):
 
 
 def chain(*parts: int | nn.Module) -> nn.Sequential:
-    """Linear maps of these sizes with an activation between two, and modules where they are given."""
+    """Chain linear maps of these sizes, with an activation or a given module between two."""
     sizes, layers = [part for part in parts if isinstance(part, int)], []
     for number, part in enumerate(parts[1:], 1):
         if isinstance(part, int):

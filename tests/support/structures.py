@@ -1,4 +1,4 @@
-"""Small instances of every ordered component, with inputs and references written independently of the banks."""
+"""Small instances of every ordered component, with inputs and references that do not use the banks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ STRUCTURES = [
 
 
 def awake(bank: Bank) -> Bank:
-    """Give the zero-initialised last maps values, so that outputs tell components apart."""
+    """Fill the zero-initialised last maps, so that outputs depend on every component."""
     source = torch.Generator().manual_seed(77)
     with torch.no_grad():
         for p in bank.parameters():
@@ -61,7 +61,7 @@ def awake(bank: Bank) -> Bank:
 
 
 def model_of(bank: Bank, capacity: nn.Module, head: bool, seeds: Any) -> nn.Module:
-    """The bank under a capacity, with a shared linear head or without."""
+    """Put the bank under a capacity, with or without a shared linear head."""
     group = OrderedSum(bank, capacity)  # type: ignore[arg-type]
     out = getattr(bank, "out", None) or bank.sizes[-1]  # type: ignore[union-attr]
     return ParallelModel(group, StackedLinear(out, 4, seeds) if head else None)

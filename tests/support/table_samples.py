@@ -1,4 +1,4 @@
-"""Fixtures and helpers of the tests that build tables from made-up records."""
+"""Fixtures and helpers for tests that build tables from made-up records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scripts.build_paper_data import main
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of every run that a row names today."""
+    """Write records of every run of every row."""
     made = tmp_path_factory.mktemp("filled") / "results"
     samples.fill(Store(made))
     return made
@@ -27,7 +27,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(filled: Path, tmp_path: Path) -> Store:
-    """A copy of them, to be changed."""
+    """Copy the records, so that a test can change them."""
     return Store(shutil.copytree(filled, tmp_path / "results"))
 
 

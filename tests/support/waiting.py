@@ -1,4 +1,4 @@
-"""Waiting for what other processes do: for a condition with an end, never for a length of time."""
+"""Wait for other processes: for a condition with a deadline, never for a fixed time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = 900.0) -> T:
-    """What ``condition`` gives as soon as that is true.
+    """Return the value of ``condition`` as soon as it is true.
 
     Raises:
-        AssertionError: if it is not within ``seconds``.
+        AssertionError: if it is not true within ``seconds``.
     """
     end, pause = time.monotonic() + seconds, threading.Event()
     while not (value := condition()):

@@ -1,4 +1,4 @@
-"""What holds for every run of all four kinds of phases, whatever its task."""
+"""Checks that hold for every run with all four kinds of phases, for any task."""
 
 import json
 
@@ -11,7 +11,7 @@ ALL = {"phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
 
 
 def checked(config, outcome, steps):
-    """The record and the curves of such a run of ``steps`` steps, looked at."""
+    """Check the record and the curves of a run of ``steps`` steps, and return them."""
     record = json.loads(outcome.path.read_text())
     assert record["run_id"] == outcome.run_id == run_id(config)
     assert list(record["phases"]) == ["grown", "fixed", "from_high", "continue_10"]
