@@ -22,7 +22,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Line:
+class Command:
     """A command and the number of its runs; with ``whole`` its wall time counts instead of its training steps."""
 
     name: str
@@ -32,19 +32,23 @@ class Line:
 
 
 LINES = (
-    Line("1D bank by the kernel, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=3000 engine=fused", 10),
-    Line("1D bank by torch, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=300 engine=torch", 10),
-    Line("depth by the kernel, a boundary per layer", "task=twist gate=layers train.steps=3000 engine=fused"),
-    Line("MNIST convolution by torch", "task=mnist gate=conv train.epochs=null train.steps=100 engine=torch"),
-    Line("MNIST convolution, engine=auto", "task=mnist gate=conv train.epochs=null train.steps=100 engine=auto"),
-    Line("CIFAR-10 convolution by torch", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=torch"),
-    Line("CIFAR-10 convolution, engine=auto", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=auto"),
-    Line("Cora, ten stacked seeds", "task=cora gate=gcn seed=0..9 train.epochs=null train.steps=100", 10),
-    Line("launcher, 200 smoke runs", "task=regression1d gate=mlp profile=smoke train.steps=1 seed=0..199", 200, True),
+    Command(
+        "1D bank by the kernel, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=3000 engine=fused", 10
+    ),
+    Command("1D bank by torch, ten seeds", "task=regression1d gate=mlp seed=0..9 train.steps=300 engine=torch", 10),
+    Command("depth by the kernel, a boundary per layer", "task=twist gate=layers train.steps=3000 engine=fused"),
+    Command("MNIST convolution by torch", "task=mnist gate=conv train.epochs=null train.steps=100 engine=torch"),
+    Command("MNIST convolution, engine=auto", "task=mnist gate=conv train.epochs=null train.steps=100 engine=auto"),
+    Command("CIFAR-10 convolution by torch", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=torch"),
+    Command("CIFAR-10 convolution, engine=auto", "task=cifar10 gate=conv train.epochs=null train.steps=30 engine=auto"),
+    Command("Cora, ten stacked seeds", "task=cora gate=gcn seed=0..9 train.epochs=null train.steps=100", 10),
+    Command(
+        "launcher, 200 smoke runs", "task=regression1d gate=mlp profile=smoke train.steps=1 seed=0..199", 200, True
+    ),
 )
 
 
-def speed(checkout: Path, line: Line, data_root: str | None) -> float:
+def speed(checkout: Path, line: Command, data_root: str | None) -> float:
     """Return run-steps per second, or for the launcher runs per second.
 
     Raises:

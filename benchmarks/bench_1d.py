@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from processes import Rate, measure, options, throughput
-from study_1d import FULL, LOSS, QUICK, SAMPLES, Course, H, K, data, fused, learner_of, plan_of
+from study_1d import FULL, LOSS, QUICK, SAMPLES, H, K, TimedSteps, data, fused, learner_of, plan_of
 
 from experiments.models.kernels import KernelTrainer
 from experiments.runs import host
@@ -43,7 +43,7 @@ PREPARED = 10
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant1D:
     """A timed variant: ``kind`` is "loop" (plain modules), "torch" or "fused"; ``replicas`` per process."""
 
     letter: str
@@ -55,15 +55,15 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("a", "loop over 32 modules, one process per seed", "loop", 1, 2, 1),
-    Variant("b", "batched blocks, one seed", "torch", 1, 2, 1),
-    Variant("c", "10 stacked replicas", "torch", 10, 2, 1),
-    Variant("c", "10 stacked replicas", "torch", 10, 1, 2),
-    Variant("c", "50 stacked replicas", "torch", 50, 2, 1),
-    Variant("d", "compiled kernel, one seed", "fused", 1, 1, 1),
-    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 1, 1),
-    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 1, 2),
-    Variant("d", "compiled kernel, 10 replicas", "fused", 10, 2, 1),
+    Variant1D("a", "loop over 32 modules, one process per seed", "loop", 1, 2, 1),
+    Variant1D("b", "batched blocks, one seed", "torch", 1, 2, 1),
+    Variant1D("c", "10 stacked replicas", "torch", 10, 2, 1),
+    Variant1D("c", "10 stacked replicas", "torch", 10, 1, 2),
+    Variant1D("c", "50 stacked replicas", "torch", 50, 2, 1),
+    Variant1D("d", "compiled kernel, one seed", "fused", 1, 1, 1),
+    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 1, 1),
+    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 1, 2),
+    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 2, 1),
 )
 
 
@@ -71,7 +71,7 @@ class _Enough(Exception):
     """Ends the training after the timed steps."""
 
 
-def prepare(folder: Path, course: Course) -> None:
+def prepare(folder: Path, course: TimedSteps) -> None:
     """Train :data:`PREPARED` seeds up to ``course.start`` and leave the checkpoint in ``folder``."""
 
     def halt(step: int) -> None:
@@ -115,7 +115,7 @@ def place(source: Path, folder: Path, replicas: int) -> float:
     return statistics.mean(active_components(one, K, gate.beta, gate.delta) for one in t)
 
 
-def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
+def timed(step: Callable[[], int], course: TimedSteps, replicas: int) -> float:
     """Return run-steps per second of ``step``, which returns the number of finished steps."""
     first = step()
     began = time.perf_counter()
@@ -126,7 +126,7 @@ def timed(step: Callable[[], int], course: Course, replicas: int) -> float:
             return (done - first) * replicas / elapsed
 
 
-def loop_rate(course: Course, seed: int = 0) -> float:
+def loop_rate(course: TimedSteps, seed: int = 0) -> float:
     """Time (a): the same model as a plain list of modules. It always computes all blocks."""
     torch.manual_seed(seed)
     x, wanted = data().at(0)
@@ -160,7 +160,7 @@ def loop_rate(course: Course, seed: int = 0) -> float:
     return timed(step, course, 1)
 
 
-def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Course) -> float:
+def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: TimedSteps) -> float:
     """Time (b) to (d): the suite's trainers, which continue from the checkpoint in ``folder``."""
     ticks: list[tuple[int, float]] = []
 
@@ -190,7 +190,7 @@ def flops(blocks: float) -> float:
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
     """Measure in one process: a request of :func:`rate_of`, or a limit of the machine."""
-    course, kind = Course(**request["course"]), request["kind"]
+    course, kind = TimedSteps(**request["course"]), request["kind"]
     with tempfile.TemporaryDirectory() as scratch:
         active = float(K)
         if kind in ("torch", "fused"):
@@ -211,7 +211,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
 
 
 def rate_of(
-    kind: str, replicas: int, processes: int, threads: int, checkpoint: Path, course: Course
+    kind: str, replicas: int, processes: int, threads: int, checkpoint: Path, course: TimedSteps
 ) -> dict[str, float]:
     """Return the rate of all processes, the largest peak memory, and the mean number of active blocks."""
     request = {"kind": kind, "replicas": replicas, "prepared": str(checkpoint), "course": course.__dict__}
@@ -227,7 +227,7 @@ def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
     course = QUICK if quick else FULL
     wanted = [v for v in VARIANTS if v.kind != "fused" or fused()]
     limits = ["matmul", "tanh"]
-    found: dict[Variant, list[dict[str, float]]] = {v: [] for v in wanted}
+    found: dict[Variant1D, list[dict[str, float]]] = {v: [] for v in wanted}
     machine: dict[tuple[str, int], list[float]] = {(name, p): [] for name in limits for p in (1, 2)}
     with tempfile.TemporaryDirectory() as scratch:
         prepare(Path(scratch), course)
@@ -253,7 +253,7 @@ def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: Sequence[dict[str, Any]], course: Course) -> str:
+def table(rows: Sequence[dict[str, Any]], course: TimedSteps) -> str:
     """Format the rows as text."""
     lines = [
         f"1D study, {K} blocks of width {H}, {SAMPLES} samples: from step {course.start:,} of {course.steps:,} on",

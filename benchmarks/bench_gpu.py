@@ -34,7 +34,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_kernels import Case, compiled
+from bench_kernels import TimedCase, compiled
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
@@ -50,11 +50,11 @@ SWEEP_STEPS = 25_000
 """Of the 1D study."""
 PROFILED = 20
 """Steps of a profile."""
-Engine = Callable[[Case], type[Trainer]]
+Engine = Callable[[TimedCase], type[Trainer]]
 
 
 @dataclass(frozen=True)
-class Line:
+class Timed:
     """One training: its name, the stack, the trainer, and the size of a fixed model where that is what is trained."""
 
     name: str
@@ -76,7 +76,11 @@ class _Enough(Exception):
 
 
 def during(
-    line: Line, device: torch.device, first: int, last: int, watch: AbstractContextManager[object] | None = None
+    line: Timed,
+    device: torch.device,
+    first: int,
+    last: int,
+    watch: AbstractContextManager[object] | None = None,
 ) -> tuple[float, int]:
     """Return the mean wall time of the steps ``first`` to ``last`` - 1, timed within ``watch``, and the parameters.
 
@@ -88,7 +92,7 @@ def during(
     plan = plan_of(line.stack, task.samples(train))
     if plan.steps <= last:
         raise ValueError(f"{line.name}: the training has only {plan.steps} steps")
-    case = Case(learner, task.batches(train, line.stack.seeds), task.loss, plan, 1)
+    case = TimedCase(learner, task.batches(train, line.stack.seeds), task.loss, plan, 1)
     at: dict[int, float] = {}
 
     def clock(step: int) -> None:
@@ -110,16 +114,16 @@ def during(
     return (at[last] - at[first]) / (last - first), sum(p.numel() for p in learner.parameters())
 
 
-def operations(line: Line, device: torch.device) -> int:
+def operations(line: Timed, device: torch.device) -> int:
     """Count operations of a step: products and convolutions, forward and backward, of the components computed."""
     counter, plain = FlopCounterMode(display=False), line.engine is plainly
     every = mock.patch.object(ngn.methods.ngn, "active_components", lambda t, K, beta, delta: K)
     with nullcontext() if plain else every:
-        during(Line(line.name, line.stack, plainly, line.count), device, 1, 2, counter)
+        during(Timed(line.name, line.stack, plainly, line.count), device, 1, 2, counter)
     return int(counter.get_total_flops())
 
 
-def busy(line: Line, device: torch.device, first: int) -> float | None:
+def busy(line: Timed, device: torch.device, first: int) -> float | None:
     """Return the time of all kernels over the time of the steps; None without a GPU."""
     if device.type != "cuda":
         return None
@@ -147,12 +151,12 @@ def limits(device: torch.device, side: int, rounds: int = 10) -> Limits:
     return Limits(2 * side**3 / product, 2 * a.nbytes / copy)
 
 
-def plainly(case: Case) -> type[Trainer]:
+def plainly(case: TimedCase) -> type[Trainer]:
     """Launch operations one by one."""
     return Trainer
 
 
-def by_compiler(case: Case) -> type[Trainer]:
+def by_compiler(case: TimedCase) -> type[Trainer]:
     """Compile the forward and backward pass with torch.compile; on a GPU it records CUDA graphs."""
     on_cuda = next(case.learner.parameters()).is_cuda
     return compiled(case, "reduce-overhead" if on_cuda else "default", everything=True)
@@ -163,7 +167,7 @@ def stack(config: Config, replicas: int) -> Stack:
     return Stack(tuple(config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)))
 
 
-def lines(on_cuda: bool) -> dict[str, list[Line]]:
+def lines(on_cuda: bool) -> dict[str, list[Timed]]:
     """Return the tables; the first line of each is the rival."""
     one_d = compose({"task": "regression1d", "gate": "mlp"}, {})
     mnist = compose({"task": "mnist", "gate": "conv"}, {})
@@ -174,18 +178,18 @@ def lines(on_cuda: bool) -> dict[str, list[Line]]:
             line
             for size in sizes
             for line in (
-                Line(f"{size} replicas, launched one by one", stack(one_d, size), plainly),
-                Line(f"{size} replicas, torch.compile", stack(one_d, size), by_compiler),
+                Timed(f"{size} replicas, launched one by one", stack(one_d, size), plainly),
+                Timed(f"{size} replicas, torch.compile", stack(one_d, size), by_compiler),
             )
         ],
         "1D study: what the gate costs": [
-            Line(f"{widest} fixed models of 32 blocks", stack(one_d, widest), by_compiler, one_d.gate.K),
-            Line(f"{widest} learned ones, all 32 computed", stack(one_d, widest), by_compiler),
+            Timed(f"{widest} fixed models of 32 blocks", stack(one_d, widest), by_compiler, one_d.gate.K),
+            Timed(f"{widest} learned ones, all 32 computed", stack(one_d, widest), by_compiler),
         ],
         "MNIST convolution, K = 8": [
-            Line("one seed, launched one by one", stack(mnist, 1), plainly),
-            Line("one seed, torch.compile", stack(mnist, 1), by_compiler),
-            Line(f"{seeds} stacked seeds, torch.compile", stack(mnist, seeds), by_compiler),
+            Timed("one seed, launched one by one", stack(mnist, 1), plainly),
+            Timed("one seed, torch.compile", stack(mnist, 1), by_compiler),
+            Timed(f"{seeds} stacked seeds, torch.compile", stack(mnist, seeds), by_compiler),
         ],
     }
 
@@ -193,7 +197,7 @@ def lines(on_cuda: bool) -> dict[str, list[Line]]:
 HEAD = f"{'ms / step':>10} {'run-steps/s':>12} {'x the first':>12} {'busy':>6} {'of the limit':>13} {'peak MiB':>9}"
 
 
-def show(title: str, own: list[Line], device: torch.device, first: int, last: int, best: Limits) -> None:
+def show(title: str, own: list[Timed], device: torch.device, first: int, last: int, best: Limits) -> None:
     """Measure and print a table."""
     print(f"{title}\n  {'variant':38} {HEAD}")
     rival = 0.0

@@ -51,7 +51,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True)
-class Case:
+class TimedCase:
     """One training, and its number of steps per call."""
 
     learner: CapacityLearner
@@ -61,7 +61,7 @@ class Case:
     steps: int
 
 
-def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> Case:
+def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> TimedCase:
     """Prepare the training of a configuration."""
     held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY, **settings}
     choices = {"task": task, "gate": gate, "method": method}
@@ -69,16 +69,16 @@ def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = 
     made = make_task(stack.first, torch.device("cpu"))
     train, learner = stack.first.train, learner_of(stack, made)
     assert isinstance(learner, CapacityLearner)
-    return Case(learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train)), STEPS)
+    return TimedCase(learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train)), STEPS)
 
 
-def images(shape: tuple[int, int, int], channels: tuple[int, int], K: int) -> Case:
+def images(shape: tuple[int, int, int], channels: tuple[int, int], K: int) -> TimedCase:
     """Prepare a convolution study on synthetic images."""
     source = torch.Generator().manual_seed(0)
     split = Split(torch.randn(128, *shape, generator=source), torch.randint(10, (128,), generator=source))
     learner = CapacityLearner(ParallelModel(OrderedSum(ConvBank(shape, channels, 10, K, 0), CountGate(K, t0=BOUNDARY))))
     plan = TrainPlan(steps=1, lr=1e-6, lr_boundary=1e-12)
-    return Case(learner, MiniBatches(split, 128, 0, lambda x: x), Supervised(cross_entropy), plan, steps=3)
+    return TimedCase(learner, MiniBatches(split, 128, 0, lambda x: x), Supervised(cross_entropy), plan, steps=3)
 
 
 COUNT: dict[int, int] = {}
@@ -93,7 +93,7 @@ def _drawn(bottleneck: GatedBottleneck, like: Tensor, samples: int) -> Any:
     return bottleneck.drawn
 
 
-def compiled(case: Case, mode: str = "default", everything: bool = False) -> type[Trainer]:
+def compiled(case: TimedCase, mode: str = "default", everything: bool = False) -> type[Trainer]:
     """The plain trainer with a step compiled by torch.
 
     The number of active components is read from the boundary once, because each number needs its own graph. With
@@ -133,10 +133,10 @@ def compiled(case: Case, mode: str = "default", everything: bool = False) -> typ
     return Compiled
 
 
-def engines(make: Callable[[], Case]) -> Variants:
+def engines(make: Callable[[], TimedCase]) -> Variants:
     """Return name → (run, models trained at once), with the kernel if there is one."""
     plain, other, fast = make(), make(), make()
-    kinds: list[tuple[str, Case, type[Trainer]]] = [
+    kinds: list[tuple[str, TimedCase, type[Trainer]]] = [
         ("torch", plain, Trainer),
         ("torch.compile", other, compiled(other)),
     ]
@@ -145,7 +145,7 @@ def engines(make: Callable[[], Case]) -> Variants:
     return {name: (_steps(case, kind), case.learner.replicas or 1) for name, case, kind in kinds}
 
 
-def _steps(case: Case, kind: type[Trainer]) -> Callable[[int], None]:
+def _steps(case: TimedCase, kind: type[Trainer]) -> Callable[[int], None]:
     def run(steps: int) -> None:
         plan = replace(case.plan, steps=case.steps * steps)
         kind(case.learner, case.batches, case.loss, plan, progress="never").fit()
@@ -153,7 +153,7 @@ def _steps(case: Case, kind: type[Trainer]) -> Callable[[int], None]:
     return run
 
 
-CASES: dict[str, Callable[[], Case]] = {
+CASES: dict[str, Callable[[], TimedCase]] = {
     "1D bank, ten seeds": lambda: study("regression1d", "mlp", replicas=10),
     "1D bank, straight-through, ten seeds": lambda: study("regression1d", "mlp", method="ste", replicas=10),
     "1D bank, hard concrete, ten seeds": lambda: study("regression1d", "mlp", method="l0", replicas=10),

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from rivals import table
 from rivals.methods import METHODS, NEEDS, missing, parameters, seeded
-from rivals.work import SCALES, WORKS, Settings, Work
+from rivals.work import SCALES, WORKS, Settings, Workload
 from torch import Tensor, nn
 
 from experiments.data.source import data_root
@@ -61,7 +61,7 @@ def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, fl
     return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
 
 
-def unit(work: Work, method: str, share: int, seed: int, validation: bool) -> dict[str, Any]:
+def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -> dict[str, Any]:
     """Train one model and measure it.
 
     Raises:
@@ -156,9 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "rivals" / given.scale
     if given.table:
-        text = table.table(table.read(folder), sorted(SHARES))
+        text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
-        table.put(PAGE, given.scale, text)
+        table.write_between_marks(PAGE, given.scale, text)
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")

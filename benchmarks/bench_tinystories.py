@@ -42,7 +42,7 @@ STEPS = 5
 SMALL = {"heads": 2, "slices": 4}
 
 
-class Layer(nn.Module):
+class PlainLayer(nn.Module):
     """A pre-norm layer with eight heads and a feed-forward part of four times the width."""
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class Layer(nn.Module):
         return h + self.down(F.gelu(self.up(self.norm2(h))))
 
 
-class Plain(nn.Module):
+class PlainModel(nn.Module):
     """The plain model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(VOCABULARY, D), nn.Embedding(CONTEXT, D)
-        self.layers, self.norm = nn.Sequential(Layer(), Layer()), nn.LayerNorm(D)
+        self.layers, self.norm = nn.Sequential(PlainLayer(), PlainLayer()), nn.LayerNorm(D)
 
     def forward(self, tokens: Tensor) -> Tensor:
         h = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
@@ -83,7 +83,7 @@ def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 def plain_loop(steps: int) -> None:
     """Training as in nanoGPT."""
-    model, batches = Plain(), text()
+    model, batches = PlainModel(), text()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     for step in range(STEPS * steps):
         optimizer.zero_grad(set_to_none=True)

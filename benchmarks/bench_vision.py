@@ -169,7 +169,7 @@ def graph(form: str) -> Run:
 
 
 @dataclass(frozen=True)
-class Variant:
+class VisionVariant:
     """A row of the table: a ``form`` of the study; each of two processes trains ``seeds`` at once."""
 
     letter: str
@@ -179,23 +179,23 @@ class Variant:
 
 
 CONVOLUTION = (
-    Variant("a", "list of modules, one process per seed", "modules"),
-    Variant("a", "the same, channels-last", "modules channels-last"),
-    Variant("a", "the same, channels-last, bf16", "modules channels-last bf16"),
-    Variant("a", "one grouped convolution", "grouped"),
-    Variant("a", "the same, channels-last", "grouped channels-last"),
-    Variant("a", "the same, channels-last, bf16", "grouped channels-last bf16"),
-    Variant("b", "torch engine, one seed", "torch"),
-    Variant("b", "the same, ungated", "torch ungated"),
-    Variant("c", "torch engine, 2 stacked seeds", "torch stacked", 2),
+    VisionVariant("a", "list of modules, one process per seed", "modules"),
+    VisionVariant("a", "the same, channels-last", "modules channels-last"),
+    VisionVariant("a", "the same, channels-last, bf16", "modules channels-last bf16"),
+    VisionVariant("a", "one grouped convolution", "grouped"),
+    VisionVariant("a", "the same, channels-last", "grouped channels-last"),
+    VisionVariant("a", "the same, channels-last, bf16", "grouped channels-last bf16"),
+    VisionVariant("b", "torch engine, one seed", "torch"),
+    VisionVariant("b", "the same, ungated", "torch ungated"),
+    VisionVariant("c", "torch engine, 2 stacked seeds", "torch stacked", 2),
 )
 GRAPH = (
-    Variant("a", "list of GCNConv, one process per seed", "modules"),
-    Variant("b", "torch engine, one seed", "torch"),
-    Variant("b", "the same, ungated", "torch ungated"),
-    Variant("c", "torch engine, 10 stacked seeds", "torch stacked", 10),
+    VisionVariant("a", "list of GCNConv, one process per seed", "modules"),
+    VisionVariant("b", "torch engine, one seed", "torch"),
+    VisionVariant("b", "the same, ungated", "torch ungated"),
+    VisionVariant("c", "torch engine, 10 stacked seeds", "torch stacked", 10),
 )
-STUDIES: dict[str, tuple[str, tuple[Variant, ...], Callable[[str], Run]]] = {
+STUDIES: dict[str, tuple[str, tuple[VisionVariant, ...], Callable[[str], Run]]] = {
     "mnist": (
         "MNIST convolution, K = 8, channels 8-16, batch 128",
         CONVOLUTION,
@@ -245,7 +245,7 @@ def step_flops(study: str) -> float | None:
 def bench(study: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
     """Return one row per variant: median rate, median ratio to the first variant in a round, peak memory."""
     variants = STUDIES[study][1]
-    found: dict[Variant, list[dict[str, float]]] = {v: [] for v in variants}
+    found: dict[VisionVariant, list[dict[str, float]]] = {v: [] for v in variants}
     matmul = []
     for _ in range(rounds):
         for v in variants:

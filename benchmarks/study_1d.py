@@ -22,7 +22,7 @@ LOSS = Supervised(mean_squared_error)
 
 
 @dataclass(frozen=True)
-class Course:
+class TimedSteps:
     """The timed steps: ``start`` to ``stop`` of ``steps``, for at most ``seconds``."""
 
     steps: int
@@ -31,8 +31,8 @@ class Course:
     seconds: float
 
 
-FULL = Course(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
-QUICK = Course(steps=25_000, start=200, stop=400, seconds=0.2)
+FULL = TimedSteps(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
+QUICK = TimedSteps(steps=25_000, start=200, stop=400, seconds=0.2)
 
 
 def data() -> FullBatches:
@@ -47,7 +47,7 @@ def learner_of(seeds: int | list[int]) -> CapacityLearner:
     return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
 
 
-def plan_of(course: Course) -> TrainPlan:
+def plan_of(course: TimedSteps) -> TrainPlan:
     return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
 
 

@@ -86,7 +86,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Job:
+class DrawingJob:
     """Draw single figures. A job can be sent to another process."""
 
     results: Path
@@ -106,7 +106,7 @@ class Job:
         return Drawn(tuple(data.runs), _state(data), svg.save(style.draw(FIGURES[name], data), self.output, name))
 
 
-def _drawn(job: Job, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
+def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
     """Yield the outcome of each figure, in the order of the names."""
     workers = min(len(names), processes)
     if workers < 2:
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
         print("figures need matplotlib: pip install -e '.[paper]'", file=sys.stderr)
         return 1
     output = arguments.output or paper_folder(arguments.results) / "figures"
-    job = Job(arguments.results, output, arguments.dirty, overrides)
+    job = DrawingJob(arguments.results, output, arguments.dirty, overrides)
     manifest = Manifest(output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
     status, changed = 0, []
     for name in names:

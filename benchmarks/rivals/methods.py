@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from rivals.models import HEADS, Attention
-from rivals.work import Work
+from rivals.models import HEADS, CausalAttention
+from rivals.work import Workload
 from torch import nn
 
 import ngn
@@ -25,13 +25,13 @@ def parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def seeded(work: Work, seed: int, width: float = 1.0) -> nn.Module:
+def seeded(work: Workload, seed: int, width: float = 1.0) -> nn.Module:
     """Make a new model; at width 1 it is the same for every method."""
     torch.manual_seed(seed)
     return work.model(width)
 
 
-def train(work: Work, model: nn.Module, seed: int, first: float = 0.0, last: float = 1.0) -> nn.Module:
+def train(work: Workload, model: nn.Module, seed: int, first: float = 0.0, last: float = 1.0) -> nn.Module:
     """Train in place from ``first`` to ``last``, fractions of a training; a learner also learns its sizes."""
     settings, batches = work.settings, work.batches(seed)
     start, end = round(first * settings.steps), round(last * settings.steps)
@@ -57,28 +57,28 @@ def train(work: Work, model: nn.Module, seed: int, first: float = 0.0, last: flo
     return model.eval()
 
 
-def dense(work: Work, seed: int, limit: int) -> nn.Module:
+def dense(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train the whole dense model."""
     return train(work, seeded(work, seed), seed)
 
 
-def uniform(work: Work, seed: int, limit: int) -> nn.Module:
+def uniform(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a model with all widths smaller by one factor, from the start."""
     return train(work, seeded(work, seed, largest(lambda part: parameters(work.model(part)), limit)), seed)
 
 
 @functools.lru_cache(maxsize=1)
-def trained(work: Work, seed: int) -> nn.Module:
+def trained(work: Workload, seed: int) -> nn.Module:
     """Return the dense model at the time of the cut."""
     return train(work, seeded(work, seed), seed, last=work.settings.before)
 
 
-def even(work: Work, seed: int, limit: int) -> nn.Module:
+def even(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a model whose learnable sizes are all smaller by one factor, from the start."""
     return train(work, cut_evenly(work, seeded(work, seed), limit), seed)
 
 
-def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
+def magnitude(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train; cut the components of smallest L1 norm, the same fraction of each size; train on.
 
     After Li et al., "Pruning filters for efficient ConvNets", 2017. The sizes are those that NGN learns.
@@ -92,13 +92,13 @@ def magnitude(work: Work, seed: int, limit: int) -> nn.Module:
     return train(work, small, seed, first=work.settings.before)
 
 
-def retained(work: Work, model: nn.Module, places: Any = None) -> Any:
+def retained(work: Workload, model: nn.Module, places: Any = None) -> Any:
     """Copy ``model`` and make its sizes cuttable to a prefix of ``places``."""
     sizes = work.sizes(None, places)
     return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
 
 
-def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
+def cut_evenly(work: Workload, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
     """Cut each size of ``model`` to the same fraction, the first of ``places``, within the budget.
 
     If one more head per layer exceeds the budget, the rest goes to the feed-forward units.
@@ -115,13 +115,13 @@ def cut_evenly(work: Work, model: nn.Module, limit: int, places: Any = None) -> 
     return cut(largest(lambda part: parameters(cut(part, even)), limit), even)
 
 
-def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
+def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train; cut by Torch-Pruning's group norms, including the residual stream's widths; train on."""
     import torch_pruning as tp
 
     def cut(kept: float) -> nn.Module:
         model: Any = copy.deepcopy(trained(work, seed))
-        parts = [m for m in model.modules() if isinstance(m, Attention)]
+        parts = [m for m in model.modules() if isinstance(m, CausalAttention)]
         pruner = tp.BasePruner(
             model,
             work.example[:1],
@@ -142,7 +142,7 @@ def torch_pruning(work: Work, seed: int, limit: int) -> nn.Module:
     return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
 
 
-def learned(work: Work, seed: int, limit: int) -> nn.Module:
+def learned(work: Workload, seed: int, limit: int) -> nn.Module:
     """Learn the sizes with the weights, within the budget."""
     sizes, budget = work.sizes(work.settings.K, None), ngn.Budget(parameters=limit)
     learner = ngn.learn_sizes(seeded(work, seed), sizes, budget=budget, commit=work.settings.commit)

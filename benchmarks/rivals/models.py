@@ -47,7 +47,7 @@ class ResNet20(nn.Module):
         return self.fc(self.blocks(self.relu(self.bn(self.conv(x)))).mean((2, 3)))
 
 
-class Attention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal attention; the shapes of the maps give the number of heads."""
 
     def __init__(self, d: int) -> None:
@@ -61,12 +61,12 @@ class Attention(nn.Module):
         return self.o_proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2))
 
 
-class Layer(nn.Module):
+class PreNormLayer(nn.Module):
     """A pre-norm layer: attention, then a feed-forward part of four times the width."""
 
     def __init__(self, d: int, units: int) -> None:
         super().__init__()
-        self.norm1, self.attn, self.norm2 = nn.LayerNorm(d), Attention(d), nn.LayerNorm(d)
+        self.norm1, self.attn, self.norm2 = nn.LayerNorm(d), CausalAttention(d), nn.LayerNorm(d)
         self.mlp = nn.Sequential(nn.Linear(d, units), nn.GELU(), nn.Linear(units, d))
 
     def forward(self, h: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
         super().__init__()
         d, units = HEADS * max(1, int(width * 16)), max(1, int(width * 256))
         self.tokens, self.positions = nn.Embedding(vocabulary, d), nn.Embedding(context, d)
-        self.layers = nn.Sequential(*(Layer(d, units) for _ in range(2)))
+        self.layers = nn.Sequential(*(PreNormLayer(d, units) for _ in range(2)))
         self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:

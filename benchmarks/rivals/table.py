@@ -16,7 +16,7 @@ TITLES = {"resnet20": "ResNet-20 on CIFAR-10", "transformer": "Transformer on Ti
 OWN = "NGN"
 
 
-def read(folder: Path) -> list[Unit]:
+def read_results(folder: Path) -> list[Unit]:
     """Read the files of a folder, in the order of their names."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
@@ -76,7 +76,7 @@ def mean(values: list[float], text: Callable[[float], str], spread: bool = True)
     return text(statistics.fmean(values)) + deviation
 
 
-def put(page: Path, scale: str, text: str) -> None:
+def write_between_marks(page: Path, scale: str, text: str) -> None:
     """Write ``text`` between the marks of ``scale`` in a page.
 
     Raises:

@@ -54,7 +54,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class Workload:
     """One piece of work.
 
     Attributes:
@@ -81,7 +81,7 @@ class Work:
     score: Callable[[nn.Module, bool], float]
 
 
-def images(scale: str, root: Path, **changes: Any) -> Work:
+def images(scale: str, root: Path, **changes: Any) -> Workload:
     """ResNet-20 on CIFAR-10; the last tenth of the training images is the validation set."""
     data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load_data(root)
     settings = {
@@ -113,7 +113,7 @@ def images(scale: str, root: Path, **changes: Any) -> Work:
         return MiniBatches(Split(x[:first], y[:first]), settings.batch, seed, lambda part: mirrored(standardised(part)))
 
     example = standardised(validation[0][: settings.batch])
-    return Work(
+    return Workload(
         "resnet20", "accuracy, %", 1, settings, data.info, ResNet20, sizes, "fc", example, batches, loss, score
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def mirrored(x: Tensor) -> Tensor:
     return x
 
 
-def text(scale: str, root: Path, **changes: Any) -> Work:
+def text(scale: str, root: Path, **changes: Any) -> Workload:
     """A Transformer on the characters of TinyStories; every twentieth training story is for validation."""
     if scale == "tiny":
         train, test, info = synthetic.stories(train=400)
@@ -165,7 +165,7 @@ def text(scale: str, root: Path, **changes: Any) -> Work:
         return TokenBatches(tokens, CONTEXT, settings.batch, seed)
 
     example = windows(validation)[0][: settings.batch]
-    return Work(
+    return Workload(
         "transformer", "bits per character", -1, settings, info, model, sizes, "head", example, batches, loss, score
     )  # fmt: skip
 

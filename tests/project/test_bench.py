@@ -66,7 +66,7 @@ def test_operations(bench: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
-    course = bench.Course(steps=1000, start=20, stop=60, seconds=0.1)
+    course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
     for kind in ["loop", "torch", *(["fused"] if bench.fused() else [])]:
         found = bench.rate_of(kind, 1 if kind == "loop" else 3, 1, 1, tmp_path, course)
@@ -137,7 +137,7 @@ def test_the_gpu_benchmark_times_the_steps_between(monkeypatch: pytest.MonkeyPat
     """On a CPU, where the training is the plain one, with a clock that is read twice."""
     gpu = load("bench_gpu")
     config = compose({"task": "regression1d", "gate": "mlp"}, {"gate.K": 4})
-    line = gpu.Line("two seeds", gpu.stack(config, 2), gpu.recorded)
+    line = gpu.Timed("two seeds", gpu.stack(config, 2), gpu.plainly)
     monkeypatch.setattr(gpu, "time", SimpleNamespace(perf_counter=iter([10.0, 16.0]).__next__))
     seconds, parameters = gpu.during(line, torch.device("cpu"), 2, 5)
     assert seconds == 2.0
@@ -151,13 +151,13 @@ def test_the_gpu_benchmark_counts_the_operations_of_what_is_computed(bench: Modu
     gpu = load("bench_gpu")
     counted = {
         engine: gpu.operations(
-            gpu.Line("", gpu.stack(compose({"task": "regression1d", "gate": "mlp"}), 2), engine), torch.device("cpu")
+            gpu.Timed("", gpu.stack(compose({"task": "regression1d", "gate": "mlp"}), 2), engine), torch.device("cpu")
         )
-        for engine in (gpu.plainly, gpu.recorded)
+        for engine in (gpu.plainly, gpu.by_compiler)
     }
     outer = 32 * bench.SAMPLES * 2 * 2 * bench.H
-    assert counted[gpu.recorded] == 2 * (bench.flops(32) - outer)
-    assert 0 < counted[gpu.plainly] < counted[gpu.recorded]
+    assert counted[gpu.by_compiler] == 2 * (bench.flops(32) - outer)
+    assert 0 < counted[gpu.plainly] < counted[gpu.by_compiler]
 
 
 def test_the_llama_benchmark_trains_and_asks_each_adaptation(

@@ -24,7 +24,7 @@ OWN = [name for name in METHODS if name != "Torch-Pruning"]
 def units(folder: Path, *more: str) -> list[table.Unit]:
     common = ["--scale", "tiny", "--seeds", "0", "--shares", "25", "--folder", str(folder)]
     bench_rivals.main([*common, *more])
-    return table.read(folder)
+    return table.read_results(folder)
 
 
 @pytest.mark.parametrize("work", ["transformer", "resnet20"])
@@ -102,10 +102,10 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
     assert "| 50 % | Torch-Pruning | -- | -- | -- | -- | 0 |" in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
-    table.put(page, "small", text)
+    table.write_between_marks(page, "small", text)
     assert page.read_text() == f"a\n<!-- rivals small: begin -->\n\n{text}\n\n<!-- rivals small: end -->\nb\n"
     with pytest.raises(ValueError, match="no marks"):
-        table.put(page, "full", text)
+        table.write_between_marks(page, "full", text)
 
 
 def test_committed_units_are_of_test_data_and_committed_code() -> None:
