@@ -1,4 +1,4 @@
-"""What a model under a budget scores, beside the fixed model whose parameters are that budget."""
+"""Score of models under a budget, next to the fixed model that defines the budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.tables.extensions import BUDGETS
 
 _SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}
-"""Where each stands within the place of a budget."""
+"""Horizontal offset of each series within a budget."""
 _SERIES = {"budget": "under the budget", "fixed": "fixed", "high": "under the budget, from all components"}
 PANELS = {
     task: Panel(

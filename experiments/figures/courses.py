@@ -20,11 +20,11 @@ _TITLES = {
     "beta15": "β = 15 constant",
 }
 PANELS = {key: Panel("training step", "boundary t", title) for key, title in _TITLES.items()}
-"""By the key of the table's row."""
+"""Panels by the key of the table's row."""
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """A panel for each schedule: the boundary of each seed, and the median."""
+    """Make a panel for each schedule: the boundary of each seed, and the median."""
     gathered = gather(reader, FOUR.runs, ["grown.t"], overrides)
     drawn = [boundaries(reader, group, key) for key, group in gathered.groups.items()]
     return gathered.data(curves=chain(*(curves for curves, _ in drawn)), lines=chain(*(lines for _, lines in drawn)))

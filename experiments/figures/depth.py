@@ -1,4 +1,4 @@
-"""What each of ten layers keeps when every layer learns its own size; the paper has no such figure."""
+"""Retained components of each of ten layers when every layer learns its size; the paper has no such figure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _TITLES = {
     "dec-inc": "λ falling, r rising",
 }
 PANELS = {key: Panel("layer", "tanh components kept", title) for key, title in _TITLES.items()}
-"""By the key of the table's row."""
+"""Panels by the key of the table's row."""
 
 
 def kept(run: Run) -> list[int]:
-    """How many components a run keeps in each layer beside the identity, which the last layer does not have."""
+    """Return how many components a run keeps in each layer, without the identity. The last layer has no identity."""
     *inner, last = run.record["phases"]["grown"]["count"]
     return [*(count - 1 for count in inner), last]
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """In each panel the series of runs and the series of medians, at every layer."""
+    """Make the series of runs and the series of medians over the layers, in each panel."""
     seeds = study("depth").make()[0].seeds
     selections = {key: runs.with_seeds(seeds) for key, runs in NINE.runs.items()}
     gathered = gather(reader, selections, ["grown.depth"], overrides)

@@ -13,7 +13,7 @@ from experiments.figures.model import EACH, Curve, Data, Line, Panel, Point, Spe
 from experiments.tables.one_d import BASELINE
 
 SHOWN_SEED = 0
-"""Drawn strongly; fixed beforehand, as for the numbers of the standard run."""
+"""The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
 _COURSES = {"total loss": "grown.loss", "task MSE": "grown.task", "boundary t": "grown.t"}
 
 PANELS = {
@@ -24,7 +24,7 @@ PANELS = {
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """Curves in the panels "training" and "t"; in "norms" the points of the shown seed, and those of the others."""
+    """Make curves in the panels "training" and "t"; in "norms", points of the shown seed and of the others."""
     gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], overrides, unit="seeds")
     points: list[Point] = []
     curves: list[Curve] = []

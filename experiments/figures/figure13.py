@@ -1,4 +1,4 @@
-"""Figure 13: what pruning keeps, what it scores and what it forgets, at three prices."""
+"""Figure 13: retained weights, score and forgetting after pruning, at three prices."""
 
 from __future__ import annotations
 

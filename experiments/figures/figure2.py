@@ -1,4 +1,4 @@
-"""Figure 2: the price sweep: a staircase of retained counts, and what each price costs in fit."""
+"""Figure 2, the price sweep: a staircase of retained counts, and the error at each price."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANDED, BETWEEN = "t at an integer", "t between integers"
 SOFT, TRUNCATED = "soft", "truncated"
 PLATEAU = "plateau"
 _LABELLED = 1.3
-"""The least width whose factor is printed; narrower plateaus would print over each other."""
+"""Least width of a plateau whose factor is printed. Labels of narrower plateaus would overlap."""
 _PRICE = "capacity price λ₀ (= the largest α)"
 PANELS = {
     "count": Panel(_PRICE, "retained count", "Retained count", xlog=True),
@@ -25,7 +25,7 @@ PANELS = {
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """In "count" two series, by whether t ended within 0.01 of an integer, and the plateaus; in "mse" both errors."""
+    """Make two series in "count", t within 0.01 of an integer or not, and the plateaus; in "mse", both errors."""
     quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse"]
     gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
     points, steps, lines = [], [], []

@@ -19,7 +19,7 @@ _SIDE = {FIXED: -1.0, GROWN: 1.0}
 
 
 def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
-    """Geometric mean of (run id, value) pairs, and one population standard deviation of log10 to either side."""
+    """Compute the geometric mean of (run id, value) pairs, with a bar of one population deviation of log10."""
     logs = np.log10([value for _, value in values])
     mean, sd = logs.mean(), logs.std(ddof=0)
     runs = tuple(name for name, _ in values)
@@ -28,7 +28,7 @@ def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """The series "fixed" and "grown" (pooled by count over its prices), and for each one of single runs."""
+    """Make the series "fixed" and "grown" (pooled by count over prices), each with a series of single runs."""
     selections = dict(enumerate(study("fixed_frontier").make()))
     quantities = {
         key: ["fixed.count", "fixed.truncated.mse"]

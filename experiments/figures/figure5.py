@@ -1,4 +1,4 @@
-"""Figure 5: where the boundary ends against where it starts: whether it both grows and prunes."""
+"""Figure 5: final against initial boundary, which shows whether it both grows and prunes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIAGONAL = np.array([init_sweep.STARTS[0], init_sweep.STARTS[-1]])
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """In each panel the series of means, with one population standard deviation to either side, and one of runs."""
+    """Make a series of means, with bars of one population deviation, and a series of runs, in each panel."""
     selections = {
         (panel.key, start): panel.start(start).with_seeds(init_sweep.SEEDS)
         for panel in init_sweep.PANELS

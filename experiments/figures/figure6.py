@@ -1,4 +1,4 @@
-"""Figure 6: training goes on from a converged model at another price: what all share, then three branches."""
+"""Figure 6: training continues from a converged model at other prices: the shared part, then three branches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.figures.model import Curve, Data, Line, Panel, Spec
 from experiments.tables.one_d import CONTINUED
 
 SHOWN_SEED = 0
-"""Drawn strongly; fixed beforehand, as for the numbers of the standard run."""
+"""The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
 SHARED = "shared training"
 PANELS = {
     "t": Panel("training step", "boundary t", "Boundary"),
@@ -25,12 +25,12 @@ FACTORS: tuple[float, ...] = dict(CONTINUED.overrides)["continue_with"]
 
 
 def branch(factor: float) -> str:
-    """The series of the branch with that factor of the price."""
+    """Name the series of the branch with this factor of the price."""
     return f"{factor:g} × λ₀"
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """In each panel the series of the shared training and of the branches, whose steps go on from its end."""
+    """Make curves of the shared training and of the branches, whose steps continue from its end."""
     quantities = ["grown.t", *(f"{branch_phase(factor)}.t" for factor in FACTORS)]
     gathered = gather(reader, {"": CONTINUED}, quantities, overrides, unit="seeds")
     curves = []

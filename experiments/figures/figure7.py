@@ -1,4 +1,4 @@
-"""Figure 7: what four ways to learn a capacity keep, and how well that fits; one point per seed."""
+"""Figure 7: retained count and error of four capacity learners, one point per seed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.tables.one_d import SEVEN
 
 METHODS = {"ngn": "NGN", "awnn": "AWNN (block adaptation)", "l0": "L₀ (hard concrete)", "ste": "STE (straight-through)"}
-"""Row of table 7 → name of its series."""
+"""Key of a row of table 7 → name of its series."""
 PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, series=tuple(METHODS.values()))}
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """A series for each method, one point per seed; the methods stand side by side within a count."""
-    # the fixed models of the table's last column are no part of this figure
+    """Make a series for each method, one point per seed, with the methods side by side within a count."""
+    # this figure does not show the fixed models of the table's last column
     selections = {key: replace(runs, companions=()) for key, runs in SEVEN.runs.items()}
     gathered = gather(reader, selections, ["grown.count", "grown.truncated.mse"], overrides)
     points: list[Point] = []

@@ -1,6 +1,6 @@
-"""Accuracy against count in vision and graphs: fixed models of every count, and where the learned counts lie.
+"""Accuracy against count in vision and graphs: fixed models of every count, and learned models.
 
-The paper has no such figure; it shows whether a learned count is a good one.
+The paper has no such figure. It shows whether a learned count is a good choice.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from experiments.tables.transfer import EIGHT
 FIXED, FROM_LOW, FROM_HIGH = "fixed", "learned from low", "learned from high"
 PANELS = {"": Panel("retained count", "test accuracy (%)", lanes=True, series=(FIXED, FROM_LOW, FROM_HIGH))}
 _SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
-"""Where a learned series stands within the lane of a count; the fixed one stands on the tick."""
+"""Horizontal offset of a learned series within a count; the fixed series is on the tick."""
 
 
 def _selections(task: str, gate: str) -> tuple[Selection, dict[str | int, Selection]]:
-    """The ten learned seeds of a row of table 8, and its fixed runs by count."""
+    """Select the ten learned seeds of a row of table 8, and its fixed runs by count."""
     of = {"task": task, "gate": gate}
     (learned,) = [s for s in study("vision").make() if dict(s.choices).items() >= of.items()]
     alone = [s for s in study("vision_frontier").make() if dict(s.choices).items() >= of.items()]
@@ -53,7 +53,7 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
             points += spread((Point(str(key), x, y, (run.run_id,)) for run, x, y in found), 0.18, _SIDE[str(key)])
             continue
         for run, count, accuracy in found:
-            # the fixed phase of a learned run is the same model as the fixed run of that count and seed
+            # the fixed phase of a learned run equals the fixed run of that count and seed
             pooled[count].setdefault(run.seed, (run.run_id, accuracy))
     for count, seeds in sorted(pooled.items()):
         values = np.array([value for _, value in seeds.values()])
@@ -76,7 +76,7 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
 
 
 def _published(task: str, gate: str) -> Line:
-    """The published median accuracy of the truncated model, across the lane of the published median count."""
+    """Draw the published median accuracy of the truncated model as a line at the published median count."""
     values = {
         name: value_of(published.load_published(), EIGHT, EIGHT.row(f"{task}-{gate}"), name)
         for name in ("t", "truncated")

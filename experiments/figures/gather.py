@@ -1,4 +1,4 @@
-"""How the points and curves of a figure are gathered from records."""
+"""Gather the points and curves of a figure from records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Group:
-    """The usable runs of one selection, and their numbers: quantity → array of shape [runs]."""
+class RunGroup:
+    """The usable runs of one selection and their numbers: quantity → array of shape [runs]."""
 
     runs: tuple[Run, ...] = ()
     values: Mapping[str, Array] = field(default_factory=dict)
@@ -34,16 +34,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Gathered(Generic[Key]):
-    """The groups of a figure by key, every run id that belongs to it, and why runs are left out."""
+    """The groups of a figure by key, all its run ids, and the problems of runs that are left out."""
 
-    groups: Mapping[Key, Group]
+    groups: Mapping[Key, RunGroup]
     runs: tuple[str, ...]
     problems: tuple[Problem, ...]
     unit: str
 
     @property
     def found(self) -> int:
-        """How many runs are usable."""
+        """The number of usable runs."""
         return len({name for group in self.groups.values() for name in group.ids})
 
     def data(
@@ -54,7 +54,7 @@ class Gathered(Generic[Key]):
         notes: Iterable[str] = (),
         titles: Mapping[str, str] | None = None,
     ) -> Data:
-        """The figure's data; a note says how much of it is there."""
+        """Return the figure's data, with a note if it is partial."""
         notes = (*self._partial(), *notes)
         return Data(tuple(points), tuple(curves), tuple(lines), self.runs, self.found, notes, titles or {})
 
@@ -67,8 +67,8 @@ class Gathered(Generic[Key]):
         return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
 
 
-def boundaries(reader: Reader, group: Group, panel: str) -> tuple[list[Curve], list[Line]]:
-    """The boundary over training of each run of a group that has curves, and the median of those of equal steps."""
+def boundaries(reader: Reader, group: RunGroup, panel: str) -> tuple[list[Curve], list[Line]]:
+    """Return the boundary over training of each run with curves, and the median over runs of equal steps."""
     found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
     curves = [
         Curve("t of each seed", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
@@ -83,7 +83,7 @@ def boundaries(reader: Reader, group: Group, panel: str) -> tuple[list[Curve], l
 
 
 def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[Point]:
-    """The points, those of one panel and x drawn evenly over ``width`` about ``at`` beside it."""
+    """Spread points of one panel with the same x evenly over ``width``, centred at an offset of ``at``."""
     places: dict[tuple[str, float], list[Point]] = {}
     for point in points:
         places.setdefault((point.panel, point.x), []).append(point)
@@ -93,7 +93,7 @@ def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[P
 
 
 def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
-    """The selection with overrides below its own, so that what a study varies stays varied."""
+    """Add overrides with lower priority than the selection's own, so that a study keeps what it varies."""
     return selection.with_overrides({**overrides, **dict(selection.overrides)})
 
 
@@ -105,12 +105,12 @@ def gather(
     unit: str = "runs",
     own_data: bool = False,
 ) -> Gathered[Key]:
-    """The runs of each selection that have all ``quantities`` (one number each); all must have seen the same data.
+    """Gather the runs of each selection that have all ``quantities`` (one number each) and the same data.
 
     Args:
         quantities: for all selections, or for each.
-        unit: what a run is called in the note of a partial figure.
-        own_data: every selection is of data of its own, and only its own runs must agree.
+        unit: the word for a run in the note of a partial figure.
+        own_data: whether each selection has its own data, on which only its own runs must agree.
     """
     wanted: dict[str, None] = {}
     collected: dict[Key, Collected] = {}
@@ -121,7 +121,7 @@ def gather(
     sets = [list(one.runs) for one in collected.values()]
     odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
     strangers = {problem.where for problem in odd}
-    groups: dict[Key, Group] = {}
+    groups: dict[Key, RunGroup] = {}
     problems: dict[str, Problem] = {problem.where: problem for problem in odd}
     for key, one in collected.items():
         alike = tuple(run for run in one.runs if run.run_id not in strangers)
@@ -129,5 +129,5 @@ def gather(
         samples, used, lacks = sample(replace(one, runs=alike), names, frozenset(names))
         problems.update({lack.where: lack for lack in lacks})
         by_id = {run.run_id: run for run in alike}
-        groups[key] = Group(tuple(by_id[name] for name in used), {name: row[0] for name, row in samples.items()})
+        groups[key] = RunGroup(tuple(by_id[name] for name in used), {name: row[0] for name, row in samples.items()})
     return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

@@ -1,4 +1,4 @@
-"""Learned ranks and widths of adapted language models, by layer, and what they score beside other allocations."""
+"""Learned ranks and widths of adapted language models by layer, and their scores against other allocations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _selections(gate: str) -> dict[str, Selection]:
 
 
 def _by_layer(gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """What each layer keeps, a series per adapted map."""
+    """Make a series of retained components over the layers for each adapted map."""
     gathered = gather(reader, _selections(gate), ["size"], overrides, own_data=True)
     points: list[Point] = []
     titles: dict[str, str] = {}
@@ -57,7 +57,7 @@ def _by_layer(gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
 
 
 def _seeds(gathered: Gathered[str]) -> str:
-    """Of which seeds the models are."""
+    """Say which seeds the models have."""
     seeds = sorted({run.seed for group in gathered.groups.values() for run in group.runs})
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
@@ -70,13 +70,13 @@ def _measured(run: Run, *quantities: str) -> list[float] | None:
 
 
 def _points(task: str, run: Run) -> Iterator[Point]:
-    """Every method of a task at the total that it kept, with the interval of its score."""
+    """Make a point for every method of a task: its retained total, and its score with an interval."""
     runs = {"": run, "fixed": replace(run, phase="fixed"), **run.companions}
     for number, (name, series) in enumerate(_SERIES.items()):
         found = _measured(runs[name], "size", "truncated", "low", "high") if name in runs else None
         if found is not None:
             size, score, low, high = found
-            apart = 1.2 * (number - (len(_SERIES) - 1) / 2)  # all are aimed at one total
+            apart = 1.2 * (number - (len(_SERIES) - 1) / 2)  # all methods aim at one total
             yield Point(series, size, score, (runs[name].run_id,), task, low, high, apart)
 
 
@@ -101,7 +101,7 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     if lacking:
         notes.append("not run: " + ", ".join(f"{name} ({', '.join(tasks)})" for name, tasks in lacking.items()))
     data = gathered.data(points, lines=lines, notes=notes)
-    # the records that were found through those of the learned models belong to the figure, too
+    # the companions of the learned models also belong to the figure
     others: dict[str, None] = {}
     for task, group in gathered.groups.items():
         chosen = stand_in(selections[task], overrides)

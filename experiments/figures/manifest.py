@@ -1,7 +1,7 @@
-"""Which figures are up to date: a note, beside the figures, of what each was drawn from.
+"""Know which figures are up to date: a manifest next to the figures lists what each was drawn from.
 
-The note is not committed. It depends on every line of the drawing code, so it would change in most commits, and the
-figures themselves are the same bytes when they are drawn again from the same records.
+The manifest is not committed. It depends on every line of the drawing code and would change in most commits. The
+figures themselves have the same bytes when redrawn from the same records.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ngn.files import publish
 
 NAME = ".manifest.json"
 _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/published.json")
-"""What says which runs belong to a figure, how they are read, and how they are drawn; nothing that trains."""
+"""Sources that decide which runs a figure shows, how they are read and how they are drawn; nothing that trains."""
 
 
 @cache
 def drawing_code() -> str:
-    """SHA-256 over the sources that a figure can depend on, and the version of matplotlib."""
+    """Return the SHA-256 over the sources that a figure can depend on and the version of matplotlib."""
     digest = hashlib.sha256(importlib.metadata.version("matplotlib").encode())
     for path in sorted(path for pattern in _SOURCES for path in ROOT.glob(pattern)):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -33,10 +33,10 @@ def drawing_code() -> str:
 
 
 class Manifest:
-    """What the figures in ``folder`` were drawn from.
+    """The manifest of the figures in ``folder``: what they were drawn from.
 
     Args:
-        options: what else the pictures depend on, such as stand-ins.
+        options: other inputs of the pictures, such as stand-ins.
     """
 
     def __init__(self, folder: Path, store: Store, options: Mapping[str, Any]) -> None:
@@ -47,16 +47,16 @@ class Manifest:
         try:
             self._noted: dict[str, Any] = dict(json.loads(self._path.read_text()))
         except (OSError, ValueError, TypeError):
-            self._noted = {}  # absent or damaged: everything is drawn again
+            self._noted = {}  # missing or damaged: redraw everything
 
     def _record(self, path: Path) -> bytes:
-        """Digest of a file of a run as it was when this was first asked; of nothing where there was none."""
+        """Return the digest of a run's file at the first call; a missing file counts as empty."""
         if path not in self._contents:
             self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
         return self._contents[path]
 
     def _digest(self, runs: Iterable[str], file: str) -> str:
-        """SHA-256 over all that a figure depends on, and over its file."""
+        """Return the SHA-256 over all inputs of a figure and over its file."""
         digest = hashlib.sha256(f"{drawing_code()}\0{self._options}\0".encode())
         for run in runs:
             digest.update(run.encode() + b"\0")
@@ -66,7 +66,7 @@ class Manifest:
         return digest.hexdigest()
 
     def unchanged(self, name: str) -> str | None:
-        """What the figure was noted to show, if drawing it now would give its file again; else None."""
+        """Return what the figure shows according to the manifest, if it is up to date; else None."""
         try:
             noted = self._noted[name]
             return noted["state"] if noted["digest"] == self._digest(noted["runs"], noted["file"]) else None
@@ -74,6 +74,6 @@ class Manifest:
             return None
 
     def note(self, name: str, runs: Sequence[str], file: Path, state: str) -> None:
-        """Write down what the figure was just drawn from; at once, so that an interrupted build loses nothing."""
+        """Record at once what the figure was drawn from, so that an interrupted build loses nothing."""
         self._noted[name] = {"state": state, "runs": runs, "file": file.name, "digest": self._digest(runs, file.name)}
         publish(self._path, json.dumps(self._noted).encode(), replace=True)

@@ -13,11 +13,11 @@ from experiments.figures.model import Curve, Data, Line, Panel, Spec
 from experiments.tables.vae import FIFTEEN
 
 PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for row in FIFTEEN.rows}
-"""By the key of the table's row, which is the dimension."""
+"""Panels by the key of the table's row, which is the dimension."""
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    """A panel for each dimension: the boundary of each seed, the median, and where exactly D terms are kept."""
+    """Make a panel for each dimension: the boundary of each seed, the median, and the line of D terms."""
     gathered = gather(reader, FIFTEEN.runs, ["grown.count"], overrides, own_data=True)
     curves: list[Curve] = []
     lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""What a figure is made of: points, curves and lines that name their runs, and how they are gathered from records.
+"""The parts of a figure: panels with points, curves and lines that name their runs.
 
 A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and knows nothing of matplotlib; :mod:`style` and the
 report's page draw that data and nothing else, by the same rules, so that one caption holds for both.
@@ -18,11 +18,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 EACH = "each run"
-"""The series of single runs beside their means: alone, or in brackets behind the name of the mean."""
+"""Series name of single runs next to their means: alone, or in brackets after the name of the mean."""
 
 
 def sentence(text: str) -> str:
-    """``text`` with a capital first letter and a full stop; empty text stays so."""
+    """Return ``text`` with a capital first letter and a full stop; empty text stays empty."""
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
@@ -31,9 +31,9 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        xlog, ylog: which axes are logarithmic.
-        lanes: x is a count; a faint line separates neighbouring counts, and means say of how many runs they are.
-        series: names that stand in the legend even where no point has them, in this order.
+        xlog, ylog: whether the axis is logarithmic.
+        lanes: x is a count. Faint lines separate counts, and means show their number of runs.
+        series: names in the legend, in this order, even without a point.
     """
 
     xlabel: str
@@ -50,8 +50,8 @@ class Point:
     """A marker, and the ids of the ``runs`` behind it.
 
     Attributes:
-        low, high: the ends of its bar.
-        shift: how far from x it is drawn, so that markers of one x do not cover each other.
+        low, high: ends of its bar.
+        shift: horizontal offset from x, so that markers of one x do not overlap.
     """
 
     series: str
@@ -65,13 +65,13 @@ class Point:
 
     @property
     def faint(self) -> bool:
-        """Whether it is a single run beside the mean of several."""
+        """Whether it is a single run next to a mean."""
         return self.series.endswith((EACH, f"({EACH})"))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A quantity over the training of one run; ``x`` and ``y`` of shape [points]. All but ``strong`` ones are faint."""
+    """A quantity over the training of one run; ``x`` and ``y`` have shape [points]. Without ``strong`` it is faint."""
 
     series: str
     run: str
@@ -84,12 +84,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is no single run's: dashed, or solid from one point to another, for a statistic of ``runs``; dotted
-    where nothing was measured.
+    """A line that is not one run's: dashed or solid for a statistic of ``runs``, dotted for a reference.
 
     Attributes:
         x, y: of shape [points].
-        label: printed above its middle.
+        label: text above its middle.
     """
 
     series: str
@@ -105,10 +104,10 @@ class Data:
     """Everything that a figure shows.
 
     Attributes:
-        runs: the ids of all runs that belong to the figure, whether they have records or not.
-        found: how many of them are drawn.
-        notes: what is printed below: that it is partial, which stand-ins it shows, how to read it.
-        titles: panel → what the records add to its title.
+        runs: ids of all runs of the figure, with or without records.
+        found: number of runs drawn.
+        notes: printed below: whether it is partial, its stand-ins, how to read it.
+        titles: panel → addition to its title from the records.
     """
 
     points: tuple[Point, ...] = ()
@@ -130,12 +129,13 @@ class Data:
         return sentence("; ".join(self.notes))
 
     def of(self, panel: str, series: str | None = None) -> list[Point]:
-        """The points of a panel, or of one series in it."""
+        """Return the points of a panel, or of one series in it."""
         return [p for p in self.points if p.panel == panel and series in (None, p.series)]
 
     def fewest(self, key: str, panel: Panel) -> int | None:
-        """Up to how many runs behind a mean it says so: with ``lanes`` all do, else those that have fewer than others;
-        None where none does."""
+        """Return the largest number of runs that is printed at a mean, or None to print none.
+
+        With ``lanes`` every mean shows its number; otherwise only means of fewer runs than others do."""
         runs = [len(point.runs) for point in self.of(key) if not point.faint]
         most = max(runs, default=0)
         if panel.lanes:
@@ -143,21 +143,21 @@ class Data:
         return most - 1 if min(runs, default=0) < most else None
 
     def curves_of(self, panel: str, series: str | None = None) -> list[Curve]:
-        """The curves of a panel, or of one series in it."""
+        """Return the curves of a panel, or of one series in it."""
         return [c for c in self.curves if c.panel == panel and series in (None, c.series)]
 
     def lines_of(self, panel: str) -> list[Line]:
-        """The lines of a panel."""
+        """Return the lines of a panel."""
         return [line for line in self.lines if line.panel == panel]
 
     def title(self, key: str, panel: Panel) -> str:
-        """The panel's title with what the records add to it, and how many runs it shows."""
+        """Return the panel's title with the addition from the records and its number of runs."""
         runs = {run for point in self.of(key) for run in point.runs} | {curve.run for curve in self.curves_of(key)}
         n = f"n = {len(runs)} run{'' if len(runs) == 1 else 's'}" if runs else "not run"
         return "\n".join(filter(None, [panel.title, self.titles.get(key, ""), n]))
 
     def looks(self, panels: Mapping[str, Panel]) -> dict[str, int]:
-        """Series → the number of its colour and sign, one for all panels; single runs have that of their mean."""
+        """Map series to their colour and marker, the same in all panels; single runs look like their mean."""
         named = [name for panel in panels.values() for name in panel.series]
         named += [curve.series for curve in self.curves] + [point.series for point in self.points if not point.faint]
         looks = {name: at for at, name in enumerate(dict.fromkeys(named))}
@@ -171,11 +171,11 @@ class Spec:
     """A figure.
 
     Attributes:
-        name: of its files.
-        panels: key → axes; points, curves and lines name theirs by the key.
-        make: records and stand-in overrides → what is shown.
-        height: inches.
-        columns: panels beside each other.
+        name: name of its file.
+        panels: key → axes. Points, curves and lines refer to the key.
+        make: (records, stand-in overrides) → what is shown.
+        height: in inches.
+        columns: number of panels per row.
     """
 
     name: str
@@ -186,13 +186,13 @@ class Spec:
     columns: int = 1
 
     def data(self, reader: Reader, overrides: Mapping[str, Any] | None = None) -> Data:
-        """What the records give.
+        """Read the figure's data from records.
 
         Args:
-            overrides: dotted key → value: runs that differ in these keys stand in for the figure's own; it says so.
+            overrides: dotted key → value. Runs with these values stand in for the figure's own, and a note says so.
 
         Raises:
-            experiments.blocks.ConfigError: if a run of the figure cannot have these overrides.
+            experiments.blocks.ConfigError: if a run of the figure does not accept these overrides.
         """
         found = self.make(reader, overrides or {})
         shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))

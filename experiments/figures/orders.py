@@ -1,4 +1,4 @@
-"""Every smaller prefix of one trained model, for each order of its components, under one budget."""
+"""Error of every smaller prefix of one trained model, for each order of its components, under one budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.tables.extensions import ORDERED, ORDERED_AT, ORDERS
 
 _SHOWN = {order: said for order, (_, said, _) in islice(ORDERS.items(), 6)}
-"""As many as there are looks of series."""
+"""At most as many series as there are styles."""
 
 
 def _panel(label: str, count: int, score: str) -> Panel:

@@ -1,6 +1,6 @@
-"""TinyStories: bits per character of fixed and of learned models against what they keep, and of every smaller prefix.
+"""TinyStories: bits per character against retained components, for fixed and learned models and smaller prefixes.
 
-The paper has no such figures; they show whether learned counts are good ones, and what cutting further would cost.
+The paper has no such figures. They show whether learned counts are good, and what further truncation would cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.tables.own import STORIES
 _BITS = "validation bits per character"
 _SCORE = "truncated.bits_per_character"
 _TITLES = {"heads": "attention heads", "slices": "FFN slices", "heads_slices": "heads and slices"}
-"""The structures of which more than one component is ever kept."""
+"""The structures that keep more than one component."""
 FIXED = "fixed, layers alike"
 _PHASES = {"grown": "grown", "fixed": "fixed as grown", "from_high": "from high"}
 FRONTIERS = {
@@ -33,7 +33,7 @@ _NOTE = "two layers of 128 entries, 2,500 steps; no number is to be compared wit
 
 
 def _point(series: str, run: Run, phase: str, gate: str) -> Point:
-    """What a phase kept in all its layers, and the bits of the truncated model."""
+    """Return the retained count over all layers of a phase, and the bits of the truncated model."""
     found = run.record["phases"][phase]
     return Point(series, sum(found["count"]), found["truncated"]["bits_per_character"], (run.run_id,), gate)
 

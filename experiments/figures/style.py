@@ -1,4 +1,4 @@
-"""One look for all figures: a page column wide, colours that differ in greyscale as well."""
+"""The common style of all figures: one column wide, with colours that also differ in greyscale."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAINT: dict[str, Any] = {"alpha": 0.25, "linewidth": 0.6, "zorder": 2}
 
 @dataclass(frozen=True)
 class Look:
-    """How a series looks; two of them differ in more than colour."""
+    """The style of a series. Any two differ in more than colour."""
 
     color: str
     marker: str
@@ -74,7 +74,7 @@ LOOKS = (
     Look(ORANGE, "D", (0, (5, 1, 1, 1, 1, 1)), filled=False),  # type: ignore[arg-type]
     Look(GREY, "v", (0, (1, 2))),  # type: ignore[arg-type]
 )
-"""In the order in which series take them."""
+"""Styles in the order in which series take them."""
 
 
 def new_figure(height: float = 2.6) -> Figure:
@@ -84,9 +84,9 @@ def new_figure(height: float = 2.6) -> Figure:
 
 
 def draw(spec: Spec, data: Data) -> Figure:
-    """The picture of a figure: its title, a legend, its panels, and the caption below; "not run" without data.
+    """Draw a figure: title, legend, panels, and the caption below; "not run" without data.
 
-    Panels share an axis where all of them say the same of it.
+    Panels share an axis if it has the same label and scale in all of them.
     """
     with matplotlib.rc_context(RC):
         caption = textwrap.wrap(data.caption, 125)
@@ -121,9 +121,9 @@ def draw(spec: Spec, data: Data) -> Figure:
 
 
 def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, Look]) -> None:
-    """Curves, lines and points of one panel."""
+    """Draw curves, lines and points of one panel."""
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, title=data.title(key, panel))
-    if panel.xlog:  # setting the default again would undo the ticks of panels that share the axis
+    if panel.xlog:  # setting the default again would reset the ticks of panels that share the axis
         axes.set_xscale("log")
     if panel.ylog:
         axes.set_yscale("log")
@@ -134,7 +134,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         span = len(line.x) == 2
         dash = ":" if not line.runs else "-" if span else "--"
         marker = "|" if span and line.label else None
-        joined = looks.get(line.series)  # a line through points, which are in the legend themselves
+        joined = looks.get(line.series)  # a line through points that are in the legend
         color = joined.color if joined else BLACK if line.runs else GREY
         label = f"_{line.series}" if joined else line.series
         axes.plot(line.x, line.y, dash, marker=marker, label=label, color=color, linewidth=1.1, zorder=4)
@@ -147,7 +147,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
     for name in dict.fromkeys([*panel.series, *points]):
         _points(axes, name, points.get(name, []), looks[name], data.fewest(key, panel))
     if points and not panel.ylog and all(float(point.y).is_integer() for point in data.of(key)):
-        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # no half ranks
+        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # integer ticks for ranks
     if panel.lanes:
         lanes(axes, [round(point.x) for point in data.of(key)])
     if not (points or data.curves_of(key)):
@@ -156,7 +156,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
 
 
 def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, fewest: int | None) -> None:
-    """Single runs as dots; means joined by a line, those of at most ``fewest`` runs with their number; bars of both."""
+    """Draw runs as dots and means joined by a line, with bars; print the number of runs up to ``fewest``."""
     x, y = [p.x + p.shift for p in points], [p.y for p in points]
     single = all(len(point.runs) == 1 for point in points)
     if not points:
@@ -179,12 +179,12 @@ def _points(axes: Axes, name: str, points: Sequence[Point], look: Look, fewest: 
 
 
 def _number(axes: Axes, text: str, at: tuple[float, float], color: str) -> None:
-    """A small number above a place."""
+    """Print a small number above a point."""
     axes.annotate(text, at, (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=6.5, color=color)
 
 
 def _legend(figure: Figure, title: str, order: list[str]) -> None:
-    """One for all panels, below the title of the figure; lines come last."""
+    """Draw one legend for all panels below the title; lines come last."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -194,7 +194,7 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
     places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
     names = sorted(entries, key=lambda name: places.get(name, len(order)))
     handles = [entries[name] for name in names]
-    for columns in range(min(len(names), 5), 0, -1):  # as many as there is room for
+    for columns in range(min(len(names), 5), 0, -1):  # as many columns as fit
         legend = figure.legend(
             handles, names, loc="outside upper center", ncols=columns, title=title, title_fontsize=9.5
         )
@@ -208,7 +208,7 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
 
 
 def lanes(axes: Axes, counts: Sequence[int]) -> None:
-    """An axis of counts from the least to the largest, with a faint line between any two of them."""
+    """Make an axis of counts from the least to the largest, with faint lines between neighbours."""
     least, most = min(counts), max(counts)
     axes.set_xticks(range(least, most + 1))
     axes.set_xticks([count - 0.5 for count in range(least, most + 2)], minor=True)

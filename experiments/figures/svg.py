@@ -1,4 +1,4 @@
-"""Figures as SVG files whose bytes change only when the picture does."""
+"""Write figures as SVG files whose bytes change only with the picture."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _ALIKE = re.compile(
 
 
 def save(figure: Figure, folder: Path, name: str) -> Path:
-    """Write ``name.svg``; its path.
+    """Write ``name.svg`` and return its path.
 
-    Equal figures give equal bytes, in every process: there is no date, no version and no random name in the file, and
-    coordinates have two decimals (of 1/72 inch), below which machines may differ.
+    Equal figures give equal bytes in every process: the file has no date, version or random name. Coordinates have two
+    decimals (of 1/72 inch); smaller differences between machines do not show.
     """
     if (layout := figure.get_layout_engine()) is not None:
-        layout.execute(figure)  # print_svg would draw the file twice, the first time only to lay the figure out
+        layout.execute(figure)  # print_svg would draw the figure twice, the first time only for its layout
     figure.set_layout_engine("none")
     drawn = io.StringIO()
     with matplotlib.rc_context(RC):
@@ -45,7 +45,7 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: rounded coordinates, and one group for markers of one style."""
+    """Shrink the file without changing the picture: round coordinates, and group markers of one style."""
     svg = _COORDINATES.sub(lambda found: _DECIMAL.sub(_rounded, found[0]), _NO_ROTATION.sub("", svg))
     svg = _ALIKE.sub(lambda run: f"<g{run['style']}>\n{run[0].replace(run['style'], '')}</g>\n", svg)
     return re.sub(r"^ +| +$", "", svg, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What the paper leaves open, as tables of this project: commits, snapping tied to the price, budgets, orders."""
+"""Tables on questions that the paper leaves open: commits, snapping tied to the price, budgets, orders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _scored(key: str, label: str, runs: Selection, score: str = "mse", form: str
 
 
 def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
-    """Key, label, runs, score, its format, seeds of the paper's rows that have a boundary, those of minutes first."""
+    """Yield (key, label, runs, score, format, seeds) of the paper's rows with a boundary, the shortest runs first."""
     for table in (FOUR, NINE, TEN):
         for key, runs in table.runs.items():
             label = table.row(key).title
@@ -47,7 +47,7 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
     yield "ste", "STE", Selection.of({**dict(BASELINE.choices), "method": "ste"}), "mse", MEDIAN_MSE, 10
     for key in ("learn_r_and_t", "normalized"):
         yield f"decay_{key}", DECAY.row(key).title, replace(DECAY.runs[key], companions=()), "mse", MEDIAN_MSE, 10
-    # the longer a run takes, the fewer seeds: ten, three, one
+    # longer runs have fewer seeds: ten, three, one
     for task, gate, seeds in (("cora", "gcn", 10), ("mnist", "conv", 10), ("mnist", "mlp", 10), ("cifar10", "conv", 3)):
         runs = Selection.of({"task": task, "gate": gate})
         yield f"{task}_{gate}", f"{task}, {gate}", runs, "accuracy", "<median:.2f>", seeds
@@ -74,7 +74,7 @@ COMMITTED = Table(
         for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
     ),
 )
-"""The rows of the paper as they are, and with a commit: from there on the soft model is the truncated one."""
+"""The rows of the paper without and with a commit. After a commit the soft model is the truncated one."""
 
 
 def _tied() -> Iterator[Row]:
@@ -104,7 +104,7 @@ def _at(
     seeds: int,
     overrides: Mapping[str, Any] | None = None,
 ) -> Row:
-    """Runs under the budget of a fixed model of ``count`` components, or that model."""
+    """Select runs under the budget of a fixed model with ``count`` components, or that model."""
     phase = "fixed" if method == "fixed" else "grown"
     runs = Selection.of({**choices, "method": method}, {"method.count": count, **(overrides or {})}, range(seeds))
     quantities = {"count": f"{phase}_total", "parameters": f"{phase}.parameters.deployed"}
@@ -115,7 +115,7 @@ def _at(
 
 
 def _pair(key: str, label: str, choices: Mapping[str, str], count: Any, score: str, form: str, seeds: int) -> list[Row]:
-    """Runs under the budget of a fixed model, and that model."""
+    """Make rows for runs under the budget of a fixed model, and for that model."""
     size = count if isinstance(count, int) else " + ".join(map(str, count))
     return [
         _at(f"{key}_{method}", f"{label}, {said} {size}", method, choices, count, score, form, seeds)
@@ -167,13 +167,13 @@ ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         {"gate.order": "nested_dropout", "gate.r": 0.9},
     ),
 }
-"""Order → what it is called in TeX and in a figure, and its settings."""
+"""Order → its label in TeX, its label in a figure, and its settings."""
 ORDERED_AT: Mapping[str, tuple[str, Mapping[str, str], int, str, str]] = {
     "one_d_4": ("1D", {"task": "regression1d", "gate": "mlp"}, 4, "mse", MEDIAN_MSE),
     "one_d_8": ("1D", {"task": "regression1d", "gate": "mlp"}, 8, "mse", MEDIAN_MSE),
     "mnist_6": ("MNIST", {"task": "mnist", "gate": "mlp"}, 6, "accuracy", "<median:.2f>"),
 }
-"""Budgets at which orders are compared: label, choices, count of the fixed model, score, its format."""
+"""Budgets for comparing orders: label, choices, count of the fixed model, score, format."""
 
 
 def _orders() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Learned ranks and widths on SmolLM2-135M, the model on which this project has run the studies of table 11 itself."""
+"""Learned ranks and widths on SmolLM2-135M, this project's model for the studies of table 11."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METHODS = {
     "svd": "SVD cut",
     "uniform": "uniform",
 }
-"""What a row is about → its label; the empty one is the learned model itself."""
+"""Companion of a row → its label; the empty key is the learned model itself."""
 ADAPTER_METHODS = ("base", "", "fixed")
 
 _SCORES = (
@@ -42,7 +42,7 @@ def _row(gate: str, label: str, task: str, about: str) -> Row:
 
 
 def _tables(gate: str, title: str, methods: tuple[str, ...]) -> tuple[Table, Table]:
-    """Of all methods on all tasks: what is kept and scored, and what it costs."""
+    """Make the table of all methods on all tasks: retained total, score and cost."""
     rows = tuple(_row(gate, label, task, about) for label, task in TASKS.items() for about in methods)
     title = f"{title} on SmolLM2-135M, budget=cpu"
     costs = tuple(replace(line, dashes=frozenset()) for line in rows)

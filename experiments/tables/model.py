@@ -1,4 +1,4 @@
-"""The parts that a table is described with."""
+"""The parts of a table's description: columns, rows and stand-ins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PM = r"\,$\pm$\,"
 
 
 def mean_sd(mean: str, sd: str) -> str:
-    """The format ``mean ± sd`` of two number specs."""
+    """Return the format ``mean ± sd`` for two number specs."""
     return f"<mean:{mean}>{PM}<sd:{sd}>"
 
 
@@ -23,7 +23,7 @@ MEDIAN_MSE = "<median:.2e>"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers: what is measured, and its formats (the first is what this project prints)."""
+    """A column of numbers: the quantity and its formats. This project prints the first format."""
 
     key: str
     title: str
@@ -32,13 +32,13 @@ class Column:
 
 
 def column(key: str, title: str, quantity: str, *formats: str) -> Column:
-    """A :class:`Column`."""
+    """Make a :class:`Column`."""
     return Column(key, title, quantity, formats)
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """Runs that come near a row's own ones and never enter the paper's file: a name, and what they change."""
+    """Runs that approximate a row's own and never enter the paper's file: a name and their overrides."""
 
     name: str
     overrides: Mapping[str, Any]
@@ -47,16 +47,17 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its printed labels, its runs, and the seeds that the published row has.
+    """A row: its printed labels, its runs, and the number of published seeds.
 
     Attributes:
-        key: what the row is called in ``--explain`` and in the published values; no dots.
-        seeds: seeds behind the published numbers; 1 is a single run.
-        runs: None while no study of it exists; then every number prints as ``--``.
-        dashes: columns that hold no number by design.
-        formats, quantities: column → what differs from the column's own.
-        calibrated: columns by whose published values settings of the runs were chosen, or of runs that share them.
-        name: what the row is called outside its table; its labels where that is empty.
+        key: name of the row in ``--explain`` and in the published values; no dots.
+        seeds: number of seeds behind the published numbers; 1 is a single run.
+        runs: None until a study exists; then every number prints as ``--``.
+        dashes: columns without a number by design.
+        formats, quantities: column → what this row has instead of the column's own.
+        calibrated: columns whose published values were used to choose settings of these runs or of runs with the same
+            settings.
+        name: name of the row outside its table; if empty, its labels.
     """
 
     key: str
@@ -72,12 +73,12 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What the row is called, in TeX."""
+        """The name of the row, in TeX."""
         return self.name or ", ".join(self.labels)
 
 
 def row(key: str, *labels: str, seeds: int, dashes: Iterable[str] = (), **rest: Any) -> Row:
-    """A :class:`Row`."""
+    """Make a :class:`Row`."""
     return Row(key, labels, seeds, dashes=frozenset(dashes), **rest)
 
 
@@ -100,16 +101,16 @@ class Table:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows, in order."""
+        """The rows, in order, without TeX lines."""
         return tuple(line for line in self.lines if isinstance(line, Row))
 
     @property
     def runs(self) -> dict[str, Selection]:
-        """Row key → its runs, of the rows of which there is a study."""
+        """Row key → its runs, for rows with a study."""
         return {row.key: row.runs for row in self.rows if row.runs is not None}
 
     def row(self, key: str) -> Row:
-        """The row of that key.
+        """Return the row with this key.
 
         Raises:
             KeyError: if there is none; the message lists the keys.
@@ -117,7 +118,7 @@ class Table:
         return self._named("row", key, self.rows)
 
     def column(self, key: str) -> Column:
-        """The column of that key.
+        """Return the column with this key.
 
         Raises:
             KeyError: if there is none; the message lists the keys.
@@ -131,14 +132,14 @@ class Table:
         raise KeyError(f"{self.name} has no {kind} '{key}'; its {kind}s are: {', '.join(part.key for part in parts)}")
 
     def formats(self, of: Row, key: str) -> tuple[str, ...]:
-        """The formats of a cell."""
+        """Return the formats of a cell."""
         return of.formats.get(key, self.column(key).formats)
 
     def quantity(self, of: Row, key: str) -> str:
-        """What a cell measures."""
+        """Return the quantity of a cell."""
         return of.quantities.get(key, self.column(key).quantity)
 
 
 def number(name: str, title: str, of: Row, quantity: str, *formats: str) -> Table:
-    """A macro that holds one number."""
+    """Make a macro that holds one number."""
     return Table(name, title, (Column("value", title, quantity, formats),), (of,), inline=True)

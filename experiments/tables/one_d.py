@@ -13,15 +13,15 @@ from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, StandIn,
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))
 FORMER = {"train.lr_boundary": 0.05, "task.draw": 0}
-"""What the calibration (docs/log.md) has changed; the runs under it stay for comparison."""
+"""The setting before the calibration (docs/log.md); its runs are kept for comparison."""
 INFERRED = {**FORMER, "schedule.alpha_shape.kind": "linear", "schedule.alpha_shape.start": 0.0}
 """The setting that table 4's numbers suggest, against the paper's text: alpha rises from the first step, not from half
 of training on, at boundary rate 0.05 and draw 0 of the inputs (docs/log.md)."""
 CHOSEN_BY = frozenset(("value", "t", "integer", "soft", "truncated", "fixed"))
-"""Columns of the rows that settings were chosen by (table 4), and of those that show the same configuration again."""
+"""Calibrated columns: of the rows used to choose settings (table 4), and of rows that repeat their configuration."""
 STANDARD = row("number", "standard run", seeds=1, runs=BASELINE.with_seeds([0]), calibrated=CHOSEN_BY)
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
-"""Continued training (figure 6): the baseline, and three branches from its end; seed 0 is the figure's."""
+"""Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
 
 NUMBERS = (
     number("stdT", "Standard run: t", STANDARD, "grown.t", "<value:.2f>"),
@@ -77,15 +77,15 @@ FOUR_FULL = Table(
 
 
 def _learner(method: str, overrides: Mapping[str, Any] | None = None, seeds: int = 10) -> Selection:
-    """Runs of a capacity learner, each with the fixed model of NGN's weights w_k = r^k at the count that it kept."""
+    """Select runs of a capacity learner, each with a fixed model of its count and NGN's weights w_k = r^k."""
     choices = {**dict(BASELINE.choices), "method": method}
     return Selection.of(choices, overrides, range(seeds), {"fixed": fixed_of_learned_count})
 
 
 _HARD = {"soft": "grown.truncated.mse"}
-"""These learners train the model that is deployed, so their soft and truncated errors are one number."""
+"""These learners train the deployed model itself, so their soft and truncated errors are equal."""
 _KEPT = {"t": "grown.count", **_HARD}
-"""Size is t where there is a boundary, and the number of kept blocks where there is none."""
+"""The size is t if there is a boundary, else the number of retained blocks."""
 _METHODS = (
     row("awnn", "AWNN (block adaptation)", seeds=50, runs=_learner("awnn", seeds=50), quantities=_KEPT),
     row("ste", "STE", seeds=50, runs=_learner("ste", seeds=50), quantities=_HARD),
@@ -123,7 +123,7 @@ SEVEN_FULL = _learners("datasevenfullbody", "mean ± sd", MEAN_T, MEAN_MSE)
 def _decay(
     key: str, label: str, learn_r: bool = True, boundary: bool = True, normalise: bool = False, **rest: Any
 ) -> Row:
-    """A row of the decay table; a learned r is read from the record's results, a fixed one from its configuration."""
+    """Make a row of the decay table. A learned r comes from the record's results, a fixed r from its configuration."""
     switches = {"method.learn_r": learn_r, "method.boundary": boundary, "method.normalise": normalise}
     quantities = {"r": "grown.r"} if learn_r else {}
     return row(key, label, seeds=10, runs=_learner("decay", switches), quantities=quantities, **rest)

@@ -18,7 +18,7 @@ TASKS = {
 """Label → task."""
 LLAMA = {"model": "llama3_8b"}
 SMALL = {"model": "smollm2_135m", "budget": "cpu"}
-"""The choices of the paper, and those under which this project runs the studies itself."""
+"""The choices of the paper, and those of this project's own studies."""
 STAND_IN = StandIn("SmolLM2-135M, budget=cpu", {}, SMALL)
 _THIRDS = "<early.value:d>/<mid.value:d>/<late.value:d>"
 _SCORE = "<value:.1f>"
@@ -27,7 +27,7 @@ _RATIO = "<value:.3f>"
 
 
 def learned(task: str, gate: str, seeds: tuple[int, ...] = (0,), choices: Mapping[str, str] = LLAMA) -> Selection:
-    """The runs that learn a rank or a width on a task, with the base scores and, of LoRA, the rivals beside them."""
+    """Select runs that learn a rank or a width on a task, with base scores and, for LoRA, with rivals."""
     companions = {"base": base_of, **(RIVALS if gate == "lora" else {})}
     return Selection.of({"task": task, "gate": gate, **choices}, {}, seeds, companions)
 
@@ -81,7 +81,7 @@ BASELINES = Table(
     "dataelevenbaselinesbody",
     "Table 11: NGN, SoRA and AdaLoRA",
     (
-        # a kept/target pair is printed where a run misses the rank that it was asked for
+        # print a kept/target pair if a run misses its target rank
         column("count", "learned count", "size", "<value:d>", "<size.value:d>/<target.value:d>"),
         column("thirds", "e/m/l", "thirds", _THIRDS),
         column("score", "score", "score", _SCORE),

@@ -1,4 +1,4 @@
-"""Structured pruning of SmolLM2-135M, on which this project has run the studies of tables 13 and 14 itself."""
+"""Structured pruning of SmolLM2-135M, this project's model for the studies of tables 13 and 14."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VARIANTS: dict[str, tuple[str, Selection]] = {
     "ordered": ("NGN, neurons in Wanda's order", TASK_ONLY.with_overrides({"gate.rank_by": "wanda"})),
     "commit": ("NGN, rounded at 90 % of training", TASK_ONLY.with_overrides({"schedule.commit": 0.9})),
 }
-"""Beyond the paper, task-only: key → label and run, with the base scores beside it alone."""
+"""Runs beyond the paper, task-only: key → label and run, with only the base scores."""
 METHODS = {
     "wanda": "Wanda, sizes of NGN",
     "even": "Wanda, even sizes",
@@ -41,7 +41,7 @@ assert METHODS.keys() == PRUNED.keys()
 
 
 def alone(selection: Selection) -> Selection:
-    """The runs with the base scores beside them, and nothing that follows from their sizes."""
+    """Return the runs with only the base scores as companions."""
     return replace(selection, companions=tuple(pair for pair in selection.companions if pair[0] == "base"))
 
 

@@ -18,7 +18,7 @@ POWERS = (2, 3, 4)
 """Prices 10^-power."""
 PYTHIA = {"model": "pythia_410m"}
 SHORT = {"train.epochs": 1}
-"""What a run of this project has in place of the paper's: with ``budget=cpu``, one pass over its training tokens."""
+"""Choices and overrides of this project's runs: with ``budget=cpu``, one pass over the training tokens."""
 REPLAY = 256
 """Tokens of general text in every step of a mixed training."""
 STAND_IN = StandIn("SmolLM2-135M, budget=cpu, one epoch", {**SHORT, "train.autocast": "none"}, SMALL)
@@ -32,7 +32,7 @@ def pruned(
     overrides: Mapping[str, Any] | None = None,
     companions: Mapping[str, Any] | None = None,
 ) -> Selection:
-    """The run that prunes ``target`` at the price 10^-power, with the base scores beside it."""
+    """Select the run that prunes ``target`` at the price 10^-power, with the base scores."""
     settings = {"gate.target": target, "gate.backbone": backbone, "schedule.lambda0": float(f"1e-{power}")}
     beside = {"base": base_of, **(companions or {})}
     all_choices = {"task": "wikisql_easy", "gate": "prune", **choices}
@@ -40,7 +40,7 @@ def pruned(
 
 
 def ladder(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> dict[str, Selection]:
-    """Row key → run of table 13."""
+    """Return row key → run of table 13."""
     return {
         f"{target}-{backbone}-1e-{power}": pruned(target, backbone, power, choices, overrides)
         for target in TARGETS
@@ -50,13 +50,13 @@ def ladder(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = Non
 
 
 def _mixed(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
-    """The same run with general text in its training data, and what is pruned to its sizes."""
+    """Select the same run with general text in its training data, and models pruned to its sizes."""
     overrides = {**dict(selection.overrides), "task.replay": REPLAY}
     return Selection.of(dict(selection.choices), overrides, (seed,), {"base": base_of, **PRUNED})
 
 
 def against(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Selection:
-    """The run of table 14, with what is pruned to its sizes and the mixed training beside it."""
+    """Select the run of table 14, with models pruned to its sizes and with the mixed training."""
     return pruned("ffn", "updated", 3, choices, overrides, {**PRUNED, "mixed": _mixed})
 
 
@@ -87,7 +87,7 @@ LLAMA_PRUNED = against(LLAMA, {"train.autocast": "bf16"})
 
 
 def _compared(key: str, label: str, companion: str) -> Row:
-    """A row of table 14: of what is beside NGN's run, at the sizes of that run."""
+    """Make a row of table 14 for a companion of NGN's run, at the sizes of that run."""
     scores = {
         f"{prefix}{name}": f"{'mixed/' if prefix else ''}{companion}/{name}"
         for prefix in ("", "mixed_")

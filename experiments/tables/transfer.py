@@ -16,7 +16,7 @@ _ONE_RUN = {
     "truncated": (_BITS,),
     "fixed": (_BITS,),
 }
-"""A single run in bits per character, where the other rows are medians in percent."""
+"""Formats of a single run in bits per character; the other rows are medians in percent."""
 
 
 def _ten(key: str, task: str, gate: str, *labels: str, **rest: Any) -> Row:
@@ -29,7 +29,7 @@ def _story(key: str, label: str) -> Row:
 
 
 _TEN_SEEDS = (
-    # the tie between two rates was decided with t in sight, so t is no independent test
+    # a tie between two rates was decided by t, so t is no independent test
     _ten("mnist-mlp", "mnist", "mlp", "MNIST", "tanh MLP features", calibrated=frozenset(["t"])),
     _ten("mnist-conv", "mnist", "conv", "MNIST", "conv branches"),
     _ten(
@@ -85,7 +85,7 @@ EIGHT_FULL = Table(
 
 
 def _depth(gate: str, schedule: str = "paper") -> Selection:
-    """Seed 0, as the published rows have one run."""
+    """Select seed 0, because the published rows have one run."""
     choices = {"task": "twist", "gate": gate, "method": "ngn", "schedule": schedule}
     return Selection.of(choices, seeds=[0])
 

@@ -1,4 +1,4 @@
-"""``scripts/measure_latency.py`` on records of small runs that really happened."""
+"""``scripts/measure_latency.py`` on records of small real runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts import build_report, measure_latency
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, with two rows of small runs as table 8, of which one has records."""
+    """Load the script with two rows of small runs as table 8; one row has records."""
     monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
     own = {"gate.t0": 1.0, "gate.K": 6}
     cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
@@ -45,7 +45,7 @@ def test_every_model_of_every_record_is_timed(
     store = trained(tmp_path, selection)
     monkeypatch.setattr(script, "code", lambda: Code("f" * 40, True, "git"))
     monkeypatch.setattr(script, "code_block", lambda _: {"commit": "f" * 40, "clean": True, "source": "git"})
-    # made-up data is no ground for a number, and the tree may be dirty: not what is tested here
+    # accept synthetic data and uncommitted code, which other tests cover
     monkeypatch.setattr("experiments.analysis.collect.fault_of", lambda *_: None)
     assert script.main(["--results", str(store.root), "--rounds", "2"]) == 0
     times = latency.read_latencies(store.root)

@@ -1,4 +1,4 @@
-"""Tables of anybody's records."""
+"""Tables of any records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(price: float, seed: int) -> Config:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two prices, three seeds each: t is ten times the price's place, plus the seed."""
+    """Write two prices with three seeds each: t is ten times the index of the price, plus the seed."""
     for place, price in enumerate((1e-3, 1e-4)):
         for seed in range(3):
             Store(tmp_path).write(record(config(price, seed), {"grown": grown([10.0 * place + seed], 0.1, 0.1)}))

@@ -1,4 +1,4 @@
-"""From records to ``data_generated.tex``: what is printed, what is a dash, what is refused."""
+"""From records to ``data_generated.tex``: printed numbers, dashes and refusals."""
 
 # ruff: noqa: F401, F811 (fixtures are imported, and then named as arguments)
 
@@ -32,7 +32,7 @@ from scripts.build_paper_data import main
 
 SCRIPT = ROOT / "scripts" / "build_paper_data.py"
 COMPLETE = tuple(macro(name) for name in ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "dataeightfullbody"))
-"""Macros of which every row has runs."""
+"""Macros whose rows all have runs."""
 
 
 # what is printed
@@ -52,7 +52,7 @@ def test_statistics_of_each_macro(store: Store) -> None:
     assert cell(store, "decayablationbody.standard.r").printed == "0.50"
     expected = rf"{3 * mse.mean():.2e}\,$\pm$\,{3 * mse.std():.1e}"
     assert cell(store, "decayablationbody.learn_r_and_t.fixed").printed == expected
-    # the caption of the paper says that this cell is the hard error of one run
+    # the paper's caption: this cell is the hard error of one run
     assert cell(store, "decayablationbody.standard.fixed").printed == "2.00e-05"
 
 

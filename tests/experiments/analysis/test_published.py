@@ -1,4 +1,4 @@
-"""The published values as data, and the round trip: filled with them, our macros are the published file."""
+"""The published values as data, and the round trip: our macros, filled with them, give the published file."""
 
 from __future__ import annotations
 

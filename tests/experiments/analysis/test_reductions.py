@@ -1,4 +1,4 @@
-"""Reductions beyond the tables, on made-up records whose answers are known."""
+"""Reductions beyond the tables, on made-up records with known results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def steps(*counts: int) -> list[Price]:
-    """Prices 1, 2, 4, ... with these counts."""
+    """Make prices 1, 2, 4, ... with these counts."""
     return [Price(n, 2.0**n, count, f"run{n}") for n, count in enumerate(counts)]
 
 
@@ -92,7 +92,7 @@ def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
 
 
 def test_what_trained_models_cost(store: Store) -> None:
-    """Medians a kind of model, multiply-adds of one sample; a record without them does not count."""
+    """Medians per kind of model and multiply-adds per sample; a record without them does not count."""
     runs = EIGHT.row("cora-gcn").runs
     assert runs is not None
     timed = []
@@ -132,7 +132,7 @@ def test_a_damaged_file_of_times_is_named(store: Store) -> None:
 
 
 def test_what_was_spent(store: Store) -> None:
-    """Every record once, by hardware; stolen and untrained phases not at all; companions with their run."""
+    """Records count once, by hardware, companions included; copied and untrained phases do not count."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
     taken = {**samples.fixed(5, 1e-5), "steps": 1000, "taken_from": "another"}
     hardware = {"cpu": "Some CPU", "cores": 2}

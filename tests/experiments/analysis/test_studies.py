@@ -39,7 +39,7 @@ def test_a_study_has_its_runs_each_once(name, runs):
 
 
 def test_configurations_are_those_of_the_selections():
-    """They are composed once a selection; that must not change them."""
+    """Composing them once per selection must not change them."""
     for selection in STUDIES["schedules"].make():
         names = [run_id(selection.config(seed)) for seed in selection.seeds]
         assert set(names) <= {name for name, _ in study("schedules").runs()}

@@ -85,7 +85,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
 }
 TRIALS = 1000
 NOISE = 0.02
-"""Three deviations of a share of 5 % among 1000."""
+"""Three standard deviations of a share of 5 % among 1000."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -114,7 +114,7 @@ def test_false_rates_of_means_medians_and_single_runs(shape: str, mine: int, the
 
 
 def test_what_would_reject_too_often() -> None:
-    """Why docs/verdicts.md has neither the delta method, nor Welch's test of two sizes, nor a bootstrap of medians."""
+    """Show why docs/verdicts.md rejects the delta method, Welch's test of two sizes and a bootstrap of medians."""
     draw = np.random.default_rng(0)
     a, b = draw.lognormal(0, 1.5, (2, TRIALS, 10))
     error = np.sqrt(a.var(1) / a.mean(1) ** 2 / 9 + b.var(1) / b.mean(1) ** 2 / 9)

@@ -1,4 +1,4 @@
-"""The files of figures: the script, when they are drawn again, stand-ins."""
+"""Figure files: the script, redrawing, stand-ins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def main(arguments: list[str]) -> int:
-    """The script in this process alone: it is not one to fork. ``test_figures_need_no_torch`` draws in several."""
+    """Run the script in this process only, which must not fork. ``test_figures_need_no_torch`` uses several."""
     return build_figures.main(["--jobs=1", *arguments])
 
 
@@ -88,7 +88,7 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
         path.write_text(name)
         return path
 
-    monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # what it draws is not what is tested here
+    monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # this test is not about the picture
     monkeypatch.setattr(svg, "save", write)
     names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
     options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
@@ -99,14 +99,16 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
 
     assert drawn() == names
     assert drawn() == []
-    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves())  # only the courses have this run
+    put_grown(
+        store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves()
+    )  # only the figure of schedules has this run
     assert drawn() == ["schedule_courses"]
-    put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # a run of two figures changes
+    put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # change a run of two figures
     assert drawn() == ["figure1", "schedule_courses"]
     curves = store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id)
     curves.unlink()
     assert drawn() == ["figure1", "schedule_courses"]
-    curves.mkdir()  # odd, and no reason to stop
+    curves.mkdir()  # unexpected, but no reason to stop
     assert drawn() == []
     (tmp_path / "out" / "figure2.svg").write_bytes(b"")
     (tmp_path / "out" / "figure1.svg").unlink()

@@ -1,4 +1,4 @@
-"""Figures: the data behind them, what the pictures say, and when they are drawn again."""
+"""Figures: their data, captions and redrawing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def few_prices(monkeypatch: pytest.MonkeyPatch) -> tuple[Selection, ...]:
-    """The price sweep with 24 prices."""
+    """Reduce the price sweep to 24 prices."""
     monkeypatch.setattr(figure2, "PRICES", plateaus.PRICES[:24])
     monkeypatch.setattr(figure2, "SWEEP", plateaus.SWEEP[:24])
     return plateaus.SWEEP[:24]

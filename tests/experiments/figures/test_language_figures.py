@@ -1,4 +1,4 @@
-"""Tables and figures of learned ranks and widths, from made-up records; what is not run is said."""
+"""Tables and figures of learned ranks and widths, from made-up records with missing runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from experiments.tasks.language.components import thirds
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two of five tasks, one of them without its SoRA run."""
+    """Write two of five tasks, one of them without its SoRA run."""
     made = Store(tmp_path / "results")
     for task in ("gsm8k", "wikisql_easy"):
         samples.adapt(made, learned(task, "lora", choices=SMALL))

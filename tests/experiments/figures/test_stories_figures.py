@@ -1,4 +1,4 @@
-"""Figures of the language models that are trained from scratch: what is kept in both layers, and prefixes."""
+"""Figures of language models trained from scratch: retained components of both layers, and prefixes."""
 
 from __future__ import annotations
 
