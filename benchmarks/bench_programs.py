@@ -3,9 +3,9 @@
     python benchmarks/bench_programs.py [STUDY ...] [--device cuda] [--results DIR] [--data-root DIR]
 
 Each study is one call of scripts/sweep.py in a separate process, so start, loading, compilation, scoring and records
-count. The default studies are the 500 prices of figure 2 at 25,000 steps, fifty seeds of the 1D baseline, and the 120
-trainings of table 8. If the folder already has some of the records, only the rest is trained, and the table marks the
-time as invalid. The records are ordinary ones (scripts/transport.py packs them).
+count. The default studies are figure 2 (500 prices at 25,000 steps), the 1D baseline (fifty seeds), and table 8 (120
+trainings). If the folder already has some of the records, only the rest is trained, and the table marks the time as
+invalid. The records are ordinary ones (scripts/transport.py packs them).
 """
 
 from __future__ import annotations

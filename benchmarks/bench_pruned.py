@@ -4,10 +4,11 @@
     python benchmarks/bench_pruned.py --shape smollm2 [--keep 0.5] [--round-to 64]
 
 FOLDER comes from scripts/export_model.py, in either form. MODEL is the pretrained model: a folder, or a name on the
-hub. --shape needs no files: it makes a Llama of that shape with random weights. Its layers keep about the fraction
---keep of their neurons, in multiples of --round-to; neighbouring layers differ. Prefill is the forward pass of one
-prompt; decoding is one further token with the cache. Models take turns. The result is the median over rounds of the
-ratio within a round.
+hub. With --shape, no files are needed: the model is a Llama of that shape with random weights. Its layers keep about
+the fraction --keep of their neurons, in multiples of --round-to; neighbouring layers differ.
+
+Prefill is the forward pass of one prompt; decoding is one further token with the cache. Models take turns. The result
+is the median over rounds of the ratio within a round.
 """
 
 from __future__ import annotations

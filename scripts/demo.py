@@ -32,12 +32,11 @@ from experiments.store.records import Store  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
 NOTES = """
-recorded: the suite's own record of the same seed. Processors round differently, and over 25,000 steps that can carry a
-  boundary to another integer: on another type of processor about three of ten counts differ. This is expected.
-calibrated: what the paper leaves open was chosen so that this table comes out close to it, so agreement here shows
-  nothing; "cannot tell" is a spread too wide to decide. docs/verdicts.md has the rules.
-not printed: tables that want more seeds than these ten; the file holds "--" for them and for every study that was not
-  run."""
+recorded: the suite's own record of the same seed. Processors round differently. Over 25,000 steps this can move a
+  boundary to another integer: on another type of processor, expect about three of ten counts to differ.
+calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows nothing.
+  "cannot tell" means that the spread is too wide to decide. docs/verdicts.md has the rules.
+not printed: tables that need more than these ten seeds. The file holds "--" for them and for every other study."""
 
 
 def beside_records(store: Store, configs: Sequence[Config]) -> str:

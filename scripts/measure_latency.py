@@ -3,7 +3,7 @@
     python scripts/measure_latency.py                       # the records in results/, about five minutes
     python scripts/measure_latency.py --data-root DIR       # data sets in another folder
 
-Close other programs first. The script builds the models of every usable record at their recorded sizes and times them
+Close other programs first. The script builds the models of every usable record at their recorded sizes. It times them
 in turns on one thread; the median over rounds counts. Weights keep their initial values, which does not change the
 time of a dense pass.
 """

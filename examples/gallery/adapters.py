@@ -2,8 +2,8 @@
 Adapter widths
 ==============
 
-Adapters h + U gelu(D h) stand behind two layers of a frozen network. Only what the first layer gives has to
-be bent, so the other adapter gets by with less.
+Adapters h + U gelu(D h) follow two layers of a frozen network. Only the output of the first layer has to
+change, so the other adapter needs less width.
 """
 
 import torch

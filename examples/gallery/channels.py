@@ -2,8 +2,8 @@
 Channels of a convolution
 =========================
 
-Small images hold a bar in one of four directions. A convolution of 24 channels, with its batch normalisation,
-learns how many channels that takes.
+Small images show a bar in one of four directions. A convolution with 24 channels and batch normalisation
+learns how many channels it needs.
 """
 
 import torch

@@ -2,8 +2,8 @@
 Layers of a residual stack
 ==========================
 
-Eight residual layers, all trained; one boundary over them learns how many stay. A layer that goes is a ``+
-0`` in the residual stream, so the others are left as they are.
+One boundary over eight residual layers learns how many stay. Removing a layer adds 0 to the residual stream,
+so the other layers do not change.
 """
 
 import torch
@@ -14,7 +14,7 @@ import ngn
 
 torch.manual_seed(0)
 x = 2 * torch.rand(512, 2) - 1
-y = (torch.sin(4 * x[:, :1]) * x[:, 1:]).sign()  # two classes on a chequered square
+y = (torch.sin(4 * x[:, :1]) * x[:, 1:]).sign()  # two classes on a chequerboard
 
 
 class Layer(nn.Module):

@@ -2,8 +2,8 @@
 Graph convolution branches
 ==========================
 
-Two communities of a random graph; a node's class is its community, and its features say little about it.
-Branches of two hops each, f_k = A relu(A X W + b) W' + b', are summed in order.
+A random graph has two communities. The class of a node is its community; its features say little about it.
+Branches of two hops, f_k = A relu(A X W + b) W' + b', are summed in order.
 """
 
 import torch

@@ -2,8 +2,8 @@
 Attention heads
 ===============
 
-A sequence of random letters holds two marks; the model has to say which letter follows each of them. An
-attention layer of eight heads learns how many it needs.
+A sequence of random letters contains two marks; the model predicts the letter after each. An attention layer
+with eight heads learns how many it needs.
 """
 
 import torch

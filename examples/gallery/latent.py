@@ -2,9 +2,9 @@
 The dimension of a latent space
 ===============================
 
-Data of 20 entries lie on a curved surface of three dimensions. The bottleneck of an autoencoder learns how
-many coordinates it needs. An ``OrderedAxis`` stands where the activation has the axis, and is given the
-tensors to cut.
+Data with 20 entries lie on a curved surface of three dimensions. The bottleneck of an autoencoder learns how
+many coordinates it needs. An ``OrderedAxis`` multiplies the activation along its axis; it also gets the
+tensors to truncate.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""What every page of the gallery shows: t over training, what is kept, and the tensors that changed."""
+"""The picture on every page of the gallery: t over training, retained components, changed tensors."""
 
 import matplotlib.pyplot as plt
 from torch import nn
@@ -8,7 +8,7 @@ from ngn.train.plan import Course
 
 
 def draw(course: Course, learner: ngn.CapacityLearner, small: nn.Module) -> None:
-    """Print which parameters deployment cut, and draw t of every learned size beside its components."""
+    """Print the parameters that deployment cut; draw t and the components of every learned size."""
     kept = {name: tuple(p.shape) for name, p in small.named_parameters()}
     for name, p in learner.model.named_parameters():
         if name in kept and kept[name] != tuple(p.shape):

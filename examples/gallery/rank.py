@@ -2,8 +2,8 @@
 The rank of a LoRA term
 =======================
 
-Two maps of a frozen network have moved since it was trained: one by a matrix of rank three, one not at all.
-Low-rank terms beside both learn their ranks; a map that needs none is left as it was.
+Of two maps of a frozen network, one changed by a matrix of rank three since training, the other not at all.
+Low-rank terms on both learn their ranks; the map that needs none stays unchanged.
 """
 
 import copy

@@ -18,8 +18,8 @@ y = torch.sin(2 * x)
 model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
 
 # %%
-# ``learn_sizes`` finds the two maps and puts the size between them; ``t0`` near 0 lets it grow from one
-# slice, and the ordering weights ``r ** k`` let later slices matter less at first.
+# ``learn_sizes`` finds the two maps and puts the size between them. With ``t0`` near 0 it grows from one
+# slice. The ordering weights ``r ** k`` give later slices less weight at first.
 
 learner = ngn.learn_sizes(model, {"": ngn.Width(16)}, t0=1e-4, r=0.8, lambda0=1e-3, alpha_max=1e-3)
 course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1200, lr=3e-3), progress="never")

@@ -47,8 +47,8 @@ def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:
 def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[float, float] | None:
     """Return the order statistics of ours that contain the median of m new runs with probability 1 - level or more.
 
-    The median of m lies below the r-th of our n only if at least half of the m do. In a random order of n + m runs,
-    this has the probability P(half of the m, rounded up, stand before the r-th of the n) (Fligner and Wolfe, 1979).
+    The median of m lies below the r-th of our n only if at least half of the m do, rounded up. All orders of the n + m
+    runs are equally probable, which gives this probability (Fligner and Wolfe, 1979).
 
     Returns:
         None if our range is too narrow for this level.

@@ -194,7 +194,7 @@ STORIES = Table(
         _stories("states", r"Mamba state dim. $N$ ($\times 2$ layers)", 1),
     ),
 )
-"""The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters: not
-the paper's text, so nothing of this stands beside its numbers."""
+"""The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters. The
+text is not the paper's, so these numbers are not compared with its numbers."""
 
 OWN = (SENSITIVITY, DEPTH, SUSPECTS, STORIES, *language.SMOLLM2, *pruned.SMOLLM2, *EXTENSIONS)

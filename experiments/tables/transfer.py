@@ -111,7 +111,7 @@ NINE = Table(
         _layers("dec-const", r"dec-$\lambda$, const-$r$", "dec_lambda"),
         _layers("dec-inc", r"dec-$\lambda$, inc-$r$", "dec_lambda_inc_r"),
     ),
-    note="A boundary may end past K - 1, as t = 10 does with K = 10; the count is bounded, so all ten are kept.",
+    note="A boundary may end past K - 1, such as t = 10 with K = 10. The count is at most K, so all ten are kept.",
 )
 
 TEN = Table(
