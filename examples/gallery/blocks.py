@@ -2,9 +2,8 @@
 Blocks of a sum
 ===============
 
-The paper's own structure: a sum of small networks, f_0 first. ``OrderedSum`` goes anywhere in a model; here
-it is the model. Its components are one bank of stacked tensors, so components can be allocated as they are
-needed.
+The structure of the paper: a sum of small networks, f_0 first. ``OrderedSum`` can be any part of a model; here
+it is the whole model. Its components are one bank of stacked tensors, so they can be allocated as needed.
 """
 
 import torch

@@ -3,8 +3,8 @@ A component of your own
 =======================
 
 A bank of components that the library does not have: bumps f_k(x) = a_k exp(-(x - m_k)² / s_k²), with their
-own tensors. A subclass of ``ngn.Bank`` says how one component is drawn and how all are computed; truncation,
-files and the trainer know the rest.
+own tensors. A subclass of ``ngn.Bank`` defines how to draw one component and how to compute all. Truncation,
+files and the trainer then work with it.
 """
 
 import torch

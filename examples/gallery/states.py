@@ -2,8 +2,8 @@
 Coordinates of a state space
 ============================
 
-A linear recurrence has one scalar state a component, here sixteen at most. Its task is a slow moving average
-of four channels; it learns how many states that takes.
+A linear recurrence has one scalar state per component, here at most sixteen. The target is a slow moving
+average of four channels; the recurrence learns how many states it needs.
 """
 
 import torch
