@@ -1,4 +1,4 @@
-"""The figures from records alone. A figure without records says so instead of showing anything."""
+"""All figures, drawn from records alone. A figure without records only says so."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ FIGURES: dict[str, Spec] = {
         *stories.SPECS,
     )
 }
-"""File name → figure, in the paper's numbering; the numbers left out are tables there. Then those beyond the paper."""
+"""File name → figure: the paper's figures by number (missing numbers are tables), then those beyond the paper."""

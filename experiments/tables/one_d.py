@@ -15,8 +15,8 @@ BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn",
 FORMER = {"train.lr_boundary": 0.05, "task.draw": 0}
 """The setting before the calibration (docs/log.md); its runs are kept for comparison."""
 INFERRED = {**FORMER, "schedule.alpha_shape.kind": "linear", "schedule.alpha_shape.start": 0.0}
-"""The setting that table 4's numbers suggest, against the paper's text: alpha rises from the first step, not from half
-of training on, at boundary rate 0.05 and draw 0 of the inputs (docs/log.md)."""
+"""The setting that the numbers of table 4 suggest, against the paper's text. Alpha rises from the first step instead of
+half of training; the boundary rate is 0.05 and the draw of the inputs 0 (docs/log.md)."""
 CHOSEN_BY = frozenset(("value", "t", "integer", "soft", "truncated", "fixed"))
 """Calibrated columns: of the rows used to choose settings (table 4), and of rows that repeat their configuration."""
 STANDARD = row("number", "standard run", seeds=1, runs=BASELINE.with_seeds([0]), calibrated=CHOSEN_BY)

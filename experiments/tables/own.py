@@ -1,4 +1,4 @@
-"""Tables that the paper does not have, in the form of its own. Nothing of them enters the paper's file."""
+"""Tables of this project in the form of the paper's. The paper's file does not contain them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SENSITIVITY = Table(
         *(_changed(f"draw{draw}", f"uniform points, draw {draw}", {"task.draw": draw}) for draw in (0, 2, 3, 4)),
     ),
 )
-"""The 1D baseline and what becomes of it when one setting that the paper leaves open is changed."""
+"""The 1D baseline, and how it changes with each setting that the paper leaves open."""
 
 
 DEPTH = Table(
@@ -61,18 +61,18 @@ DEPTH = Table(
         for key, runs in table.runs.items()
     ),
 )
-"""The rows of the paper's tables of depth, which show seed 0, with their spread."""
+"""The rows of the paper's tables of depth over ten seeds, with their spread. The paper shows seed 0."""
 
 _ACCURACY = mean_sd(".2f", ".2f")
 L0_LIMIT = 50.0
-"""Past every draw of the noise: a gate at this limit is open or closed in every step."""
+"""A limit beyond every draw of the noise: a gate at this limit is open or closed in every step."""
 
 
 def _one_d(
     key: str, label: str, method: str, overrides: Mapping[str, Any], schedule: str = "paper", **rest: Any
 ) -> Row:
-    """Ten seeds under the setting of before the calibration, with which these experiments were planned."""
-    # L0 has a boundary rate of its own
+    """Select ten seeds with the setting before the calibration, for which these experiments were planned."""
+    # L0 has its own boundary rate
     former = {name: value for name, value in FORMER.items() if method != "l0" or name == "task.draw"}
     choices = {**dict(BASELINE.choices), "method": method, "schedule": schedule}
     return row(key, label, seeds=10, runs=Selection.of(choices, former | dict(overrides)), **rest)
@@ -84,7 +84,7 @@ def _l0(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
 
 
 def _learner(method: str, name: str, size: str, *, constant: bool) -> Row:
-    """Ten seeds of a learner under the setting in use, with the body's rate in its course or constant."""
+    """Select ten seeds of a learner with the current setting, with the body's rate scheduled or constant."""
     overrides = {"train.lr_shape.kind": "constant"} if constant else {}
     runs = Selection.of({**dict(BASELINE.choices), "method": method}, overrides)
     key, label = (f"{method}_constant", f"{name}, constant body rate") if constant else (method, f"{name}, as it is")
@@ -92,7 +92,7 @@ def _learner(method: str, name: str, size: str, *, constant: bool) -> Row:
 
 
 def _fixed(count: int, r: float) -> Row:
-    """A fixed model of so many components, which has no soft form; r = 1 leaves the ordering weights out."""
+    """Make a row for a fixed model of ``count`` components, which has no soft form; r = 1 has no ordering weights."""
     errors = dict.fromkeys(("soft", "truncated", "median"), "fixed.truncated.mse")
     key, label = f"fixed{count}r{r:g}", f"fixed model of {count} components, $r={r:g}$"
     overrides = {"method.count": count, "gate.r": r}
@@ -102,7 +102,7 @@ def _fixed(count: int, r: float) -> Row:
 def _held_out(
     key: str, label: str, task: str, gate: str, overrides: Mapping[str, Any], seeds: Iterable[int], phase: str
 ) -> Row:
-    """Runs that are evaluated on held-out training data, with seeds of their own."""
+    """Select runs with separate seeds that are evaluated on held-out training data."""
     runs = Selection.of({"task": task, "gate": gate}, {"task.split": "validation", **overrides}, seeds)
     score = f"{phase}.truncated.accuracy"
     return row(
@@ -167,7 +167,7 @@ SUSPECTS = Table(
         _cifar("cifar10_long", "20 epochs", {"train.epochs": 20}),
     ),
 )
-"""Planned experiments about lines of docs/disagreements.md, each beside the runs as they are; see docs/log.md."""
+"""Planned experiments on lines of docs/disagreements.md, each next to the unchanged runs; see docs/log.md."""
 
 
 def _stories(gate: str, label: str, seeds: int) -> Row:
