@@ -21,7 +21,8 @@ from record_samples import grown, record  # noqa: E402
 from experiments.analysis.selection import Selection  # noqa: E402
 from experiments.runs.host import peak_mib  # noqa: E402
 from experiments.store.records import check  # noqa: E402
-from experiments.studies import STUDIES, Study  # noqa: E402
+from experiments.studies import STUDIES  # noqa: E402
+from experiments.studies.model import Study  # noqa: E402
 from scripts import sweep  # noqa: E402
 
 PHASES = {"grown": grown([2.0], 1e-3, 1e-3)}

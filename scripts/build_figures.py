@@ -96,7 +96,7 @@ class DrawingJob:
 
     def __call__(self, name: str) -> Drawn | ConfigError:
         """Draw the figure, or return why its runs do not accept the stand-in."""
-        from experiments.figures import style, svg
+        from experiments.drawing import style, svg
 
         reader = Reader(Store(self.results), allow_dirty=self.dirty)
         try:
@@ -132,8 +132,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
     try:
-        import experiments.figures.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
-        from experiments.figures.manifest import Manifest
+        import experiments.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
+        from experiments.drawing.manifest import Manifest
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise

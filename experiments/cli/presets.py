@@ -75,7 +75,7 @@ def written_out(overrides: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class OwnStudy:
-    """The runs that a file stands for, as :class:`experiments.studies.Study` has them; its records go to ``runs/``.
+    """The runs of a file, as a :class:`experiments.studies.model.Study` has them; its records go to ``runs/``.
 
     Raises:
         ConfigError: as a command line would be refused, naming the file.

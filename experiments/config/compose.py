@@ -15,12 +15,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.blocks import Closed, ConfigError, Incomplete, conf_folder, plugin_folders
+from experiments.blocks import Closed, ConfigError, Incomplete
 from experiments.config.like import with_target
 from experiments.config.messages import read_yaml, sentences
 from experiments.config.schema import Config, legal_keys
 from experiments.methods import METHODS
 from experiments.paths import CONF
+from experiments.plugins import conf_folder, plugin_folders
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.language.components import with_blocks
 

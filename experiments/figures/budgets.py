@@ -11,7 +11,7 @@ import numpy as np
 from experiments.analysis.collect import Reader
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
-from experiments.tables.extensions import BUDGETS
+from experiments.tables.budgets import BUDGETS
 
 _SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}
 """Horizontal offset of each series within a budget."""
@@ -43,4 +43,4 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=["median over seeds, bars: quartiles; truncated models within the budget"])
 
 
-SPEC = Spec("budgets", "Under a budget, beside fixed models", PANELS, _make, 4.6, 2)
+SPEC = Spec("budgets", "Under a budget, beside fixed models", PANELS, _make, 4.6, 2, section="one_d", rank=20)

@@ -30,4 +30,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(curves=chain(*(curves for curves, _ in drawn)), lines=chain(*(lines for _, lines in drawn)))
 
 
-SPEC = Spec("schedule_courses", "1D regression: the boundary over training under six schedules", PANELS, make, 4.2, 3)
+SPEC = Spec(
+    "schedule_courses",
+    "1D regression: the boundary over training under six schedules",
+    PANELS,
+    make,
+    4.2,
+    3,
+    section="one_d",
+    rank=12,
+)

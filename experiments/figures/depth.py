@@ -49,4 +49,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=notes, titles=titles)
 
 
-SPEC = Spec("depth_layers", "Learned depth (twist): what each layer keeps", PANELS, make, 3.0, len(PANELS))
+SPEC = Spec(
+    "depth_layers",
+    "Learned depth (twist): what each layer keeps",
+    PANELS,
+    make,
+    3.0,
+    len(PANELS),
+    section="depth",
+    rank=14,
+)

@@ -47,4 +47,4 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, curves, lines, notes)
 
 
-SPEC = Spec("figure1", "Figure 1: 1D regression, baseline", PANELS, make, 2.9, 3)
+SPEC = Spec("figure1", "Figure 1: 1D regression, baseline", PANELS, make, 2.9, 3, section="one_d", rank=1)

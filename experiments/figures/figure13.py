@@ -52,5 +52,14 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, lines=lines, notes=notes)
 
 
-SPEC = Spec("figure13", "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch", PANELS, _make, 3.4, 3)
+SPEC = Spec(
+    "figure13",
+    "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch",
+    PANELS,
+    _make,
+    3.4,
+    3,
+    section="pruning",
+    rank=7,
+)
 """The paper's is of Pythia-410M."""

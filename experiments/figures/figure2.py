@@ -48,4 +48,6 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, lines=lines, notes=notes)
 
 
-SPEC = Spec("figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, 4.8)
+SPEC = Spec(
+    "figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, 4.8, section="one_d", rank=2
+)

@@ -58,4 +58,12 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=notes)
 
 
-SPEC = Spec("figure3", "Figure 3: grown against fixed models at matched counts, 1D regression", PANELS, make, 3.6)
+SPEC = Spec(
+    "figure3",
+    "Figure 3: grown against fixed models at matched counts, 1D regression",
+    PANELS,
+    make,
+    3.6,
+    section="one_d",
+    rank=3,
+)

@@ -42,4 +42,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, lines=lines, notes=notes, titles=titles)
 
 
-SPEC = Spec("figure5", "Figure 5: final against initial boundary, 1D regression", PANELS, make, 3.2, len(PANELS))
+SPEC = Spec(
+    "figure5",
+    "Figure 5: final against initial boundary, 1D regression",
+    PANELS,
+    make,
+    3.2,
+    len(PANELS),
+    section="one_d",
+    rank=4,
+)

@@ -56,4 +56,6 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(curves=curves, lines=lines, notes=notes)
 
 
-SPEC = Spec("figure6", "Figure 6: continued training at three prices, 1D regression", PANELS, make, 4.4)
+SPEC = Spec(
+    "figure6", "Figure 6: continued training at three prices, 1D regression", PANELS, make, 4.4, section="one_d", rank=5
+)

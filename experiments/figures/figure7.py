@@ -29,4 +29,6 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=["one point per seed, spread sideways within its count"])
 
 
-SPEC = Spec("figure7", "Figure 7: capacity learners compared, 1D regression", PANELS, make, 3.4)
+SPEC = Spec(
+    "figure7", "Figure 7: capacity learners compared, 1D regression", PANELS, make, 3.4, section="one_d", rank=6
+)

@@ -86,16 +86,15 @@ def _published(task: str, gate: str) -> Line:
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))
 
 
-def _spec(task: str, gate: str, title: str) -> Spec:
+def _spec(task: str, gate: str, title: str, rank: int) -> Spec:
     def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         return _make(task, gate, reader, overrides)
 
-    return Spec(f"frontier_{task}_{gate}", f"Accuracy against count: {title}", PANELS, make, 3.4)
+    name = f"frontier_{task}_{gate}"
+    return Spec(name, f"Accuracy against count: {title}", PANELS, make, 3.4, section="transfer", rank=rank)
 
 
-SPECS = (
-    _spec("mnist", "mlp", "MNIST, tanh MLP features"),
-    _spec("mnist", "conv", "MNIST, convolution branches"),
-    _spec("cifar10", "conv", "CIFAR-10, convolution branches"),
-    _spec("cora", "gcn", "Cora, 2-hop GCN branches"),
-)
+MNIST_MLP = _spec("mnist", "mlp", "MNIST, tanh MLP features", 8)
+MNIST_CONV = _spec("mnist", "conv", "MNIST, convolution branches", 9)
+CIFAR10 = _spec("cifar10", "conv", "CIFAR-10, convolution branches", 10)
+CORA = _spec("cora", "gcn", "Cora, 2-hop GCN branches", 11)

@@ -135,9 +135,22 @@ def _adapter(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return _by_layer("adapter", reader, overrides)
 
 
-SPECS = (
-    Spec("lora_ranks", f"Learned LoRA rank by layer and map: {_MODEL}", _PLACES, _lora, 3.0, 5),
-    Spec("adapter_widths", f"Learned adapter width by layer: {_MODEL}", _WIDTHS, _adapter, 2.4, 5),
-    Spec("lora_scores", f"Score against total rank: {_MODEL}", _SCORES, _against_rank, 3.2, 5),
-    Spec("soft_truncated", f"Soft against truncated: {_MODEL}", _GAPS, _soft_against_truncated, 3.0, 2),
+RANKS = Spec(
+    "lora_ranks", f"Learned LoRA rank by layer and map: {_MODEL}", _PLACES, _lora, 3.0, 5, section="peft", rank=15
+)
+WIDTHS = Spec(
+    "adapter_widths", f"Learned adapter width by layer: {_MODEL}", _WIDTHS, _adapter, 2.4, 5, section="peft", rank=16
+)
+SCORES = Spec(
+    "lora_scores", f"Score against total rank: {_MODEL}", _SCORES, _against_rank, 3.2, 5, section="peft", rank=17
+)
+GAPS = Spec(
+    "soft_truncated",
+    f"Soft against truncated: {_MODEL}",
+    _GAPS,
+    _soft_against_truncated,
+    3.0,
+    2,
+    section="peft",
+    rank=18,
 )

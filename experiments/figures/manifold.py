@@ -30,4 +30,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(curves=curves, lines=lines)
 
 
-SPEC = Spec("manifold_courses", "Intrinsic dimension D: the boundary over training", PANELS, make, 2.7, len(PANELS))
+SPEC = Spec(
+    "manifold_courses",
+    "Intrinsic dimension D: the boundary over training",
+    PANELS,
+    make,
+    2.7,
+    len(PANELS),
+    section="manifold",
+    rank=13,
+)

@@ -1,7 +1,7 @@
 """The parts of a figure: panels with points, curves and lines that name their runs.
 
-A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and does not use matplotlib. :mod:`style` and the
-report's page draw this data by the same rules, so that one caption fits both.
+A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and does not use matplotlib.
+:mod:`experiments.drawing` and the report's page draw this data by the same rules, so that one caption fits both.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from experiments.analysis.collect import DIFFER, Reader
 from experiments.analysis.statistics import Array
+from experiments.plugins import LAST
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -176,6 +177,8 @@ class Spec:
         make: (records, stand-in overrides) → what is shown.
         height: in inches.
         columns: number of panels per row.
+        section: key of its section in the report (``experiments/report/sections.py``).
+        rank: its place among the other figures.
     """
 
     name: str
@@ -184,6 +187,8 @@ class Spec:
     make: Callable[[Reader, Mapping[str, Any]], Data]
     height: float = 2.9
     columns: int = 1
+    section: str = "own"
+    rank: int = LAST
 
     def data(self, reader: Reader, overrides: Mapping[str, Any] | None = None) -> Data:
         """Read the figure's data from records.

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.analysis.collect import Reader
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
-from experiments.tables.extensions import ORDERED, ORDERED_AT, ORDERS
+from experiments.tables.orders import ORDERED, ORDERED_AT, ORDERS
 
 _SHOWN = {order: said for order, (_, said, _) in islice(ORDERS.items(), 6)}
 """At most as many series as there are styles."""
@@ -46,4 +46,4 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=notes)
 
 
-SPEC = Spec("orders", "Smaller prefixes of one model, by order", PANELS, _make, 3.2, 3)
+SPEC = Spec("orders", "Smaller prefixes of one model, by order", PANELS, _make, 3.2, 3, section="one_d", rank=19)

@@ -12,7 +12,7 @@ from experiments.analysis.collect import Reader, Run
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.studies import study
-from experiments.tables.own import STORIES
+from experiments.tables.stories import STORIES
 
 _BITS = "validation bits per character"
 _SCORE = "truncated.bits_per_character"
@@ -70,7 +70,23 @@ def _prefixes(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=notes)
 
 
-SPECS = (
-    Spec("stories_frontier", "TinyStories slice: bits against components kept", FRONTIERS, _frontier, 3.2, 2),
-    Spec("stories_prefixes", "TinyStories slice: every smaller prefix of a grown model", PREFIXES, _prefixes, 3.0, 3),
+FRONTIER = Spec(
+    "stories_frontier",
+    "TinyStories slice: bits against components kept",
+    FRONTIERS,
+    _frontier,
+    3.2,
+    2,
+    section="transfer",
+    rank=21,
+)
+SMALLER = Spec(
+    "stories_prefixes",
+    "TinyStories slice: every smaller prefix of a grown model",
+    PREFIXES,
+    _prefixes,
+    3.0,
+    3,
+    section="transfer",
+    rank=22,
 )

@@ -6,8 +6,8 @@ No torch is imported before a capacity is made.
 
 from __future__ import annotations
 
-from experiments.blocks import described
 from experiments.methods.base import Method
+from experiments.plugins import described
 
 METHODS = described(__name__, __path__, Method)  # type: ignore[type-abstract]
 """Name → settings class."""

@@ -18,17 +18,17 @@ from experiments.analysis.reductions.compute import StudyCost, costs_by_study, h
 from experiments.analysis.reductions.cost import CostRow, cost_table
 from experiments.analysis.selection import Selection, configurations
 from experiments.analysis.verdict import NOT_RUN
+from experiments.blocks import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
-from experiments.report.sections import OWN_TEXTS, PLANS, Plan
+from experiments.report.sections import PLANS, Plan
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
-from experiments.tables import MACROS
-from experiments.tables.model import Row, Table
-from experiments.tables.own import OWN
+from experiments.tables import MACROS, OWN
+from experiments.tables.model import OwnTable, Row, Table
 
 LICENCES = Path(__file__).with_name("licences.yaml")
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
@@ -53,11 +53,10 @@ class TableContent:
 
 
 @dataclass(frozen=True)
-class OwnTable:
+class OwnContent:
     """A table that the paper does not have: each row with the cells of its columns, of seeds that are usable."""
 
-    table: Table
-    text: str
+    table: OwnTable
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
     @property
@@ -81,9 +80,10 @@ class OwnTable:
 
 @dataclass(frozen=True)
 class Section(Plan):
-    """A study of the paper: a plan with its tables."""
+    """A study of the paper: a plan with its tables, and the names of its figures."""
 
     tables: tuple[TableContent, ...] = ()
+    figures: tuple[str, ...] = ()
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -126,7 +126,7 @@ class Report:
 
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
-    own: tuple[OwnTable, ...]
+    own: tuple[OwnContent, ...]
     cost: tuple[CostRow, ...]
     settings: tuple[SettingsTable, ...]
     licences: tuple[Mapping[str, str | None], ...]
@@ -169,15 +169,27 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
     for item in items:
         by_macro.setdefault(item.table.name, []).append(item)
     tables = {table.name: table for table in MACROS}
+    figures: dict[str, list[str]] = {plan.key: [] for plan in PLANS}
+    for spec in FIGURES.values():
+        if spec.section not in figures:
+            raise ConfigError(
+                f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
+            )
+        figures[spec.section].append(spec.name)
     return tuple(
-        Section(**vars(plan), tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros))
+        Section(
+            **vars(plan),
+            tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros),
+            figures=tuple(figures[plan.key]),
+        )
         for plan in PLANS
+        if plan.macros or figures[plan.key]
     )
 
 
-def _own(reader: Reader, table: Table) -> OwnTable:
+def _own(reader: Reader, table: OwnTable) -> OwnContent:
     rows = ((row, tuple(reduce_cell(reader, table, row, c.key) for c in table.columns)) for row in table.rows)
-    return OwnTable(table, OWN_TEXTS[table.name], tuple(rows))
+    return OwnContent(table, tuple(rows))
 
 
 def _studied() -> dict[str, list[Selection]]:
@@ -220,17 +232,18 @@ def build(reader: Reader) -> Report:
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
+    sections = _sections(items)
     return Report(
-        sections=_sections(items),
+        sections=sections,
         truncation=two_ways(reader, items),
-        own=tuple(_own(reader, table) for table in OWN),
+        own=tuple(_own(reader, table) for table in OWN.values()),
         cost=cost_table(reader),
         settings=settings_tables(_studied()),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
         disagreements=groups(items),
         problems=tuple(problems),
-        figures={name: FIGURES[name].data(reader) for plan in PLANS for name in plan.figures},
+        figures={name: FIGURES[name].data(reader) for section in sections for name in section.figures},
         compute=_compute(reader),
         origin=_origin(reader),
         data_notes=reader.data_notes,

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.blocks import conf_folder, plugin_folders
 from experiments.paths import ROOT
+from experiments.plugins import conf_folder, plugin_folders
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """What can change a number: a change elsewhere (records, documents, tests) does not make the tree dirty."""

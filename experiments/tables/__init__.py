@@ -1,12 +1,15 @@
-r"""The 22 macros of the paper's ``data_generated.tex``, in its order: 5 numbers and 17 table bodies.
+"""The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), and our own tables.
 
-To give a row its runs, set ``runs=Selection.of(...)`` where the row is written; nothing else has to be touched.
+A table of our own is an :class:`~experiments.tables.model.OwnTable` at the top level of a file here, or in ``tables/``
+of a folder that $NGN_PLUGINS names. To give a row of the paper its runs, set ``runs=Selection.of(...)`` where the row
+is written; nothing else has to be touched.
 """
 
 from __future__ import annotations
 
+from experiments.plugins import found
 from experiments.tables import one_d, peft, pruning, transfer, vae
-from experiments.tables.model import Table
+from experiments.tables.model import OwnTable, Table
 
 MACROS: tuple[Table, ...] = (
     *one_d.NUMBERS,
@@ -29,6 +32,9 @@ MACROS: tuple[Table, ...] = (
     vae.FIFTEEN,
     vae.FIFTEEN_FULL,
 )
+"""In the order of the paper's file."""
+OWN = found(__name__, __path__, OwnTable)
+"""Name → table that the paper does not have, in the order of the report."""
 
 
 def macro(name: str) -> Table:

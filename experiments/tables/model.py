@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from experiments.analysis.selection import Selection
+from experiments.plugins import LAST
 
 PM = r"\,$\pm$\,"
 
@@ -87,7 +88,7 @@ Part = TypeVar("Part", Row, Column)
 
 @dataclass(frozen=True)
 class Table:
-    """One macro of the paper's file: a table body, or (``inline``) one number.
+    """A table body, or (``inline``) one number.
 
     ``lines`` are rows, and TeX lines that are printed as they stand. ``note`` is what a reader has to know of it.
     """
@@ -138,6 +139,19 @@ class Table:
     def quantity(self, of: Row, key: str) -> str:
         """Return the quantity of a cell."""
         return of.quantities.get(key, self.column(key).quantity)
+
+
+@dataclass(frozen=True)
+class OwnTable(Table):
+    """A table that the paper does not have. It stands in the report, and nothing of it enters the paper's file.
+
+    Attributes:
+        text: what a reader has to know before its numbers; plain text.
+        rank: its place among the others.
+    """
+
+    text: str = ""
+    rank: int = LAST
 
 
 def number(name: str, title: str, of: Row, quantity: str, *formats: str) -> Table:

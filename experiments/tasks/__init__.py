@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from experiments.blocks import described
+from experiments.plugins import described
 from experiments.tasks.settings import TaskSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from experiments.paths import ROOT
 
 RANKS = (
-    ("paths", "blocks"),
+    ("paths", "blocks", "plugins"),
     ("store",),
     ("data",),
     ("models",),
@@ -23,6 +23,7 @@ RANKS = (
     ("analysis", "tables", "studies"),
     ("sweeps",),
     ("figures",),
+    ("drawing",),
     ("report",),
     ("page",),
     ("cli",),

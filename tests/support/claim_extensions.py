@@ -9,8 +9,11 @@ import numpy as np
 import record_samples as samples
 from claim_runs import Memory, errors, schedules
 
-from experiments.tables.extensions import BUDGETS, COMMITTED, ORDERED, TIED
+from experiments.tables.budgets import BUDGETS
+from experiments.tables.commit import COMMITTED
 from experiments.tables.model import Table
+from experiments.tables.orders import ORDERED
+from experiments.tables.tied_alpha import TIED
 
 Fill = Callable[[Memory], None]
 

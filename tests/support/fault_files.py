@@ -24,7 +24,8 @@ from experiments.runs import launch, places
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
-from experiments.studies import STUDIES, Study
+from experiments.studies import STUDIES
+from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import transport, worker
 from experiments.tables.one_d import BASELINE

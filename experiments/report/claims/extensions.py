@@ -10,7 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.report.claims.evidence import Evidence, Outcome, claim
-from experiments.tables.extensions import BUDGETS, COMMITTED, ORDERED, TIED
+from experiments.tables.budgets import BUDGETS
+from experiments.tables.commit import COMMITTED
+from experiments.tables.orders import ORDERED
+from experiments.tables.tied_alpha import TIED
 
 _BITS = "grown.truncated.bits_per_character"
 _COUNT, _RANKED = "grown.count", ("ranks", "half")

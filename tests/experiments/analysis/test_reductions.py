@@ -19,9 +19,11 @@ from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.paths import ROOT
 from experiments.store.records import RecordError, Store
-from experiments.tables import own
-from experiments.tables.extensions import ORDERED
+from experiments.tables import OWN
+from experiments.tables.depth import DEPTH
 from experiments.tables.one_d import BASELINE, DECAY
+from experiments.tables.orders import ORDERED
+from experiments.tables.sensitivity import SENSITIVITY
 from experiments.tables.transfer import EIGHT
 
 
@@ -62,13 +64,13 @@ def test_the_usual_start_is_the_baseline_itself() -> None:
 
 
 def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
-    even, depth = own.SENSITIVITY.row("even"), own.DEPTH.row("const-inc")
+    even, depth = SENSITIVITY.row("even"), DEPTH.row("const-inc")
     assert even.runs is not None
     assert depth.runs is not None
     for seed, (t, soft) in enumerate(((4.0, 1e-5), (5.5, 4e-5), (7.0, 3e-5))):
         samples.put(store, even.runs, seed, {"grown": samples.grown([t], soft, 2 * soft)})
         samples.put(store, depth.runs, seed, {"grown": samples.grown([t, t], soft, soft) | {"depth": 8 + seed % 2}})
-    cells = reduce_all(Reader(store), own.OWN)
+    cells = reduce_all(Reader(store), OWN.values())
     cell = cells["sensitivity.even.t"]
     assert (cell.n, cell.wanted, len(cell.run_ids)) == (3, 10, 3)
     assert cell.value == pytest.approx({"mean": 5.5, "sd": np.sqrt(1.5)})

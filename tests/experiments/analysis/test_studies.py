@@ -7,9 +7,10 @@ from record_samples import fill, grown, record
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import ONE_D, STUDIES, study
+from experiments.studies import STUDIES, study
+from experiments.studies.one_d import IN_ORDER
 from experiments.tables.one_d import FOUR
-from experiments.tables.own import SENSITIVITY
+from experiments.tables.sensitivity import SENSITIVITY
 from scripts import sweep
 
 
@@ -72,9 +73,10 @@ def test_ten_seeds_of_every_start_come_before_the_others():
 
 
 def test_every_study_of_one_d_comes_in_its_order():
-    assert study("one_d").make() == [selection for part in ONE_D for selection in study(part).make()]
-    assert ONE_D[:5] == ("baseline", "schedules", "decay", "learners", "fixed_frontier")
-    assert ONE_D[-1] == "init_sweep"
+    assert study("one_d").make() == [selection for part in IN_ORDER for selection in part.make()]
+    names = [part.name for part in IN_ORDER]
+    assert names[:5] == ["baseline", "schedules", "decay", "learners", "fixed_frontier"]
+    assert names[-1] == "init_sweep"
 
 
 def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):

@@ -21,7 +21,7 @@ from experiments.tables.one_d import BASELINE, FOUR
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
-from experiments.figures import manifest, style, svg
+from experiments.drawing import manifest, style, svg
 from scripts import build_figures
 
 

@@ -18,8 +18,9 @@ from experiments.figures import FIGURES, depth, figure2
 from experiments.figures.model import EACH, Data, Panel, Point
 from experiments.store.records import Store
 from experiments.studies import study
-from experiments.tables.extensions import BUDGETS, ORDERED
+from experiments.tables.budgets import BUDGETS
 from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
+from experiments.tables.orders import ORDERED
 from experiments.tables.transfer import NINE
 from experiments.tables.vae import FIFTEEN
 
@@ -27,7 +28,7 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[pa
 
 from matplotlib.figure import Figure
 
-from experiments.figures import style
+from experiments.drawing import style
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from experiments.page.runs import CURVE_BYTES, CURVE_POINTS, RunTable, compact, 
 from experiments.paths import ROOT
 from experiments.report.content import Report, build
 from experiments.store.records import Store
-from experiments.tables.extensions import BUDGETS, COMMITTED
+from experiments.tables.budgets import BUDGETS
+from experiments.tables.commit import COMMITTED
 from experiments.tables.one_d import BASELINE
 
 Made = tuple[Report, Reader, str]

@@ -7,7 +7,8 @@ from record_samples import grown, record
 
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
-from experiments.studies import STUDIES, Study
+from experiments.studies import STUDIES
+from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import slurm, status, worker
 from scripts import sweep

@@ -14,7 +14,8 @@ from experiments.data import DataError
 from experiments.paths import CONF
 from experiments.store.leases import Leases
 from experiments.store.records import Store
-from experiments.studies import STUDIES, Study
+from experiments.studies import STUDIES
+from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, status
 from scripts import sweep

@@ -5,7 +5,7 @@ from record_samples import grown, record
 
 from experiments.analysis.selection import Selection
 from experiments.store.records import Store
-from experiments.studies import Study
+from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import status
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from experiments.paths import ROOT
+from experiments.plugins import plugin_folders
 from experiments.store.records import Store
 from ngn.files import publish
 
@@ -27,8 +29,9 @@ _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/publishe
 def drawing_code() -> str:
     """Return the SHA-256 over the sources that a figure can depend on and the version of matplotlib."""
     digest = hashlib.sha256(importlib.metadata.version("matplotlib").encode())
-    for path in sorted(path for pattern in _SOURCES for path in ROOT.glob(pattern)):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    own = [path for folder in plugin_folders() for path in folder.rglob("*") if path.suffix in (".py", ".yaml")]
+    for path in [*sorted(path for pattern in _SOURCES for path in ROOT.glob(pattern)), *sorted(own)]:
+        digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -1,0 +1,26 @@
+"""Studies: the runs behind a table or a figure, by name. ``python scripts/sweep.py plan NAME`` says what is missing.
+
+A study is a :class:`~experiments.studies.model.Study` at the top level of a file here, or in ``studies/`` of a folder
+that $NGN_PLUGINS names. Where a table's rows or a reduction name their runs already, the study takes them from there,
+so that the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from experiments.config.compose import nearest
+from experiments.plugins import found
+from experiments.studies.model import Study
+
+STUDIES = found(__name__, __path__, Study)
+"""Name → study, in the order of the list."""
+
+
+def study(name: str) -> Study:
+    """The study of that name.
+
+    Raises:
+        KeyError: if there is none; the message lists the names and gives the nearest.
+    """
+    if name not in STUDIES:
+        raise KeyError(f"no study '{name}'.{nearest(name, list(STUDIES))} The studies are: {', '.join(STUDIES)}")
+    return STUDIES[name]

@@ -1,0 +1,29 @@
+"""The studies of what the paper leaves open, and of what may explain a disagreement."""
+
+from __future__ import annotations
+
+from experiments.studies.model import Study, runs_of
+from experiments.tables.budgets import BUDGETS
+from experiments.tables.commit import COMMITTED
+from experiments.tables.orders import ORDERED
+from experiments.tables.suspects import SUSPECTS as ONE_CHANGED
+from experiments.tables.tied_alpha import TIED
+
+COMMIT = Study(
+    "commit", "rows of the paper with boundaries rounded at 90 % of training", lambda: runs_of(COMMITTED), rank=301
+)
+TIED_ALPHA = Study(
+    "tied_alpha", "the 1D study with a snapping strength that follows the price", lambda: runs_of(TIED), rank=302
+)
+BUDGET = Study(
+    "budget", "sizes under budgets of 3 to 12 components, and fixed models", lambda: runs_of(BUDGETS), rank=303
+)
+ORDERS = Study(
+    "orders",
+    "orders of components under one budget: 1D regression and MNIST, ten seeds",
+    lambda: runs_of(ORDERED),
+    rank=304,
+)
+SUSPECTS = Study(
+    "suspects", "what may explain a disagreement: one setting changed", lambda: runs_of(ONE_CHANGED), rank=305
+)

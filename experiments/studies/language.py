@@ -1,0 +1,52 @@
+"""The studies of adapted and of pruned language models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.analysis.selection import Selection, base_of
+from experiments.studies.model import Study
+from experiments.tables.peft import TASKS, learned
+from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, alone
+from experiments.tables.pruning import LLAMA_PRUNED, PYTHIA, ladder
+
+
+def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
+    """Base scores, then the learned models, each followed by its rivals; at last two more seeds of the first task."""
+    runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
+    more = replace(runs[0].with_seeds((1, 2)), companions=())
+    return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
+
+
+def _adaptation(gate: str, model: str, budget: str, title: str, rank: int) -> Study:
+    name = f"{gate}_{model.partition('_')[0]}"
+    return Study(name, f"table 11: {title}", lambda: _adapted(gate, model, budget), rank=rank)
+
+
+def _pruned() -> list[Selection]:
+    """The base model, the runs of table 14 with their variants, then the ladder of table 13."""
+    first = [base_of(TASK_ONLY, 0, {}), alone(TASK_ONLY), alone(MIXED)]
+    return [*first, *(alone(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
+
+
+def _pruned_pythia() -> list[Selection]:
+    runs = [*ladder(PYTHIA).values()]
+    return [base_of(runs[0], 0, {}), *runs]
+
+
+LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals", 501)
+ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502)
+LORA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B, which needs a GPU of 40 GB", 503)
+ADAPTER = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B, which needs a GPU of 40 GB", 504)
+PRUNING_SMALL = Study(
+    "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505
+)
+PRUNING_PYTHIA = Study(
+    "pruning_pythia", "table 13: pruning of Pythia-410M, which needs a GPU", _pruned_pythia, rank=506
+)
+PRUNING_LLAMA = Study(
+    "pruning_llama3",
+    "table 14: pruning of Llama-3-8B, which needs a GPU of 160 GB",
+    lambda: [LLAMA_PRUNED],
+    rank=507,
+)

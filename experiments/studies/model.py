@@ -1,0 +1,62 @@
+"""What a study is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.analysis.selection import Selection, configurations
+from experiments.config.schema import Config
+from experiments.paths import RESULTS
+from experiments.plugins import LAST
+from experiments.store.records import RecordError, Store
+from experiments.tables.model import Table
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs behind a table or a figure.
+
+    Attributes:
+        name, title: what it is called on the command line, and what it is.
+        make: its selections; called when they are needed, since thousands take a moment.
+        results: where its records belong.
+        rank: its place among the others.
+    """
+
+    name: str
+    title: str
+    make: Callable[[], list[Selection]]
+    results: Path = RESULTS
+    rank: int = LAST
+
+    def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
+        """(run id, configuration) of every run, each once.
+
+        Runs that are found through the record of another (the fixed model of a learned size) follow once ``store``
+        has that record.
+        """
+        seen: set[str] = set()
+
+        def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
+            for seed, config, name in configurations(selection):
+                if name not in seen:
+                    seen.add(name)
+                    yield name, config
+                try:
+                    record = store.get(name) if store is not None and selection.companions else None
+                except RecordError:  # of its companions nothing is known before it is run again
+                    continue
+                if record is None or record["status"] != "complete":
+                    continue
+                for _, find in selection.companions:
+                    yield from visit(find(selection, seed, record))
+
+        for selection in self.make():
+            yield from visit(selection)
+
+
+def runs_of(*tables: Table) -> list[Selection]:
+    """The runs that tables name."""
+    return [runs for table in tables for runs in table.runs.values()]
