@@ -17,7 +17,7 @@ from experiments.drawing import style
 from experiments.figures import FIGURES
 from experiments.store.records import Store
 from experiments.studies import study
-from experiments.tables.language import LORA, SEEDS
+from experiments.tables.language import LORA, LORA_COST, SEEDS
 from experiments.tables.peft import SMALL, TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS
 from experiments.tasks.language.components import thirds
@@ -75,7 +75,7 @@ def test_soft_and_truncated_scores_are_paired(store: Store) -> None:
 
 
 def test_a_row_is_about_a_rival_a_phase_or_the_model_itself(store: Store) -> None:
-    scores, costs = LORA
+    scores, costs = LORA, LORA_COST
     reader = Reader(store)
 
     def text(table: object, row: str, column: str) -> str:
