@@ -124,7 +124,7 @@ def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:
     path = next(store.root.glob("wikisql_easy/*-svd-*.json"))
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "base": {"name": "x", "sha256": "1" * 64, "provenance": "elsewhere"}}))
-    cell = reduce_cell(Reader(store), LORA[0], LORA[0].row("wikisql_easy-svd"), "score")
+    cell = reduce_cell(Reader(store), LORA, LORA.row("wikisql_easy-svd"), "score")
     assert cell.text == "--"
     assert [problem.kind for problem in cell.problems] == ["data"]
 
