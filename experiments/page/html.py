@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,26 +20,27 @@ from experiments.analysis.terminal import interval_text, plain
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
-from experiments.page import cells, plots
-from experiments.page.runs import CURVE_POINTS, RunTable, compact
+from experiments.page import figures, rows
+from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.page.strips import strip
+from experiments.report.answer import headline, of_the_paper
 from experiments.report.content import Report, TableContent
+from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
 
 ASSETS = Path(__file__).with_name("assets")
-SCRIPTS = ("data", "dom", "theme", "axes", "plot", "views", "panel", "filters", "figures", "records", "main")
 
 SIGNS = {
     AGREES: "✓",
-    DISAGREES: "✗",
     CANNOT_TELL: "?",
+    DISAGREES: "✗",
     SETTING: "=",
     NOT_RUN: "–",
     NOT_PUBLISHED: "○",
 }
-"""Verdict → the sign that says it beside its colour, in the order of the overview."""
+"""Verdict → the sign that says it beside its colour, in the order of the bars."""
 
 
 def slug(word: str) -> str:
@@ -46,10 +48,12 @@ def slug(word: str) -> str:
     return re.sub(r"[^a-z]+", "-", word.lower())
 
 
-def script() -> str:
-    """All scripts as one, with names of their own."""
-    parts = [(ASSETS / f"{name}.js").read_text() for name in SCRIPTS]
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+def scripts() -> list[str]:
+    """The plotting library as its makers publish it (``vendor/versions.json``), and the page's own script."""
+    vendor = ASSETS / "vendor"
+    library = [(vendor / entry["file"]).read_text() for entry in json.loads((vendor / "versions.json").read_text())]
+    own = (ASSETS / "page.js").read_text()
+    return [*library, f'(() => {{\n"use strict";\n{own}}})();\n']
 
 
 def safe_json(value: Any) -> Markup:
@@ -59,9 +63,11 @@ def safe_json(value: Any) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Text of ours as markup: backticks mark code, underscores indices."""
-    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
-    return Markup(re.sub(r"(?<!\w)([A-Za-z])_(\w+)(?![^<]*</code>)", r"\1<sub>\2</sub>", coded))
+    """Text of ours as markup: backticks mark code, underscores indices, stars stress, brackets pages of ``docs/``."""
+    made = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    made = re.sub(r"\[([^\]]+)\]\((\w+\.md)\)", r'<a href="../docs/\2">\1</a>', made)
+    made = re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<em>\1</em>", made)
+    return Markup(re.sub(r"(?<![\w/])([A-Za-z])_(\w+)(?![^<]*</code>)", r"\1<sub>\2</sub>", made))
 
 
 def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
@@ -75,7 +81,7 @@ def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Compariso
         of_row = [item for item in content.items if item.row is line]
         for name in dict.fromkeys(item.stand_in for item in of_row):
             group = [item for item in of_row if item.stand_in == name]
-            yield heading, cells.row_label(group[0]) + (f" (stand-in: {name})" if name else ""), group
+            yield heading, rows.row_label(group[0]) + (f" (stand-in: {name})" if name else ""), group
             heading = ""
 
 
@@ -98,7 +104,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=plain, prose=prose, sentence=sentence, slug=slug, key=cells.key_of)
+    made.filters.update(plain=plain, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label)
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
@@ -108,34 +114,34 @@ def render(report: Report, reader: Reader) -> str:
     """The whole page. Equal records give an equal page: no clock is read.
 
     Args:
-        report: the content that the other form of the report shows as well.
+        report: the content that the documentation's pages show as well.
         reader: the one that ``report`` was built with.
     """
-    table = RunTable(reader)
-    figures = [plots.payload(FIGURES[name], data, table) for name, data in report.figures.items()]
-    given, stored = table.add_curves(map(table.at, report.run_ids))
-    data = {
-        "verdicts": [{"word": word, "sign": sign, "slug": slug(word)} for word, sign in SIGNS.items()],
-        "cells": {cells.key_of(item): cells.payload(item, reader, table) for item in report.items},
-        "figures": figures,
-        **table.payload(),
-    }
-    code = script()
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    page = _environment().get_template("page.html")
-    return page.render(
+    runs = Runs(reader)
+    drawn = [figures.payload(FIGURES[name], data, runs) for name, data in report.figures.items() if not data.empty]
+    made = _environment()
+    made.globals["behind"] = lambda items: rows.behind(items, runs)
+    body = made.get_template("body.html").render(
         report=report,
-        table=table,
+        headline=headline(report),
+        of_the_paper=of_the_paper(report),
+        reasons=reasons(),
+        stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
+        damaged=damaged(reader),
         titles={name: FIGURES[name].title for name in report.figures},
-        curves=(given, stored),
         about=ABOUT,
         reading=READING,
         truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,
         points=CURVE_POINTS,
-        links=frozenset(run["id"] for run in table.runs),
+    )
+    code = scripts()
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
+    return made.get_template("page.html").render(
+        policy=" ".join(f"'sha256-{digest}'" for digest in digests),
         style=Markup((ASSETS / "page.css").read_text()),
-        script=Markup(code),
-        digest=digest,
-        data=safe_json(data),
+        body=Markup(body),
+        # after the body, which says whose curves are drawn
+        data=safe_json({"figures": drawn, "courses": runs.courses, "runs": list(runs.names)}),
+        scripts=[Markup(text) for text in code],
     )

@@ -91,9 +91,9 @@ class Section(Plan):
         return tuple(item for table in self.tables for item in table.items)
 
     @property
-    def ran(self) -> tuple[TableContent, ...]:
-        """The tables of which anything was run."""
-        return tuple(table for table in self.tables if table.ran)
+    def ran_itself(self) -> bool:
+        """Whether anything was run that is no stand-in."""
+        return any(word != NOT_RUN for word in self.counts)
 
     @property
     def counts(self) -> Counter[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_samples import HOSTILE, HOSTILE_SEED, baseline_id
+from page_samples import baseline_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -67,16 +67,19 @@ def shown(page: Any) -> list[str]:
     return found
 
 
-def title(page: Any) -> str:
-    """The heading of the open panel."""
-    page.wait_for_selector("dialog[open]")
-    return str(page.inner_text("#panel-title"))
+WIDE = "document.documentElement.scrollWidth"
+OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
-def test_filters(page: Any) -> None:
+def paper(page: Any) -> str:
+    """The colour of the page's background."""
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_the_filter(page: Any) -> None:
     ran = shown(page)
     assert 0 < len(ran) < 519, "tables of which nothing was run are closed"
-    page.click("#filters button[data-verdict='disagrees']")
+    page.select_option("#filter-verdict", "disagrees")
     disagreeing = shown(page)
     assert 0 < len(disagreeing) < 519
     page.fill("#filter-text", "datafourbody.baseline")
@@ -84,129 +87,91 @@ def test_filters(page: Any) -> None:
     page.click("#filters button[type=reset]")
     page.fill("#filter-text", "datafourbody.baseline.t")
     assert shown(page) == ["datafourbody.baseline.t", "datafourbody.baseline.truncated"]
-    assert page.inner_text("#filter-status") == "2 of 519 cells shown"
-    page.click("#filters button[type=reset]")
-    assert shown(page) == ran
-    page.click("#filters button[data-verdict='not run']")
-    assert len(shown(page)) > 312, "a filter opens them"
-    page.click("#filters button[type=reset]")
-    page.select_option("#filter-section", "transfer")
-    assert {name.split(".")[0] for name in shown(page)} == {"dataeightbody", "dataeightfullbody"}
-    page.fill("#filter-text", "nothing has this text")
+    assert page.inner_text("#filter-status") == "2 of 519 rows shown"
+    page.select_option("#filter-verdict", "not run")
     assert shown(page) == []
-    page.click("#filter-none button")
+    page.click("#filters button[type=reset]")
+    page.wait_for_function("document.getElementById('filter-status').textContent === '519 rows'")
     assert shown(page) == ran
-    assert not page.is_visible("#filter-none")
 
 
-def test_a_count_of_the_overview_leads_to_its_cells(page: Any) -> None:
-    button = page.locator(".matrix button[data-of='transfer']").first
-    count = int(button.inner_text())
-    button.click()
-    assert len(shown(page)) == count
-    assert page.input_value("#filter-section") == "transfer"
+def test_figures_are_drawn_and_described(page: Any) -> None:
+    plots = page.locator("#figure1 .plot > svg")
+    plots.first.wait_for()
+    assert plots.count() == 3
+    for place in range(3):
+        assert plots.nth(place).get_attribute("aria-label").startswith("Figure 1: 1D regression, baseline, ")
+    assert plots.last.locator("[aria-label=dot] *").count() > 0
 
 
-def test_a_cell_leads_to_its_records_and_back(page: Any) -> None:
-    page.click(f"tr[data-cell='{CELL}'] td:nth-child(2)")
-    assert title(page) == "baseline: t"
-    text = page.inner_text("#panel-body")
-    assert "mean of grown.t: (4, 5, 6, 7, 8, 4, 5, 6, 7, 8) = 6" in text
-    assert "0000000000" in text, "the commit"
-    page.click(f"#panel-body a:text-is('{baseline_id(1)}')")
-    page.wait_for_selector(f"#panel-title:text-is('{baseline_id(1)}')")
-    assert page.locator("#panel-body .plot").count() == 2, "losses and t"
-    assert f"results/regression1d/{baseline_id(1)}.json" in page.inner_text("#panel-body")
-    page.click("#panel-back")
-    page.wait_for_selector("#panel-title:text-is('baseline: t')")
-    page.click("#panel-close")
-    page.wait_for_selector("dialog:not([open])", state="attached")
-    assert "#" not in page.url
+def test_points_can_be_read_without_a_pointer(page: Any) -> None:
+    fold = page.locator("#figure1 .panels details").last
+    fold.locator("summary").focus()
+    page.keyboard.press("Enter")
+    fold.locator("table").wait_for()
+    assert baseline_id(1) in fold.inner_text()
 
 
-def test_a_point_leads_to_its_record(page: Any) -> None:
-    plot = page.locator("#figure1 .plot").last
-    plot.scroll_into_view_if_needed()
-    canvas = plot.locator("svg[role=application]")
-    canvas.focus()
-    canvas.press("ArrowRight")
-    named = plot.locator(".tip").inner_text()
-    assert "record regression1d-mlp-ngn-s" in named
-    place = plot.locator(".ring").bounding_box()
-    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
-    assert title(page) in named
-
-
-def test_zoom_and_its_reset(page: Any) -> None:
-    plot = page.locator("#figure1 .plot").first
-    plot.scroll_into_view_if_needed()
-    canvas = plot.locator("svg[role=application]")
-    ticks = "svg => [...svg.querySelectorAll('text')].map(one => one.textContent).join(' ')"
-    before = canvas.evaluate(ticks)
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.2 * box["height"])
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"], steps=3)
-    page.mouse.up()
-    assert canvas.evaluate(ticks) != before
-    assert page.locator("dialog[open]").count() == 0, "a dragged box opens nothing"
-    plot.get_by_text("reset").click()
-    assert canvas.evaluate(ticks) == before
+def test_a_row_opens_to_its_runs_and_their_training(page: Any) -> None:
+    row = page.locator(f"tbody:has(tr[data-cell='{CELL}']) details")
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    row.locator(".plot > svg").nth(1).wait_for()
+    text = row.inner_text()
+    assert "mean of grown.t = 6" in text
+    assert f"Training of {baseline_id(0)}" in text
 
 
 def test_by_keyboard_alone(page: Any) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
-    link = f"tr[data-cell='{CELL}'] a"
-    page.focus(link)
-    assert page.eval_on_selector(link, "link => getComputedStyle(link).outlineStyle") == "solid"
     page.keyboard.press("Enter")
-    assert title(page) == "baseline: t"
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.getAttribute('href') ?? ''").startswith("#run/"):
-            break
-    assert page.evaluate("document.activeElement.closest('dialog') !== null")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#panel-kind:text-is('record')")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("dialog:not([open])", state="attached")
-    assert page.evaluate(f"document.activeElement === document.querySelector(`{link}`)"), "the focus is where it was"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#answer') !== null"), "what follows the skip link"
+    style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert style == "solid", "the focus can be seen"
+    order = page.evaluate("[...document.querySelectorAll('[tabindex]')].map(one => one.tabIndex)")
+    assert set(order) <= {0, -1}, "the order is that of the text"
 
 
-def test_a_plot_by_keyboard(page: Any) -> None:
-    canvas = page.locator("#figure1 .plot").last.locator("svg[role=application]")
-    canvas.focus()
-    canvas.press("ArrowRight")
-    canvas.press("ArrowRight")
-    canvas.press("Enter")
-    assert title(page).startswith("regression1d-mlp-ngn-s")
+CONTRAST = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+  const rgb = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
+    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (rgb(colour)[3] > 0) return colour;
+    }
+  };
+  const found = new Set();
+  for (const node of document.querySelectorAll("main *, header *")) {
+    if (node.namespaceURI.endsWith("svg") || !node.checkVisibility()) continue;
+    if (![...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim())) continue;
+    const [one, two] = [light(getComputedStyle(node).color), light(behind(node))].sort((a, b) => b - a);
+    const ratio = (one + 0.05) / (two + 0.05);
+    if (ratio < 4.5) found.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)}`);
+  }
+  return [...found];
+}"""
 
 
-@pytest.mark.parametrize("kind", ["dots", "dots mean"])
-def test_marks_of_every_look_can_be_seen(page: Any, kind: str) -> None:
-    """A cross is nothing but strokes, so that it must not have the outline of the others."""
-    colours = page.evaluate(
-        """(kind) => {
-          const svg = document.body.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "svg"));
-          return [0, 1, 2, 3, 4, 5].map((look) => {
-            const path = svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "path"));
-            path.setAttribute("class", `${kind} look${look}`);
-            const { fill, stroke } = getComputedStyle(path);
-            return look === 3 ? stroke : fill;
-          }).concat(getComputedStyle(document.body).backgroundColor);
-        }""",
-        kind,
-    )
-    *marks, paper = colours
-    assert paper not in marks
-    assert len(set(marks)) == 6
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(browser: Any, address: str, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    assert page.evaluate(CONTRAST) == []
+    context.close()
 
 
 def test_light_and_dark(browser: Any, page: Any, address: str) -> None:
-    def paper(of: Any) -> str:
-        return str(of.evaluate("getComputedStyle(document.body).backgroundColor"))
-
     light = paper(page)
     page.click("#theme")
     dark = paper(page)
@@ -221,45 +186,33 @@ def test_light_and_dark(browser: Any, page: Any, address: str) -> None:
     context.close()
 
 
-def test_a_phone(page: Any) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    wide = "document.documentElement.scrollWidth"
-    assert page.evaluate(wide) == 360
-    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert page.evaluate(wide) == 360
-    scrolls = "all => all.some(one => one.scrollWidth > one.clientWidth && getComputedStyle(one).overflowX === 'auto')"
-    assert page.eval_on_selector_all(".scroll", scrolls)
-    page.evaluate(f"location.hash = 'cell/{CELL}'")
-    assert title(page) == "baseline: t"
-    fits = "panel => panel.scrollWidth <= panel.clientWidth && panel.clientWidth <= 360"
-    assert page.eval_on_selector("dialog", fits)
+@pytest.mark.parametrize("width", [400, 1400])
+def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate(WIDE) == width
+    page.evaluate(OPEN)
+    page.locator("#figure1 .plot > svg").first.wait_for()
+    assert page.evaluate(WIDE) == width
+    fits = "all => all.every(one => one.getBoundingClientRect().width <= one.parentElement.clientWidth + 1)"
+    assert page.eval_on_selector_all(".plot > svg", fits)
 
 
-def test_hostile_text_is_only_text(page: Any, address: str) -> None:
-    page.goto(f"{address}#run/{baseline_id(HOSTILE_SEED)}")
-    assert title(page) == baseline_id(HOSTILE_SEED)
-    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert HOSTILE in page.inner_text("#panel-body")
-    page.goto(f"{address}#run/<img src=x onerror='window.hurt = 3'>")
-    assert title(page) == "Not on this page"
-    assert page.locator("img").count() == 0
+def test_on_paper(page: Any) -> None:
+    page.click("#theme")
+    page.emulate_media(media="print")
+    assert paper(page) == "rgb(255, 255, 255)", "dark colours are for screens"
+    assert not page.locator("header, #filters, tr.behind").evaluate_all("all => all.some(one => one.checkVisibility())")
+    assert page.locator("#figure1 .plot > svg").first.is_visible()
+    assert shown(page)
 
 
-def test_the_list_of_records(page: Any) -> None:
-    page.fill("#records-text", "seed-less text")
-    assert page.inner_text("#records-status") == "0 of 0 records listed"
-    page.fill("#records-text", "dirty")
-    assert page.inner_text("#records-status") == "1 of 1 records listed"
-    page.fill("#records-text", "mnist")
-    assert page.inner_text("#records-status") == "5 of 5 records listed"
-    page.click("#records-body a >> nth=0")
-    assert title(page).startswith("mnist-mlp-ngn-s0-")
-
-
-def test_without_scripts_the_tables_can_be_read(browser: Any, address: str) -> None:
+def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address)
     assert page.locator("tr[data-cell]").count() == 519
     assert page.locator("#filters").is_hidden()
+    page.locator(f"tbody:has(tr[data-cell='{CELL}']) summary").click()
+    assert "mean of grown.t = 6" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
+    assert page.locator("noscript").count() > 0
     context.close()

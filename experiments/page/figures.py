@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.figures.model import Curve, Data, Line, Panel, Point, Spec
-from experiments.page.runs import RunTable, rounded, thinned
+from experiments.page.runs import Runs, rounded, thinned
 
 
-def payload(spec: Spec, data: Data, table: RunTable) -> dict[str, Any]:
+def payload(spec: Spec, data: Data, runs: Runs) -> dict[str, Any]:
     """One figure: its panels in order, each with series of points and of curves. Curves are thinned."""
     looks = data.looks(spec.panels)
-    panels = [_panel(key, panel, data, looks, table) for key, panel in spec.panels.items()]
+    panels = [_panel(key, panel, data, looks, runs) for key, panel in spec.panels.items()]
     shown = [panel for panel in panels if panel["series"]]
     return {"name": spec.name, "title": spec.title, "columns": spec.columns, "panels": shown}
 
 
-def _panel(key: str, panel: Panel, data: Data, looks: Mapping[str, int], table: RunTable) -> dict[str, Any]:
+def _panel(key: str, panel: Panel, data: Data, looks: Mapping[str, int], runs: Runs) -> dict[str, Any]:
     points: dict[str, list[Point]] = {}
     for point in data.of(key):
         points.setdefault(point.series, []).append(point)
@@ -30,39 +30,37 @@ def _panel(key: str, panel: Panel, data: Data, looks: Mapping[str, int], table: 
         "lanes": panel.lanes,
         "fewest": data.fewest(key, panel) or 0,
         "series": [
-            *({**_curve(curve, table), "look": looks[curve.series]} for curve in curves),
-            *({**_dots(name, points[name], table), "look": looks[name]} for name in order if name in points),
-            *(_line(line, table) for line in data.lines_of(key) if points or curves),
+            *({**_curve(curve, runs), "look": looks[curve.series]} for curve in curves),
+            *({**_dots(name, points[name], runs), "look": looks[name]} for name in order if name in points),
+            *(_line(line, runs) for line in data.lines_of(key) if points or curves),
         ],
     }
 
 
-def _curve(curve: Curve, table: RunTable) -> dict[str, Any]:
+def _curve(curve: Curve, runs: Runs) -> dict[str, Any]:
     kept = thinned(len(curve.x))
     made = {"name": curve.series, "mark": "line", "x": rounded(curve.x[kept], 9), "y": rounded(curve.y[kept])}
-    return {**made, "faint": not curve.strong, "run": table.at(curve.run)}
+    return {**made, "faint": not curve.strong, "run": runs.at(curve.run)}
 
 
-def _line(line: Line, table: RunTable) -> dict[str, Any]:
+def _line(line: Line, runs: Runs) -> dict[str, Any]:
     kept = thinned(len(line.x))
-    runs = [[table.at(run) for run in line.runs]] * len(kept) if line.runs else []
     made = {
         "name": line.series,
         "mark": "line",
         "x": rounded(line.x[kept], 9),
         "y": rounded(line.y[kept]),
-        "runs": runs,
     }
     return {**made, "guide": "measured" if line.runs else "reference", "text": line.label}
 
 
-def _dots(name: str, points: list[Point], table: RunTable) -> dict[str, Any]:
+def _dots(name: str, points: list[Point], runs: Runs) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": name,
         "mark": "dots",
         "x": rounded((point.x for point in points), 6),
         "y": rounded((point.y for point in points), 6),
-        "runs": [[table.at(run_id) for run_id in point.runs] for point in points],
+        "runs": [[runs.at(run_id) for run_id in point.runs] for point in points],
         "faint": points[0].faint,
         "mean": any(len(point.runs) > 1 for point in points),
     }

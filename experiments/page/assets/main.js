@@ -1,5 +1,0 @@
-startTheme();
-startFilters();
-startFigures();
-startRecords();
-startPanel();

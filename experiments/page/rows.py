@@ -1,0 +1,78 @@
+"""What stands behind a row of a table: its runs with the numbers that were reduced, the arithmetic, the problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.analysis.compare import Comparison
+from experiments.analysis.explain import arithmetic, digits
+from experiments.analysis.terminal import plain
+from experiments.page.runs import Runs
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run: its seed, name and commit, the text of each quantity, and the runs that were read with it."""
+
+    seed: int
+    name: str
+    commit: str
+    numbers: tuple[str, ...]
+    beside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What a row's cells are made of; ``course`` is the run whose training is drawn, if it has curves."""
+
+    quantities: tuple[str, ...]
+    lines: tuple[Line, ...]
+    steps: tuple[str, ...]
+    problems: tuple[str, ...]
+    course: str | None
+
+
+def key_of(item: Comparison) -> str:
+    """``macro.row.column``, and ``~ stand-in`` behind it for the cells of a stand-in."""
+    return f"{item.name}~{item.stand_in}" if item.stand_in else item.name
+
+
+def row_label(item: Comparison) -> str:
+    """The printed labels of the cell's row, or the title of a single number."""
+    return plain(item.row.title) or item.table.title
+
+
+def behind(items: Sequence[Comparison], runs: Runs) -> Behind | None:
+    """The runs and the arithmetic of the cells of one row; None where nothing was run."""
+    numbers: dict[str, dict[str, str]] = {}
+    quantities: dict[str, None] = {}
+    steps: dict[str, None] = {}
+    problems: dict[str, None] = {}
+    companions: dict[str, dict[str, None]] = {}
+    for item in items:
+        read = {run.run_id: run.companions for run in item.runs(runs.reader)}
+        for quantity, gates in item.cell.samples.items():
+            for gate, values in enumerate(gates):
+                name = quantity if len(gates) == 1 else f"{quantity}[{gate}]"
+                quantities[name] = None
+                for run_id, value in zip(item.cell.run_ids, values, strict=True):
+                    numbers.setdefault(run_id, {})[name] = digits(value)
+        for run_id in item.cell.run_ids:
+            numbers.setdefault(run_id, {})
+            companions.setdefault(run_id, {}).update(dict.fromkeys(one.run_id for one in read[run_id].values()))
+        for step in arithmetic(item.table, item.row, item.column.key, item.cell):
+            which = f"[{step.gate}]" if step.gates > 1 else ""
+            steps[f"{step.statistic} of {step.quantity}{which} = {digits(step.result)}"] = None
+        problems.update(dict.fromkeys(f"{one.kind}: {one.where}: {one.text}" for one in item.cell.problems))
+    if not numbers:
+        return None
+    lines = []
+    for name, found in numbers.items():
+        record = runs.record(name)
+        seed, commit = record["config"]["seed"]["value"], record["code"]["commit"] or "unknown"
+        texts = tuple(found.get(quantity, "") for quantity in quantities)
+        lines.append(Line(seed, name, commit[:10], texts, tuple(companions[name])))
+    first = lines[0].name
+    course = first if runs.add_course(first) else None
+    return Behind(tuple(quantities), tuple(lines), tuple(steps), tuple(problems), course)
