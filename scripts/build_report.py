@@ -1,8 +1,10 @@
 """Write the report from records: ``report.html``, one page that needs no other file, and ``provenance.json``.
 
-python scripts/build_report.py                                    # from results/, into paper/
-python scripts/build_report.py --results DIR --output DIR         # from and to other folders
-python scripts/build_report.py --summary docs/results.md          # also the results page of the documentation
+    python scripts/build_report.py                              # from results/, into paper/
+    python scripts/build_report.py --results DIR --output DIR   # from and to other folders
+    python scripts/build_report.py --docs docs                  # also results.md and disagreements.md
+
+``make paper`` runs the last form.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def test_points_of_figures_name_records(page_made: Made) -> None:
 def test_the_answer_stands_first(page_made: Made) -> None:
     report, _, page = page_made
     first = page.split("<main>")[1].split("</section>")[0]
-    text = " ".join(re.sub("<[^>]*>", " ", first).split())
+    text = " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
     assert " ".join(headline(report)) in text
     for word, count in report.counts.items():
         assert f"{word} {count}" in text
