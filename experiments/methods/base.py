@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments.blocks import Closed
+from experiments.plugins import LAST
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
     from ngn.contract import Learner
     from ngn.methods.base import Capacity, Scalar
     from ngn.orders import Order
+
+
+@dataclass(frozen=True)
+class Source:
+    """The line of a method in the report.
+
+    Attributes:
+        name: the method in words.
+        paper: where it comes from.
+        year: of the paper.
+        claims: keys of the statements about it (``experiments/report/claims/``).
+        rank: its place among the other methods.
+    """
+
+    name: str
+    paper: str
+    year: int | None = None
+    claims: tuple[str, ...] = ()
+    rank: int = LAST
 
 
 class Method(Closed):
@@ -33,6 +53,7 @@ class Method(Closed):
         scored: the forms of a learned model that it is scored in; one that is the same as another is left out.
         components: the components that it knows, by their names; empty for all.
         packages: modules that have to be installed beside those that every method needs.
+        source: its line in the report; None leaves it out.
     """
 
     numerics: ClassVar[int] = 1
@@ -44,6 +65,7 @@ class Method(Closed):
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft", "gates_kept")
     components: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
+    source: ClassVar[Source | None] = None
 
     name: str
 

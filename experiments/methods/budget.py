@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import ConfigError, Count, Size
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 from experiments.methods.fixed import Fixed
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 class Budget(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
+    source: ClassVar[Source | None] = Source(
+        "NGN under a budget",
+        "not from the paper: dual ascent on the price",
+        claims=("budget_met", "budget_fit"),
+        rank=2,
+    )
     numerics: ClassVar[int] = 5
     in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config
@@ -64,6 +64,9 @@ class Plain(Method):
 class Fixed(Plain):
     """A plain model of ``count`` components; a list has one count per group."""
 
+    source: ClassVar[Source | None] = Source(
+        "a fixed size", "the plain model, retrained", claims=("frontier", "vision_fixed"), rank=9
+    )
     ordered: ClassVar[bool] = True
     in_kernels: ClassVar[bool] = True
 

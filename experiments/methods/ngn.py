@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from ngn.methods.ngn import CountGate
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 class NGN(Method):
     """The count is learned by the boundary of a sigmoid gate."""
 
+    source: ClassVar[Source | None] = Source(
+        "NGN",
+        "Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished",
+        claims=("baseline_integers", "truncation_free", "dimension"),
+        rank=1,
+    )
     in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True

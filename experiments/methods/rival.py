@@ -10,7 +10,7 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
-from experiments.methods.base import Method
+from experiments.methods.base import Method, Source
 from experiments.methods.fixed import PLAIN, Plain, fixed_size
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class Rival(Method, ABC):
 class Uniform(Rival, Plain):
     """A plain model whose groups share ``target`` as evenly as whole components allow."""
 
+    source: ClassVar[Source | None] = Source(
+        "LoRA of one rank for all maps", "Hu et al., ICLR 2022, arXiv 2106.09685", year=2022, rank=10
+    )
     unused: ClassVar[tuple[str, ...]] = (*PLAIN, *Rival.unused)
 
     name: Literal["uniform"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from experiments.blocks import Count, Fraction, NonNegative
-from experiments.methods.base import OrderedGroup
+from experiments.methods.base import OrderedGroup, Source
 from experiments.methods.rival import Rival
 from experiments.methods.sora import SoRA
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class AdaLoRA(Rival):
     """gate.K triplets for every map at the start, ``target`` over all maps at the end."""
 
+    source: ClassVar[Source | None] = Source("AdaLoRA", "Zhang et al., ICLR 2023, arXiv 2303.10512", year=2023, rank=8)
     unused: ClassVar[tuple[str, ...]] = SoRA.unused
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Fraction, Positive
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class AWNN(Method):
     """Width by a learned exponential importance: the live prefix holds a part ``quantile`` of its mass."""
 
+    source: ClassVar[Source | None] = Source(
+        "AWNN", "Errica et al., arXiv 2501.15889", year=2025, claims=("awnn_spread", "awnn_fit"), rank=5
+    )
     # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
     unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
     scalars: ClassVar[tuple[str, ...]] = ("quantile", "width", "prior_sd")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import StrictBool, model_validator
 
 from experiments.blocks import Fraction, Positive
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class Decay(Method):
     """The count gate with a learned decay r of its ordering weights, without its boundary, or over normalised f_k."""
 
+    source: ClassVar[Source | None] = Source(
+        "learned decay and normalisation", "Li (as NGN), after AWNN", claims=("quantile_cut", "normalised"), rank=6
+    )
     unused: ClassVar[tuple[str, ...]] = ("gate.K_max",)
     scalars: ClassVar[tuple[str, ...]] = ("quantile",)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from experiments.blocks import Fraction, NonNegative, Positive
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from experiments.methods.l0.capacity import HardConcrete
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 class L0(Method):
     """Hard-concrete gates, one per component, independent of one another and without ordering weights."""
 
+    source: ClassVar[Source | None] = Source(
+        "hard-concrete L0",
+        "Louizos, Welling and Kingma, ICLR 2018, arXiv 1712.01312",
+        year=2018,
+        claims=("l0",),
+        rank=4,
+    )
     # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
     unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
     scalars: ClassVar[tuple[str, ...]] = ("price", "temperature", "open_probability")

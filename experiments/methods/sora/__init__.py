@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Positive
-from experiments.methods.base import OrderedGroup
+from experiments.methods.base import OrderedGroup, Source
 from experiments.methods.fixed import PLAIN
 from experiments.methods.rival import Rival
 
@@ -23,6 +23,7 @@ class SoRA(Rival):
     than another method's; what is left at the end may exceed the target, and a record says by how much.
     """
 
+    source: ClassVar[Source | None] = Source("SoRA", "Ding et al., EMNLP 2023, arXiv 2311.11696", year=2023, rank=7)
     unused: ClassVar[tuple[str, ...]] = (*Rival.unused, *(key for key in PLAIN if key != "gate.K"), "gate.r")
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from experiments.methods.ste.capacity import StraightThrough
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 class STE(Method):
     """NGN's boundary and objective with the hard prefix in the forward pass (straight-through estimator)."""
 
+    source: ClassVar[Source | None] = Source(
+        "straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, claims=("ste",), rank=3
+    )
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 

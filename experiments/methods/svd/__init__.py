@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.methods.base import OrderedGroup
+from experiments.methods.base import OrderedGroup, Source
 from experiments.methods.rival import Rival
 from experiments.methods.sora import SoRA
 
@@ -21,6 +21,7 @@ class SVD(Rival):
     Its soft form is the model before the cut.
     """
 
+    source: ClassVar[Source | None] = Source("LoRA cut by singular values", "not from a paper", rank=11)
     unused: ClassVar[tuple[str, ...]] = SoRA.unused
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
