@@ -161,7 +161,8 @@ def exists(group: str, choice: str) -> None:
         )
     if choice not in legal:
         listed = f" The choices are: {', '.join(legal)}"
-        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}")
+        new = f". A new one is a file conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
+        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}{new}")
     if not key:
         return
     file = file_of(group, choice)
@@ -254,7 +255,13 @@ def check(nested: Mapping[str, Any]) -> Config:
         return Config.model_validate(nested)
     except ValidationError as error:
         kind = Incomplete if all(fault["type"] == "incomplete" for fault in error.errors()) else ConfigError
-        raise kind(sentences(error, nested, lambda key: unknown(key, nested))) from None
+        raise kind(sentences(error, nested, lambda key: unknown(key, nested), _settings_file(nested))) from None
+
+
+def _settings_file(nested: Mapping[str, Any]) -> str:
+    """The file with the settings of this task and gate; its name alone where it has not been written."""
+    choice = "-".join(str(nested[block][key]) for block, key in (("task", "name"), ("gate", "component")))
+    return str(_files("setting").get(choice, f"conf/setting/{choice}.yaml"))
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:

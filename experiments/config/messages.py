@@ -45,7 +45,9 @@ def in_words(fault: Any) -> str:
     return words.format_map(context) if words in WORDS.values() else words
 
 
-def sentences(error: ValidationError, content: Mapping[str, Any], unknown: Callable[[str], str]) -> str:
+def sentences(
+    error: ValidationError, content: Mapping[str, Any], unknown: Callable[[str], str], file: str = "your file"
+) -> str:
     """A line per key with what is wrong in the ``content`` that was checked.
 
     pydantic's paths name the kinds that a value may have, too (``task.mnist.split``, ``method.count.int``); these are
@@ -53,6 +55,7 @@ def sentences(error: ValidationError, content: Mapping[str, Any], unknown: Calla
 
     Args:
         unknown: what to say of a key that is not legal.
+        file: where a value belongs that no file gives (``???``).
     """
     lines: dict[str, list[str]] = {}
     for fault in error.errors():
@@ -73,6 +76,8 @@ def sentences(error: ValidationError, content: Mapping[str, Any], unknown: Calla
         words = [] if isinstance(value, (dict, list)) else [f"(given: {value!r})"]
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             lines[unknown(key)] = []
+        elif value == "???":
+            lines[key] = [f"has no value; write it into {file}"]
         elif key in lines:
             lines[key].insert(1, f"or {in_words(fault)}")
         else:

@@ -62,3 +62,13 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     refused = ngn(tmp_path / "nowhere", "task=cora")
     assert refused.returncode == 2
     assert f"there is no folder {tmp_path / 'nowhere'}" in refused.stderr
+
+
+def test_a_schedule_without_a_value_names_the_file_to_write(plugin: Path) -> None:
+    setting = plugin / "conf" / "setting" / "sine-two_sums.yaml"
+    setting.write_text(setting.read_text().replace("  lambda0: 1.0e-4\n", ""))
+    refused = ngn(plugin, "task=sine")
+    assert refused.returncode == 2
+    assert f"schedule.lambda0: has no value; write it into {setting}" in refused.stderr
+    unknown = ngn(plugin, "task=sine", "schedule=slow")
+    assert "A new one is a file conf/schedule/slow.yaml" in unknown.stderr
