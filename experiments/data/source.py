@@ -17,6 +17,7 @@ import numpy as np
 
 from experiments.data import manifest as manifests
 from experiments.data.errors import DataError, MissingData
+from experiments.store.record import DataBlock
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class DataInfo:
     name: str
     sha256: str
     provenance: str
+
+    def block(self) -> DataBlock:
+        """The ``data`` or ``base`` block of a record."""
+        return {"name": self.name, "sha256": self.sha256, "provenance": self.provenance}
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.store.result import CostBlock
 from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import milliseconds, multiply_adds
 
 
-def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: int, device: torch.device) -> Any:
+def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: int, device: torch.device) -> CostBlock:
     """Cost of each of ``models`` for one batch: {"samples", "multiply_adds": {name: n}, "milliseconds": {name: ms}}.
 
     Args:

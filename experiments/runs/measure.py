@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 from experiments.config.schema import Config, is_integer
 from experiments.runs import host
 from experiments.runs.cost import forward_cost, take_replica
-from experiments.runs.result import CURVE_TYPES, SCORES, Result
+from experiments.runs.result import CURVE_TYPES, SCORES
+from experiments.store.result import CostBlock, Result
 from experiments.tasks.base import Task
 from ngn.budget import BudgetLearner
 from ngn.checks import axes_of
@@ -59,22 +61,21 @@ def measure(
         result = Result(
             status="complete",
             count=counts[r],
-            scores={
-                mode: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
-                for mode, by_name in scores.items()
-            },
             parameters={"candidate": candidate, "deployed": 0},
             steps=plan.steps,
             seconds=round(course.seconds, 3),
             run_steps_per_second=float(f"{plan.steps * replicas / max(course.seconds, 1e-9):.4g}"),
             peak_memory_mib=round(peak_memory(device), 1),
-            n=dict(task.n),
-            sizes=config.gate.sizes(counts[r]),
+            n=dict(task.n) or None,
         )
+        own: dict[str, Any] = {
+            form: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
+            for form, by_name in scores.items()
+        }
         at = int(course.diverged_at[r])
-        if at >= 0 or not all(np.isfinite([*(v for s in result.scores.values() for v in s.values()), *t[r]])):
+        if at >= 0 or not all(np.isfinite([*(v for s in own.values() for v in s.values()), *t[r]])):
             # What a diverged model would score is not a result; only that it diverged, and when.
-            result.status, result.count, result.scores, result.sizes = "diverged", [], {}, {}
+            result.status, result.count = "diverged", []
             result.diverged_at = at if at >= 0 else plan.steps
         else:
             if not fixed:
@@ -85,7 +86,7 @@ def measure(
             alone = None if learner.replicas is None else r
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
-            result.description = task.describe(deployed)
+            result = replace(result, sizes=config.gate.sizes(counts[r]) or None, **own, **task.describe(deployed))
             if isinstance(learner, BudgetLearner):
                 cost, limit = learner.cost.measured(tuple(counts[r])), learner.limit.reshape(-1)[r]
                 result.budget = {"kind": learner.budget.kind, "limit": float(limit), "cost": cost}
@@ -98,7 +99,7 @@ def measure(
 
 def cost_of(
     r: int, learner: Learner, task: Task, alone: Callable[[int], Learner] | None, device: torch.device
-) -> dict[str, Any]:
+) -> CostBlock:
     """What a forward pass of replica ``r`` costs, truncated and, where its size is learned, before that.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from experiments.runs.places import results_root
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages
-from experiments.store.records import SCHEMA_VERSION, Store, read
+from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
+from experiments.store.records import Store, read
 
 if TYPE_CHECKING:
     import torch
@@ -103,29 +103,31 @@ def write(
     import torch  # not earlier: to see that nothing is left to train takes none of it
 
     config, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
-    status = "complete" if all(result.complete for result in results.values()) else "diverged"
-    record = {
-        "schema": SCHEMA_VERSION,
-        "run_id": run_id(config),
-        "status": status,
-        "config": scientific(config),
-        "phases": {name: result.json() for name, result in results.items()},
-        "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
-        "execution": {
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-            "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
-            "replicas": len(stack),
-            "threads": torch.get_num_threads(),
-            "resumed": sum(phase.resumed for phase in phases.values()),
-            **({} if config.tag is None else {"tag": config.tag}),
-            **({} if conf_digest() is None else {"conf": conf_digest()}),
-        },
-        "hardware": machine(),
-        "packages": packages(),
-        "data": dataclasses.asdict(task.info),
-        **({} if task.base_info is None else {"base": dataclasses.asdict(task.base_info)}),
-        "code": code_block(numerics(config)),
+    execution: ExecutionBlock = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
+        "replicas": len(stack),
+        "threads": torch.get_num_threads(),
+        "resumed": sum(phase.resumed for phase in phases.values()),
     }
+    if config.tag is not None:
+        execution["tag"] = config.tag
+    if (conf := conf_digest()) is not None:
+        execution["conf"] = conf
+    record = Record(
+        schema=SCHEMA_VERSION,
+        run_id=run_id(config),
+        status="complete" if all(result.complete for result in results.values()) else "diverged",
+        config=scientific(config),
+        phases=results,
+        time={"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
+        execution=execution,
+        hardware=machine(),
+        packages=packages(),
+        data=task.info.block(),
+        base=None if task.base_info is None else task.base_info.block(),
+        code=code_block(numerics(config)),
+    ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
     store = Store(results_root(config))
     path = store.path(run_id(config))
@@ -133,7 +135,7 @@ def write(
     note = "" if new else " (another process had written it first)"
     if not new:
         read(path)  # else what was trained here is the only one, and is kept
-    return Outcome(run_id(config), status, path, f"{summary(record)} -> {_near(path)}{note}")
+    return Outcome(run_id(config), record["status"], path, f"{summary(record)} -> {_near(path)}{note}")
 
 
 def summary(record: dict[str, Any]) -> str:

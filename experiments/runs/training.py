@@ -25,11 +25,12 @@ from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
 from experiments.runs.places import checkpoints_of, model_of, results_root
-from experiments.runs.result import Phase, Result, prunes_back
+from experiments.runs.result import Phase, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, Store
+from experiments.store.result import Result
 from experiments.tasks import make_task
 from experiments.tasks.base import Task
 from ngn.files import publish
@@ -165,7 +166,7 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         alone = fixed_configuration(stack.runs[r], fixed_size(result.count))
         record = _sound(Store(results_root(stack.runs[r])), run_id(alone))
         if record is not None and _may_stand(record, alone) and stack.first.save == "none":
-            results[r] = Result.of({**record["phases"]["fixed"], "taken_from": record["run_id"]})
+            results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
             engines.update(record["execution"]["engine"].split("+"))
         else:
             by_count[tuple(result.count)].append(r)

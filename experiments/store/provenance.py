@@ -13,12 +13,13 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from experiments.paths import ROOT
 from experiments.plugins import conf_folder, plugin_folders
+from experiments.store.record import CodeBlock
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """What can change a number: a change elsewhere (records, documents, tests) does not make the tree dirty."""
@@ -42,7 +43,7 @@ class Code:
 
     commit: str | None
     clean: bool
-    source: str
+    source: Literal["git", "stamp", "none"]
 
 
 def source_files() -> list[Path]:
@@ -162,6 +163,7 @@ def conf_digest() -> str | None:
     return digest.hexdigest()
 
 
-def code_block(numerics: dict[str, int]) -> dict[str, Any]:
+def code_block(numerics: dict[str, int]) -> CodeBlock:
     """The ``code`` block of a record."""
-    return {**asdict(code()), "numerics": numerics}
+    made_by = code()
+    return {"commit": made_by.commit, "clean": made_by.clean, "source": made_by.source, "numerics": numerics}

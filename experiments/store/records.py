@@ -21,10 +21,10 @@ import fastjsonschema
 import numpy as np
 from filelock import FileLock
 
+from experiments.store.record import SCHEMA_VERSION
 from ngn.files import FileError, publish
 
 log = logging.getLogger(__name__)
-SCHEMA_VERSION = 1
 MAX_RECORD_BYTES = 6 * 1024
 """Of a record beside its vectors over boundaries, which are as long as a model is deep: what could make it larger is
 known before a training, so that none is refused after it."""

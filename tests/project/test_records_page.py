@@ -1,28 +1,34 @@
-"""docs/records.md describes every key of a record, and nothing else."""
+"""The schema of a record and docs/records.md are what ``experiments/store/record.py`` says."""
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from experiments.paths import ROOT
+from experiments.store import describe
+from experiments.store.record import PHASES
 
 
-def keys(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Return the dotted names of the schema's keys; for a block, those of its parts."""
-    for name, part in schema["properties"].items():
-        if "properties" in part:
-            yield from keys(part, f"{prefix}{name}.")
-        else:
-            yield prefix + name
+def test_the_schema_and_the_page_are_current() -> None:
+    stale = [path.name for path, text in describe.files(ROOT).items() if path.read_text() != text]
+    assert not stale, "python scripts/describe_records.py writes them anew"
 
 
-def test_every_key_of_a_record_is_described() -> None:
+def test_the_page_has_every_key_of_a_record() -> None:
     schema = json.loads((ROOT / "experiments" / "store" / "record.schema.json").read_text())
-    run, phase = (set(keys(part)) for part in (schema, schema["definitions"]["phase"]))
     sections = re.split(r"^## ", (ROOT / "docs" / "records.md").read_text(), flags=re.M)
-    described = {
-        section.partition("\n")[0]: set(re.findall(r"^\| `([^`]+)` \|", section, re.M)) for section in sections
-    }
-    assert described["The run"] == run | {"phases"}
-    assert described["A phase"] == phase
+    described = {section.partition("\n")[0]: re.findall(r"^\| `([^`]+)` \|", section, re.M) for section in sections}
+    assert {key.partition(".")[0] for key in described["The run"]} == set(schema["properties"])
+    assert {key.partition(".")[0] for key in described["A phase"]} == set(schema["$defs"]["Result"]["properties"])
+    assert {f"phases.{name}" for name in PHASES} <= set(described["The run"])
+
+
+def test_the_limits_that_the_classes_declare_are_in_the_schema() -> None:
+    schema = json.loads((ROOT / "experiments" / "store" / "record.schema.json").read_text())
+    result = schema["$defs"]["Result"]
+    blocks = [schema["properties"][name] for name in ("time", "execution", "data", "base", "code")]
+    blocks += [result["properties"][name] for name in ("cost", "budget", "prunes_back")]
+    assert all(block["additionalProperties"] is False and block["properties"] for block in (schema, result, *blocks))
+    assert set(schema["required"]) == set(schema["properties"]) - {"base"}
+    assert result["required"] == ["status", "count", "parameters", "steps", "seconds"]
+    assert schema["properties"]["phases"]["minProperties"] == 1
+    assert result["properties"]["t"]["type"] == "array", "a key may be missing, but not null"
