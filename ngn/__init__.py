@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.shapes import load as load
     from ngn.shapes import save as save
     from ngn.sizes.attach import learn_sizes as learn_sizes
+    from ngn.sizes.base import Size as Size
     from ngn.sizes.channels import Channels as Channels
     from ngn.sizes.depth import Depth as Depth
     from ngn.sizes.heads import Heads as Heads
@@ -55,6 +56,7 @@ _NAMES = {
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",
     "ngn.sizes.attach": "learn_sizes",
+    "ngn.sizes.base": "Size",
     "ngn.sizes.width": "Width",
     "ngn.sizes.heads": "Heads",
     "ngn.sizes.channels": "Channels",

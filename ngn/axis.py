@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
 from ngn.methods.base import Capacity, Mode
 
@@ -103,13 +102,13 @@ class OrderedAxis(nn.Module):
         counts: (module, attribute) pairs that shrink with the count: integers that are multiples of K (``num_heads``),
             and lists of K entries, of which those of what is kept are left (``layer_types``).
         dim: the dimension of the activation.
-        places: component k, in the order of importance, lies at place ``places[k]`` along the axis; None: at place k.
+        by_importance: places along the axis, that of the most important component first; None: component k is at k.
         name, unit: what reports call the axis and its components.
 
     Raises:
         TypeError: if ``capacity`` is neither a Capacity nor None.
         ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank; if
-            ``places`` is no permutation of 0 ... K - 1.
+            ``by_importance`` is no permutation of 0 ... K - 1.
 
     Example: the neurons between two linear maps.
 
@@ -129,14 +128,16 @@ class OrderedAxis(nn.Module):
     name, unit = "", "components"
     _ranks: Tensor | None = None
     """The same, where they were last asked for."""
-    _written: tuple[int, int] | None = None
-    """Which tensor a layer is given, and how often that has been written into."""
     hooked = False
     """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
     called = False
     """Whether it ever was."""
     guessed: str | None = None
     """What a size took for granted, which only a trial on an example can tell."""
+    calibrating = False
+    """Whether the next forward pass fixes the rms of normalised components."""
+    rms: Tensor | None = None
+    """The fixed rms of normalised components, [*R, K]."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class OrderedAxis(nn.Module):
         cuts: Sequence[Cut],
         counts: Counts = (),
         dim: int = -1,
-        places: Sequence[int] | None = None,
+        by_importance: Sequence[int] | None = None,
         name: str = "",
         unit: str = "components",
     ) -> None:
@@ -160,15 +161,21 @@ class OrderedAxis(nn.Module):
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.mode: Mode = "soft"
         self.register_buffer("scale", None)
-        if places is not None and sorted(places) != [*range(len(places) if capacity is None else self.K)]:
-            raise ValueError(f"places must be a permutation of 0 to K - 1, not {list(places)}")
-        self.ranks = None if places is None or capacity is None else torch.tensor(places).argsort()
+        order = by_importance
+        if order is not None and sorted(order) != [*range(len(order) if capacity is None else self.K)]:
+            raise ValueError(f"by_importance must be a permutation of 0 to K - 1, not {list(order)}")
+        self.ranks = None if order is None or capacity is None else torch.tensor(order).argsort()
         self._ranks = self.ranks
 
     @property
     def K(self) -> int:
         """Components that exist."""
         return self._K
+
+    @property
+    def origin(self) -> tuple[str, str | int] | None:
+        """Seeds and name from which the components were drawn; None where they were given."""
+        return None
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -178,7 +185,7 @@ class OrderedAxis(nn.Module):
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
 
-    def placed(self, values: Tensor) -> Tensor:
+    def in_place(self, values: Tensor) -> Tensor:
         """One value per component, [*R, K] → one per place along the axis."""
         if self.ranks is None:
             return values
@@ -193,7 +200,7 @@ class OrderedAxis(nn.Module):
         if not self.called:  # a compiled graph would be made anew for an attribute that is set in every pass
             self.called = True
         c = self.capacity.coefficients(self.mode)
-        return self.placed(F.pad(c, (0, self.K - c.shape[-1])))
+        return self.in_place(F.pad(c, (0, self.K - c.shape[-1])))
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
@@ -209,43 +216,6 @@ class OrderedAxis(nn.Module):
         width = h.shape[dim] // max(1, len(c))
         after = h.dim() - 1 - dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
-
-    def along(self, consumer: nn.Module) -> int:
-        """The dimension of the activation where ``consumer`` takes it: of a linear map the last, of a convolution that
-        of its channels."""
-        if isinstance(consumer, _ConvNd):
-            return -1 - len(consumer.kernel_size)
-        return -1 if isinstance(consumer, nn.Linear) else self.dim
-
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Forward pre-hook, with keywords, of a module whose first input is the activation with the axis."""
-        dim = self.along(module)
-        if args:
-            return (self._scaled(args[0], dim), *args[1:]), kwargs
-        name = next(iter(kwargs))
-        return (), kwargs | {name: self._scaled(kwargs[name], dim)}
-
-    def watch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Forward pre-hook of a layer of a residual stack: note what has been written into its input so far."""
-        if not torch.compiler.is_compiling():
-            h = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
-            self._written = None if h is None or h.is_inference() else (id(h), h._version)
-
-    def around(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Forward hook of layer k of a residual stack: h + F(h) → h + c_k F(h). A tuple has h + F(h) in front; h is the
-        first argument, by keywords the first of that shape."""
-        c = self.coefficients()
-        y = output[0] if isinstance(output, tuple) else output
-        shaped = (value for value in kwargs.values() if isinstance(value, Tensor) and value.shape == y.shape)
-        h = args[0] if args else next(shaped, None)
-        if h is None:
-            raise ValueError(f"{self.name}: a layer is given nothing of the shape of what it gives")
-        if c is not None:
-            seen, version = (None, None) if torch.compiler.is_compiling() else self._written or (None, None)
-            if seen is not None and seen == id(h) and version != h._version:
-                raise ValueError(f"{self.name}: a layer adds to its input in place, which is lost then: x = x + f(x)")
-            y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
-        return (y, *output[1:]) if isinstance(output, tuple) else y
 
     def penalty(self) -> Tensor:
         """What the capacity adds to the task loss, [*R]."""
@@ -268,10 +238,6 @@ class OrderedAxis(nn.Module):
     def before_step(self, step: int | None) -> None:
         """Called before the forward passes of a step; with None before the trained model is evaluated."""
         self.capacity.before_step(step)
-
-    def make_room(self) -> bool:
-        """Allocate the components that the capacity wants; whether there were any."""
-        return False
 
     def grow(self, K: int) -> None:
         """Go on with K components.

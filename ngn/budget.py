@@ -31,6 +31,7 @@ from ngn.cost import Cost, largest
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
+from ngn.watching import refuse_diverged
 
 Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of what the largest model costs, such as "60%"."""
@@ -176,7 +177,7 @@ class BudgetLearner(CapacityLearner):
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
-        if not all(isinstance(gate, CountGate) and gate.has_boundary for gate in self.gates):
+        if not all(gate.has_boundary for gate in self.gates):
             raise ValueError("a budget needs boundaries: every axis a CountGate")
         self.commit_at(COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
@@ -214,7 +215,7 @@ class BudgetLearner(CapacityLearner):
 
     def _counts(self) -> Tensor:
         """Components as a boundary counts them, t + 1/2 + delta, no more than there are: float64 [*R, G]."""
-        return torch.stack([g.size() + g.delta + 0.5 for g in self.gates], -1)
+        return torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
 
     def costs(self) -> tuple[Tensor, Tensor]:
         """What the soft model costs, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
@@ -272,7 +273,7 @@ class BudgetLearner(CapacityLearner):
             ValueError: if the boundaries are not committed yet, and the model would be above the budget; or if what has
                 been done to the model since it got its sizes, such as another head, takes it there.
         """
-        self.check_sizes(replica)
+        refuse_diverged(self._sizes_of(replica))
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
         above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
         if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
@@ -285,7 +286,7 @@ class BudgetLearner(CapacityLearner):
             raise ValueError(f"{cost:,g} {above}: the model was changed after it had got its sizes")
         return small
 
-    def spent(self) -> str:
+    def _budget_used(self) -> str:
         """Cost and budget of every model, and whether the task asked for less."""
         digits, parts = 3 if self.budget.kind == "milliseconds" else 0, []
         allowed = [self._allowed(g) for g in range(len(self.gates))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +13,9 @@ from torch import Tensor, nn
 
 from ngn.checks import check_equal, evaluating, is_frozen, tensors_of
 from ngn.methods.base import MODES, Mode
-from ngn.report import Group, Report, latency_of
+from ngn.report import Report, SizeReport, latency_of
 from ngn.truncation import deploy
-
-SETTLED = 0.1
-"""Distance of a boundary from an integer up to which truncation is expected to leave the model nearly as it was."""
+from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
 
 
 class Learner(nn.Module, ABC):
@@ -40,6 +37,8 @@ class Learner(nn.Module, ABC):
     replicas: int | None = None
     has_boundary = False
     """Whether every ``size`` is a boundary t, of which one may ask how near to an integer it is."""
+    watch: LoopWatch | None = None
+    """What a training has done with the sizes so far, of a learner that watches it."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -53,13 +52,11 @@ class Learner(nn.Module, ABC):
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
-        """Forward passes in ``mode`` while the context lasts, and soft ones after it."""
-        yield
+        """Forward passes in ``mode`` while the context lasts, and soft ones after it.
 
-    def hard_forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The retained components as they are deployed: truncation."""
-        with self.mode("hard"):
-            return self(*args, **kwargs)
+        "soft": as trained; "kept": only what is retained, with its gates; "hard": as deployed.
+        """
+        yield
 
     def prepare(self, batches: Any) -> None:
         """Called once before step 0, and not when a training is resumed: here a learner may look at data."""
@@ -128,13 +125,11 @@ class Learner(nn.Module, ABC):
     def resume(self, step: int, progress: float) -> None:
         """In a loop of one's own that goes on from a checkpoint: to be called before step number ``step``, when the
         part ``progress`` of the training is done."""
+        if self.watch is not None:
+            self.watch.continued = True
         self._steps = step
         self.set_progress(progress)
         self.before_step(step)
-
-    def idle(self) -> list[str]:
-        """What of a training has not happened, and what to do about it; nothing where that is not watched."""
-        return []
 
     @abstractmethod
     def count(self) -> Tensor:
@@ -149,10 +144,6 @@ class Learner(nn.Module, ABC):
         if self.has_boundary:
             return f"t {float(self.size().mean()):.2f}"
         return f"count {float(self.count().double().mean()):.1f}"
-
-    def learned_decay(self) -> Tensor | None:
-        """The ratios r of the ordering weights where all of them are learned: float64 [*R, G]; else None."""
-        return None
 
     def controller_parameters(self) -> list[nn.Parameter]:
         """What decides the size; trained at a rate of its own and never decayed."""
@@ -195,6 +186,8 @@ class Learner(nn.Module, ABC):
         Raises:
             ValueError: if the frozen parameters are not those of the training that is to be resumed.
         """
+        if self.watch is not None:
+            self.watch.continued = True
         moving, frozen = self._tensors()
         if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
             raise ValueError("the frozen parameters differ from those that this state was trained with")
@@ -204,23 +197,29 @@ class Learner(nn.Module, ABC):
         """|t - round(t)|, [*R, G]; None where sizes are no boundaries."""
         return (self.size() - self.size().round()).abs() if self.has_boundary else None
 
-    def check_sizes(self, replica: int | None = None) -> None:
-        """Raise a ValueError if a size is no number, as after a loss that was none, or there is no such replica."""
+    def _sizes_of(self, replica: int | None) -> Tensor:
+        """The continuous sizes of one model, [G].
+
+        Raises:
+            TypeError, ValueError: if there is no such replica.
+        """
         if replica is not None and not isinstance(replica, int):
             raise TypeError(f"replica is the number of one, not a {type(replica).__name__}; an input goes to example=")
         if replica is not None and self.replicas is None:
             raise ValueError("there is one model and no stack of replicas: leave replica= out")
-        sizes = self.size() if replica is None else self.size()[replica]
-        if not bool(sizes.isfinite().all()):
-            raise ValueError(f"the training has diverged: sizes {sizes.tolist()} cannot be truncated to")
+        return self.size() if replica is None else self.size()[replica]
 
-    def spent(self) -> str | None:
-        """What the sizes take of a budget, in words; None where there is none."""
-        return None
-
-    def groups(self) -> list[Group]:
+    def _groups(self) -> list[SizeReport]:
         """The learned sizes by name, of a learner that has one model and names."""
         return []
+
+    def _whole(self) -> nn.Module:
+        """The model that the deployed one is compared with in time; of a stack one."""
+        return self.model
+
+    def _budget_used(self) -> str | None:
+        """A sentence about how much of the budget the sizes use; None without a budget."""
+        return None
 
     def report(
         self,
@@ -246,37 +245,40 @@ class Learner(nn.Module, ABC):
         parameters: 36 -> 24 (-33%)
         """
         each = [None] if self.replicas is None else range(self.replicas)
-        models = [deployed or self.truncated(r, share_frozen=True) for r in each]
+        models = [deployed or self.cut(r, share_frozen=True) for r in each]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
         sizes = sum(p.numel() for p in self.controller_parameters())
         now = sum(p.numel() for p in self.model.parameters()) - sizes
-        distance, timed = self._distance(), None
-        if latency is not None:
-            timed = latency_of(self.whole(), latency), latency_of(models[0], latency)
-        scores: dict[str, Any] = {}
-        if score is not None:
-            with evaluating(self.model), torch.no_grad():
-                for mode in MODES:
-                    with self.mode(mode):
-                        scores[mode] = score(self.model)
+        distance = self._distance()
         return Report(
             self.size().tolist(),
             self.count().tolist(),
             None if distance is None else distance.tolist(),
             now // len(left),
             left[0] if self.replicas is None else left,
-            self.groups(),
-            timed,
-            scores,
-            self.spent(),
+            self._groups(),
+            None if latency is None else (latency_of(self._whole(), latency), latency_of(models[0], latency)),
+            {} if score is None else self._scores(score),
+            self._budget_used(),
         )
 
-    def whole(self) -> nn.Module:
-        """The model that the deployed one is compared with in time; of a stack one."""
-        return self.model
+    @torch.no_grad()
+    def _scores(self, score: Callable[[nn.Module], Any]) -> dict[str, Any]:
+        """What ``score`` gives for the model in eval mode, in each mode of its gates."""
+        scores: dict[str, Any] = {}
+        with evaluating(self.model):
+            for mode in MODES:
+                with self.mode(mode):
+                    scores[mode] = score(self.model)
+        return scores
 
-    def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
-        """The copy of the model that :meth:`deploy` gives, without its checks."""
+    def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
+        """A copy of the model, in eval mode, with only what is retained and no gates; nothing is checked.
+
+        Args:
+            replica: which model of a stack.
+            share_frozen: frozen parameters that are not cut are shared with the model, not copied.
+        """
         return deploy(self.model, replica, share_frozen)
 
     def deploy(
@@ -286,19 +288,16 @@ class Learner(nn.Module, ABC):
         share_frozen: bool = False,
         unsettled: Literal["warn", "allow"] = "warn",
         verbose: bool = False,
-        latency: Any = None,
     ) -> nn.Module:
-        """The truncated model in eval mode: no gates, only what is retained.
+        """The model after :meth:`cut`, which has to be one that was trained to be cut there.
 
         Args:
-            replica: which model of a stack.
-            example: an input, on which the result has to give what :meth:`hard_forward` gives; a tuple for several
+            replica, share_frozen: see :meth:`cut`.
+            example: an input, on which the result has to give what the model gives in mode "hard"; a tuple for several
                 arguments, a dictionary for named ones.
-            share_frozen: frozen parameters that are not cut are shared with the model, not copied.
             unsettled: "warn" of boundaries that are more than 0.1 from an integer: truncation rounds them, so that what
                 is deployed may compute something else than what was trained; and of sizes that were not learned.
-            verbose: print what has changed, a line for each size.
-            latency: print this, too, and time a call on this input before and after; see :meth:`report`.
+            verbose: print :meth:`report`.
 
         Raises:
             ValueError: if a size is no number, the model cannot be copied faithfully, or the result differs on the
@@ -306,24 +305,16 @@ class Learner(nn.Module, ABC):
         """
         if unsettled not in ("warn", "allow"):
             raise ValueError(f"unsettled is 'warn' or 'allow', not {unsettled!r}")
-        self.check_sizes(replica)
-        if unsettled == "warn" and (idle := self.idle()):
-            warnings.warn(f"sizes that were not learned: {'; '.join(idle)} (silent: unsettled='allow')", stacklevel=2)
-        distance = self._distance() if unsettled == "warn" else None
-        if distance is not None:
-            far = distance > SETTLED if self.replicas is None else (distance > SETTLED)[replica]
-            t = self.size() if self.replicas is None else self.size()[replica]
-            if bool(far.any()):
-                warnings.warn(
-                    f"a boundary that has not settled is rounded: t = {', '.join(f'{v:.2f}' for v in t[far])}. Compare "
-                    "hard_forward with forward on your data; train longer, raise alpha_max or lower lambda0 (silent: "
-                    "unsettled='allow')",
-                    stacklevel=2,
-                )
-        deployed = self.truncated(replica, share_frozen)
+        sizes = self._sizes_of(replica)
+        refuse_diverged(sizes)
+        small = self.cut(replica, share_frozen)
+        if unsettled == "warn":
+            distance = self._distance()
+            warn_of_unlearned(self.watch)
+            warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:
             with self.mode("hard"):
-                check_equal(self.model, deployed, example, replica)
-        if verbose or latency is not None:
-            print(self.report(latency, deployed if self.replicas is None else None))
-        return deployed
+                check_equal(self.model, small, example, replica)
+        if verbose:
+            print(self.report(deployed=small if self.replicas is None else None))
+        return small

@@ -86,7 +86,7 @@ class Cost:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
         self._known: dict[tuple[int, ...], float] = {}
         self.largest = tuple(axis.K for axis in axes)
-        self.smallest = tuple(min(axis.K, int(getattr(axis.capacity, "delta", 0.5) > 0)) for axis in axes)
+        self.smallest = tuple(min(axis.K, axis.capacity.smallest_count) for axis in axes)
         self.full = full = self.measured(self.largest)
         tables = []
         for g, (low, K) in enumerate(zip(self.smallest, self.largest, strict=True)):
@@ -159,7 +159,7 @@ def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int])
     """A copy of ``model`` (of a stack of its first) with so many leading components of each axis, not weighted; what is
     not cut is shared with it."""
     parts = zip(axes, counts, strict=True)
-    kept = {axis: Choice(axis.placed(torch.arange(axis.K) < n), None, None) for axis, n in parts}
+    kept = {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in parts}
     stacked = any(axis.capacity.replicas is not None for axis in axes)
     return truncated(model, kept, 0 if stacked else None, share="all").eval()
 
@@ -175,7 +175,7 @@ def _within(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:
     -inf."""
     stack, layer = [0] * len(axes), [-inf] * len(axes)
     for d, outer in enumerate(axes):
-        ranks = outer.placed(torch.arange(outer.K)).tolist()
+        ranks = outer.in_place(torch.arange(outer.K)).tolist()
         for layers in (part for cut in outer.cuts if is_stack(part := owned(cut))):
             for rank, part in zip(ranks, layers, strict=True):
                 inner = {id(module) for module in part.modules()}

@@ -14,7 +14,7 @@ from ngn.cost import milliseconds
 
 
 @dataclass(frozen=True)
-class Group:
+class SizeReport:
     """One learned size in a :class:`Report`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Report:
     distance: list[Any] | None
     parameters: int
     deployed: int | list[int]
-    groups: list[Group] = field(default_factory=list, repr=False)
+    groups: list[SizeReport] = field(default_factory=list, repr=False)
     milliseconds: tuple[float, float] | None = None
     scores: dict[str, Any] = field(default_factory=dict)
     budget: str | None = field(default=None, repr=False)
@@ -111,7 +111,7 @@ def component_parameters(axis: OrderedAxis) -> Tensor:
     return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
 
 
-def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
+def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     """The sizes of a model that is no stack."""
     groups = []
     for axis, name in zip(axes, names, strict=True):
@@ -120,7 +120,7 @@ def groups_of(axes: list[OrderedAxis], names: list[str]) -> list[Group]:
         # what takes flattened channels has a column for each of their pixels
         entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
         removed = int(component_parameters(axis)[~kept].sum())
-        groups.append(Group(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
+        groups.append(SizeReport(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
     return groups
 
 

@@ -157,5 +157,5 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
             raise ValueError(
                 f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
             )
-        choices[axis] = Choice(axis.placed(mask), None, scale)
+        choices[axis] = Choice(axis.in_place(mask), None, scale)
     return truncated(model, choices, share="frozen")

@@ -77,7 +77,7 @@ def deploy(
         c = F.pad(c, (0, len(kept) - len(c)))
         if most is not None:
             kept = kept & (torch.arange(len(kept), device=kept.device) < most)
-        kept, c = axis.placed(kept), axis.placed(c)
+        kept, c = axis.in_place(kept), axis.in_place(c)
         choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
     return truncated(model, choices, replica, "frozen" if share_frozen else None).eval()
 

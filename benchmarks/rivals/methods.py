@@ -92,18 +92,18 @@ def magnitude(work: Workload, seed: int, limit: int) -> nn.Module:
     return train(work, small, seed, first=work.settings.before)
 
 
-def retained(work: Workload, model: nn.Module, places: Any = None) -> Any:
-    """Copy ``model`` and make its sizes cuttable to a prefix of ``places``."""
-    sizes = work.sizes(None, places)
+def retained(work: Workload, model: nn.Module, order: Any = None) -> Any:
+    """Copy ``model`` and make its sizes cuttable to a prefix of ``order``."""
+    sizes = work.sizes(None, order)
     return ngn.learn_sizes(copy.deepcopy(model), sizes, capacity=lambda name, K: ngn.Retained(K))
 
 
-def cut_evenly(work: Workload, model: nn.Module, limit: int, places: Any = None) -> nn.Module:
-    """Cut each size of ``model`` to the same fraction, the first of ``places``, within the budget.
+def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) -> nn.Module:
+    """Cut each size of ``model`` to the same fraction, the first of ``order``, within the budget.
 
     If one more head per layer exceeds the budget, the rest goes to the feed-forward units.
     """
-    learner = retained(work, model, places)
+    learner = retained(work, model, order)
 
     def cut(part: float, heads: float | None = None) -> nn.Module:
         for axis in learner.axes:

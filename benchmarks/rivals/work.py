@@ -18,7 +18,7 @@ import ngn
 from experiments.data import cifar10, synthetic, texts
 from experiments.data.source import DataInfo
 from experiments.data.tinystories import Characters, split_stories
-from ngn.sizes.base import Places, Size
+from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
 
 CONTEXT = 128
@@ -73,7 +73,7 @@ class Workload:
     settings: Settings
     info: DataInfo
     model: Callable[[float], nn.Module]
-    sizes: Callable[[int | None, Places], dict[str, Size]]
+    sizes: Callable[[int | None, ByImportance], dict[str, Size]]
     last: str
     example: Tensor
     batches: Callable[[int], Batches]
@@ -106,8 +106,8 @@ def images(scale: str, root: Path, **changes: Any) -> Workload:
         parts = [model(standardised(part)).argmax(1) for part in pixels.split(100)]
         return 100 * float((torch.cat(parts) == labels).double().mean())
 
-    def sizes(K: int | None, places: Places) -> dict[str, Size]:
-        return {"blocks.*.conv1": ngn.Channels(K, places)}
+    def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
+        return {"blocks.*.conv1": ngn.Channels(K, order)}
 
     def batches(seed: int) -> Batches:
         return MiniBatches(Split(x[:first], y[:first]), settings.batch, seed, lambda part: mirrored(standardised(part)))
@@ -155,8 +155,8 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
         losses = torch.cat([F.cross_entropy(model(x).mT, y, reduction="none").flatten() for x, y in pairs])
         return float(losses.double().mean()) / math.log(2)
 
-    def sizes(K: int | None, places: Places) -> dict[str, Size]:
-        return {"layers.*.mlp": ngn.Width(K, places), "layers.*.attn": ngn.Heads(places)}
+    def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
+        return {"layers.*.mlp": ngn.Width(K, order), "layers.*.attn": ngn.Heads(order)}
 
     def model(width: float) -> nn.Module:
         return Transformer(len(characters), CONTEXT, width)

@@ -161,14 +161,16 @@ class OrderedSum(OrderedAxis):
         self.bank = bank
         self.capacity = capacity  # type: ignore[assignment]
         self.mode: Mode = "soft"
-        self.calibrating = False
-        self.rms: Tensor | None = None
         self._cuts = None
         self.register_buffer("scale", None)
 
     @property
     def K(self) -> int:
         return self.bank.K
+
+    @property
+    def origin(self) -> tuple[str, str | int] | None:
+        return (str(self.bank.seeds), self.bank.name) if self.bank.drawn else None
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -210,13 +212,6 @@ class OrderedSum(OrderedAxis):
         self.capacity.before_step(step)
         if step is not None:
             self.rms = None
-
-    def make_room(self) -> bool:
-        K = self.capacity.wanted()
-        if K == self.bank.K:
-            return False
-        self.grow(K)
-        return True
 
     def grow(self, K: int) -> None:
         self.capacity.grow(K)

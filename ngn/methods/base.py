@@ -69,13 +69,25 @@ class Capacity(nn.Module, ABC):
     K: int
     replicas: int | None
     has_boundary = False
-    """Whether ``size`` is a boundary t, of which one may ask how near to an integer it is."""
+    """Whether ``size`` is a boundary t: its distance from an integer counts, and a budget can price and fix it."""
+    smallest_count = 1
+    """The fewest components that truncation can leave. A boundary at K - smallest_count retains all K."""
+    all_or_nothing = False
+    """Whether retained components have gates of one, so that a whole layer can be kept or removed."""
+    progress: Tensor | None
+    """Training progress in [0, 1], float64 [], of a capacity whose state holds it."""
     commit: float | None = None
     """Fraction of training from which the size is rounded for good; None for never."""
+    committed = False
+    """Whether the size is rounded for good."""
     growing = False
     """Whether components are allocated as the size grows."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("progress", None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What moves or casts the model moves a capacity, too, but leaves its type: near t = 1e-4 a boundary is lost in
@@ -165,9 +177,8 @@ class Capacity(nn.Module, ABC):
 class Weighted(Capacity):
     """A capacity whose components have the weights of an :class:`~ngn.orders.Order`."""
 
+    all_or_nothing = True
     order: Order
-    committed = False
-    """Whether the size is rounded for good."""
     r: Tensor
     w: Tensor
     """What truncation keeps, [*R, K]."""

@@ -101,6 +101,7 @@ class CountGate(Weighted):
             )
         require_shapes(lambda_shape=lambda_shape, alpha_shape=alpha_shape, beta_shape=beta_shape)
         self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None
+        self.smallest_count = int(delta > 0)
         self.shapes, self.stride = (lambda_shape, alpha_shape, beta_shape), stride
         if not stride > 0:
             raise ValueError(f"a stride is positive, not {stride}")
@@ -239,7 +240,7 @@ class CountGate(Weighted):
         """
         if self.commit is None:
             raise ValueError("a size is settled where commit says when: CountGate(..., commit=0.9)")
-        self.settled.copy_(count - int(self.delta > 0))
+        self.settled.copy_(count - self.smallest_count)
         self.rounded.fill_(1.0)
 
     def settled_tau(self) -> Tensor:
@@ -252,7 +253,7 @@ class CountGate(Weighted):
     @torch.no_grad()
     def put_at(self, count: int) -> None:
         """Let the boundary stand where it retains ``count`` components."""
-        self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - (self.delta > 0)) / self.stride))
+        self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - self.smallest_count) / self.stride))
 
     def _learned(self) -> Tensor:
         return self.stride * F.softplus(self.tau, threshold=700.0)

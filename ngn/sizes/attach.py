@@ -15,7 +15,8 @@ from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
-from ngn.sizes.sound import refuse_different, refuse_uncuttable, unchanged_on_error
+from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
+from ngn.sizes.trial import refuse_different
 
 
 def learn_sizes(
@@ -110,7 +111,7 @@ def learn_sizes(
         if example is not None:
             refuse_different(model, axes, example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
-    learner.watched = capacity is None
+    learner.watch.closely = capacity is None
     return learner
 
 

@@ -1,8 +1,8 @@
 """What can be sized in a module that exists: widths, heads, channels, ranks, layers.
 
 A size finds the tensors that have its axis (their cuts, ``ngn/axis.py``) and the module that consumes the activation
-with it. That module gets the axis as the child ``size`` and a hook that calls it, so that the activation is multiplied
-and no weight is: frozen weights need no gradient. Truncation removes both.
+with it. That module gets the axis as the child ``size`` and a hook that calls it (``hooked.py``), so that the
+activation is multiplied and no weight is: frozen weights need no gradient. Truncation removes both.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ngn.axis import Counts, Cut, OrderedAxis, is_conv1d
+from ngn.axis import Counts, Cut, is_conv1d
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
+from ngn.sizes.hooked import HookedAxis, call_before
 
 SATURATED = 16.0
 """Logit of a gate that float32 cannot tell from an open one: sigmoid(16) = 1 - 1e-7."""
@@ -28,7 +29,7 @@ REACH = 32
 MIXING = (nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.Softmax2d, nn.ChannelShuffle)
 ALONG = (nn.Softmax, nn.Softmin, nn.LogSoftmax, nn.GLU)
 """What mixes the entries of its dimension."""
-Places = Sequence[int] | Callable[[str, int], Sequence[int]] | None
+ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
 
@@ -38,23 +39,43 @@ class Size(ABC):
     Args:
         K: components, which has to divide the size; None for as many as there can be.
         round_to: each component has a multiple of so many entries, so that the size that is learned is one, too.
-        places: component k, in the order of importance, is number ``places[k]`` of the module: a permutation of 0 ...
-            K - 1, or what gives it for (the module's name, K). None: in the order of the module.
+        by_importance: numbers of the module's components, the most important first: a permutation of 0 ... K - 1, or
+            what gives it for (the module's name, K). None: in the order of the module.
         gate: settings of its :class:`~ngn.methods.ngn.CountGate`, before those of all sizes.
+
+    A kind of size of one's own is a subclass with a method :meth:`attach`, which calls :meth:`axis` with the tensors
+    that have the components.
+
+    >>> import torch, ngn
+    >>> class Hidden(ngn.Size):  # the features between two linear maps
+    ...     unit = "features"
+    ...     def attach(self, model, name, make):
+    ...         up, down = (model.get_submodule(f"{name}.{part}".lstrip(".")) for part in "02")
+    ...         K = self.divided(name, up.out_features)
+    ...         width = up.out_features // K
+    ...         self.axis(name, K, make, [*ngn.outputs(up, width), *ngn.inputs(down, width)], [down])
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    >>> learner = ngn.learn_sizes(model, {"": Hidden(4, t0=1.0)}, example=torch.randn(5, 3))
+    >>> print(learner.report().groups[0])
+    model: 4 -> 2 features, 8 -> 4, -24 parameters (t = 1.00)
     """
 
     unit = "components"
 
-    def __init__(self, K: int | None = None, places: Places = None, round_to: int = 1, **gate: Any) -> None:
+    def __init__(
+        self, K: int | None = None, by_importance: ByImportance = None, round_to: int = 1, **gate: Any
+    ) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
             raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
         if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
             raise ValueError(f"{type(self).__name__}: round_to is a number of entries, 1 or more, not {round_to!r}")
-        if isinstance(places, (Tensor, np.ndarray)):
-            places = places.tolist()
-        if not (places is None or callable(places) or isinstance(places, Sequence)):
-            raise TypeError(f"{type(self).__name__}: places are a permutation such as [2, 0, 1], not {places!r}")
-        self.K, self.places, self.round_to, self.settings = K, places, round_to, gate
+        if isinstance(by_importance, (Tensor, np.ndarray)):
+            by_importance = by_importance.tolist()
+        if not (by_importance is None or callable(by_importance) or isinstance(by_importance, Sequence)):
+            raise TypeError(
+                f"{type(self).__name__}: by_importance takes a permutation such as [2, 0, 1], not {by_importance!r}"
+            )
+        self.K, self.by_importance, self.round_to, self.settings = K, by_importance, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
@@ -70,20 +91,51 @@ class Size(ABC):
 
     @abstractmethod
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
-        """Put a learned size on the module ``name`` of ``model``.
+        """Put a learned size on the module ``name`` of ``model``: call :meth:`axis` with the tensors that have it.
+
+        Args:
+            make: makes the capacity of (name, K); :meth:`axis` takes it.
 
         Raises:
             ValueError: if the module has no such size, or K does not divide it.
         """
 
-    def axis(self, name: str, K: int, make: Maker, cuts: list[Cut], counts: Counts = (), dim: int = -1) -> OrderedAxis:
-        places = self.places(name, K) if callable(self.places) else self.places
-        axis = OrderedAxis(make(name, K), cuts, counts, dim, places, name or "model", self.unit)
-        axis.hooked = True
+    def axis(
+        self,
+        name: str,
+        K: int,
+        make: Maker,
+        cuts: Sequence[Cut],
+        consumers: Sequence[nn.Module] = (),
+        counts: Counts = (),
+        dim: int = -1,
+    ) -> HookedAxis:
+        """A learned size of K components.
+
+        Args:
+            name, make: what :meth:`attach` was given.
+            cuts: all tensors that have the components, as of :class:`~ngn.axis.OrderedAxis`; ``ngn.outputs`` and
+                ``ngn.inputs`` name those of maps, convolutions and normalisations.
+            consumers: modules whose first input is the activation with the axis: it is multiplied there. Without any,
+                :meth:`attach` says itself where the axis is called.
+            counts: (module, attribute) pairs that shrink with the count.
+            dim: the dimension of the activation; linear maps and convolutions say theirs themselves.
+
+        Raises:
+            ValueError: if a consumer has an axis already.
+        """
+        order = self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
+        axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit)
+        if consumers:
+            call_before(axis, *consumers)
         return axis
 
-    def _divided(self, name: str, size: int) -> int:
-        """K of ``size`` entries."""
+    def divided(self, name: str, size: int) -> int:
+        """The number of components K that ``size`` entries have.
+
+        Raises:
+            ValueError: if K does not divide them, or its components are no multiples of ``round_to``.
+        """
         K = max(1, size // self.round_to) if self.K is None else self.K
         if size % K or size // K % self.round_to:
             least = [k for k in range(1, size + 1) if size % k == 0 and size // k % self.round_to == 0]
@@ -93,26 +145,6 @@ class Size(ABC):
                 f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {near or 'none'} do"
             )
         return K
-
-
-def hook(axis: OrderedAxis, *consumers: nn.Module) -> None:
-    """Have ``axis`` called on what each of the ``consumers`` is given; it is a child of the first."""
-    for consumer in consumers:
-        if hasattr(consumer, "size") or taken_by(consumer) is not None:
-            raise ValueError(
-                f"{axis.name or 'the model'}: another size ends at the same module. Either two of these patterns name "
-                "it, or the model has learned sizes already: go on with that learner, or build the model anew"
-            )
-        consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
-    consumers[0].add_module("size", axis)
-
-
-def taken_by(consumer: nn.Module) -> OrderedAxis | None:
-    """The axis whose activation ``consumer`` takes; None if no hook calls one."""
-    for called in consumer._forward_pre_hooks.values():
-        if getattr(called, "__func__", None) is OrderedAxis.before:
-            return getattr(called, "__self__", None)
-    return None
 
 
 def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:

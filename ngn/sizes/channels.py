@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.books import value_of
-from ngn.sizes.base import Maker, Places, Size, by_unit, hook
+from ngn.sizes.base import ByImportance, Maker, Size, by_unit
 
 SQUEEZING = re.compile("[Ss]queeze|SE(Layer|Block|Module|$)")
 """What classes of squeeze-and-excitation blocks are called."""
@@ -28,7 +28,7 @@ class Channels(Size):
     what does not hold.
 
     Args:
-        K, places, round_to, gate: see :class:`Size`; K = None for single channels.
+        K, by_importance, round_to, gate: see :class:`Size`; K = None for single channels.
         also, into: names of what has the channels, and of what takes them, in the nearest module around the
             convolution that has one of that name. A block of two maps, from the channels and back to them, in ``also``
             is one of squeeze and excitation (Hu et al. 2018): their mean over places has the channels, too.
@@ -43,9 +43,14 @@ class Channels(Size):
     unit = "channels"
 
     def __init__(
-        self, K: int | None = None, places: Places = None, also: Sequence[str] = (), into: str = "", **gate: Any
+        self,
+        K: int | None = None,
+        by_importance: ByImportance = None,
+        also: Sequence[str] = (),
+        into: str = "",
+        **gate: Any,
     ) -> None:
-        super().__init__(K, places, **gate)
+        super().__init__(K, by_importance, **gate)
         self.also, self.into = also, into
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
@@ -60,15 +65,14 @@ class Channels(Size):
         for module in taking:
             if not _fits(module, conv):
                 raise ValueError(f"{name} gives {conv.out_channels} channels, and {module} takes {_taken(module)}")
-        K = self._divided(name, conv.out_channels)
+        K = self.divided(name, conv.out_channels)
         for module in having:
             _check_having(module, conv, K, name)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
         cuts += [cut for module in taking for cut in inputs(module, _taken(module) // K)]
-        axis = self.axis(name, K, make, cuts, dim=-1 - len(conv.kernel_size))
+        axis = self.axis(name, K, make, cuts, taking, dim=-1 - len(conv.kernel_size))
         if block is not None:
             axis.guessed = f"what takes its channels was found within a {type(block).__name__}"
-        hook(axis, *taking)
 
     def _named(self, model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
         """What is said to have the channels of ``conv``, and what to take them."""

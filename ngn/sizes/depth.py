@@ -8,12 +8,11 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import Cut
-from ngn.methods.base import Weighted
-from ngn.sizes.base import Maker, Places, Size
+from ngn.sizes.base import ByImportance, Maker, Size
 
 
 def _last_but_one_first(name: str, K: int) -> list[int]:
-    """Places of layers in the order of importance: the last, then from the first on."""
+    """ByImportance of layers in the order of importance: the last, then from the first on."""
     return [K - 1, *range(K - 1)]
 
 
@@ -24,11 +23,11 @@ _OF_LAYERS = ("layer_types", "mlp_layer_types", "no_rope_layers", "attention_lay
 class Depth(Size):
     """The layers of a residual stack, h + F(h) each: h → h + g_k F(h).
 
-    Without ``places`` the last layer but one is the first to go, then those before it; the very last stays to the end:
-    in pretrained stacks the last layers matter least, but the very last does.
+    Without ``by_importance`` the last layer but one is the first to go, then those before it; the very last stays to
+    the end: in pretrained stacks the last layers matter least, but the very last does.
 
     Args:
-        places, gate: see :class:`Size`; the weights w_k have to be one.
+        by_importance, gate: see :class:`Size`; the weights w_k have to be one.
 
     >>> import torch, ngn
     >>> class Layer(torch.nn.Linear):
@@ -42,8 +41,8 @@ class Depth(Size):
 
     unit = "layers"
 
-    def __init__(self, places: Places = None, **gate: Any) -> None:
-        super().__init__(None, _last_but_one_first if places is None else places, **gate)
+    def __init__(self, by_importance: ByImportance = None, **gate: Any) -> None:
+        super().__init__(None, _last_but_one_first if by_importance is None else by_importance, **gate)
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         layers = model.get_submodule(name)
@@ -64,12 +63,12 @@ class Depth(Size):
         own = [each for each in _OF_LAYERS if not isinstance(getattr(type(config), each, None), property)]
         lists = [each for each in own if isinstance(getattr(config, each, None), (list, tuple))]
         counts += [(config, each) for each in lists if len(getattr(config, each)) == len(layers)]
-        axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts)
-        if not isinstance(axis.capacity, Weighted):
+        axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts=counts)
+        if not axis.capacity.all_or_nothing:
             raise ValueError(f"{name}: layers are kept or not, and a {type(axis.capacity).__name__} scales them")
         if not bool((axis.capacity.weights() == 1).all()):
             raise ValueError(f"{name}: layers are kept or not, so their ordering weights must be one (r=1)")
         parent.add_module(f"size_of_{last}", axis)
         for number, layer in enumerate(layers):
-            layer.register_forward_pre_hook(axis.watch, with_kwargs=True)
-            layer.register_forward_hook(partial(axis.around, number), with_kwargs=True)
+            layer.register_forward_pre_hook(axis.before_layer, with_kwargs=True)
+            layer.register_forward_hook(partial(axis.after_layer, number), with_kwargs=True)

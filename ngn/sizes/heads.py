@@ -10,7 +10,7 @@ from torch import nn
 
 from ngn.axis import Cut, inputs, outputs
 from ngn.components.attention import Attention
-from ngn.sizes.base import Maker, Places, Size, entries, has, hook, linear
+from ngn.sizes.base import ByImportance, Maker, Size, entries, has, linear
 
 
 class Heads(Size):
@@ -20,7 +20,7 @@ class Heads(Size):
     with one map ``qkv``.
 
     Args:
-        places, gate: see :class:`Size`.
+        by_importance, gate: see :class:`Size`.
         qkv: names of the maps for queries, keys and values within the module, or of one for all of them.
         out: name of the map that takes the heads.
         head_dim: entries of a head, where the module does not say.
@@ -41,7 +41,7 @@ class Heads(Size):
 
     def __init__(
         self,
-        places: Places = None,
+        by_importance: ByImportance = None,
         qkv: Sequence[str] = (),
         out: str = "",
         head_dim: int | None = None,
@@ -49,7 +49,7 @@ class Heads(Size):
         counts: Sequence[str] = (),
         **gate: Any,
     ) -> None:
-        super().__init__(None, places, **gate)
+        super().__init__(None, by_importance, **gate)
         self.counts = (counts,) if isinstance(counts, str) else (*counts,)
         self.qkv, self.out = ((qkv,) if isinstance(qkv, str) else (*qkv,)), out
         self.head_dim, self.interleaved = head_dim, interleaved
@@ -103,7 +103,7 @@ class Heads(Size):
             for count in named
             if isinstance(getattr(m, count, None), int) and not isinstance(getattr(type(m), count, None), property)
         ]
-        hook(self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), counts), to)
+        self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), [to], counts)
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:
         """Refuse norms over all heads together, which have so many entries, and biases that are given for each."""
@@ -123,7 +123,7 @@ class Heads(Size):
         cuts += [Cut(module, "in_proj_bias", 0, d, start * K * d) for start in range(3)]
         module.__class__, module._qkv_same_embed_dim = Attention, False  # False: no way past the forward pass
         out = module.out_proj
-        hook(self.axis(name, K, make, cuts + inputs(out, d), [(module, "num_heads")]), out)
+        self.axis(name, K, make, cuts + inputs(out, d), [out], [(module, "num_heads")])
 
 
 _ATTENTION = [

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import inputs, outputs
-from ngn.sizes.base import Maker, Places, Size, by_unit, entries, has, hook, is_linear, linear
+from ngn.sizes.base import ByImportance, Maker, Size, by_unit, entries, has, is_linear, linear
 
 
 class Width(Size):
@@ -18,7 +18,7 @@ class Width(Size):
     give), and in layers of BERT and of ``nn.TransformerEncoder`` by their names.
 
     Args:
-        K, places, round_to, gate: see :class:`Size`; K = None for single units.
+        K, by_importance, round_to, gate: see :class:`Size`; K = None for single units.
         up, down: names of the maps within the module that give the units, and of the one that takes them.
 
     >>> import torch, ngn
@@ -35,9 +35,14 @@ class Width(Size):
     unit = "slices"
 
     def __init__(
-        self, K: int | None = None, places: Places = None, up: Sequence[str] = (), down: str = "", **gate: Any
+        self,
+        K: int | None = None,
+        by_importance: ByImportance = None,
+        up: Sequence[str] = (),
+        down: str = "",
+        **gate: Any,
     ) -> None:
-        super().__init__(K, places, **gate)
+        super().__init__(K, by_importance, **gate)
         self.up, self.down = ([up] if isinstance(up, str) else [*up]), down
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
@@ -46,7 +51,7 @@ class Width(Size):
         units = entries(down)[0]
         if wrong := [up for up in ups if entries(up)[1] != units]:
             raise ValueError(f"{name or 'the model'}: {wrong[0]} does not give the {units} units that {down} takes")
-        K = self._divided(name, units)
+        K = self.divided(name, units)
         parts = [*module.modules()]
         if isinstance(module, nn.Sequential):
             parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
@@ -55,7 +60,7 @@ class Width(Size):
         through = [-1, 1] if isinstance(module, nn.Sequential) else []
         having = by_unit(parts, units, name or "the model", through)
         cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
-        hook(self.axis(name, K, make, cuts + inputs(down, units // K)), down)
+        self.axis(name, K, make, cuts + inputs(down, units // K), [down])
 
     def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module]:
         named = [(self.up, self.down)] if self.down else []

@@ -153,7 +153,7 @@ class AdaLoRALearner(Learner):
         }
 
     @torch.no_grad()
-    def truncated(self, replica: int | None, share_frozen: bool) -> nn.Module:
+    def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
         """Return the model with low-rank terms for the kept triplets: down = diag(E) A, up = B alpha / r."""
         shared = {id(p): p for p in self.model.parameters() if share_frozen and not p.requires_grad}
         model = copy.deepcopy(self.model, shared)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from modes import hard_output
 from structures import STRUCTURES, awake
 
 from experiments.methods.awnn.capacity import AdaptiveWidth
@@ -34,7 +35,7 @@ def test_ste_is_hard_forward_and_sigmoid_backward():
     learner = learner_of(StraightThrough(K, t0=t, beta=(beta, beta), lambda0=0.0, alpha_max=0.0))
     group, x = learner.axes[0], MLP.x(torch.float64)
     y = learner(x)
-    assert torch.equal(y, learner.hard_forward(x))
+    assert torch.equal(y, hard_output(learner, x))
     assert learner.count().tolist() == [3]
     r = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     (y * r).sum().backward()
@@ -82,7 +83,7 @@ def test_awnn_weights_are_the_importances_cut_hard_and_not_renormalised():
     with torch.no_grad():
         f = learner.axes[0].bank.components(x)
         assert torch.allclose(learner(x), sum(p[k] * f[k] for k in range(4)))
-        assert torch.equal(learner(x), learner.hard_forward(x))
+        assert torch.equal(learner(x), hard_output(learner, x))
 
 
 def test_awnn_rate_is_moved_by_the_weights_alone():
@@ -158,7 +159,7 @@ def test_normalised_components_have_unit_rms(structure, seeds):
     learner.calibrate(x)
     with torch.no_grad():
         assert torch.allclose(learner(x), wanted)
-        hard = learner.hard_forward(x)
+        hard = hard_output(learner, x)
         for r in [None] if replicas is None else range(2):
             assert torch.allclose(learner.deploy(r)(x), hard if r is None else hard[r])
     learner.before_step(0)

@@ -17,6 +17,7 @@ from kernel_cases import (
     state,
     stop_after,
 )
+from modes import hard_output
 
 import ngn
 from experiments.methods.decay.capacity import DecayGate
@@ -74,7 +75,7 @@ def test_the_soft_model_is_the_truncated_one_to_the_last_bit():
     BANK.train(Trainer, learner, how)
     x = BANK.batches().at(0)[0]
     with torch.no_grad():
-        assert torch.equal(learner(x), learner.hard_forward(x))
+        assert torch.equal(learner(x), hard_output(learner, x))
     assert torch.equal(learner.size(), learner.size().round())
 
 

@@ -5,13 +5,14 @@ import warnings
 
 import pytest
 import torch
+from modes import hard_output
 from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
 from ngn.checks import axes_of
 from ngn.gate import softplus_inverse
-from ngn.report import Group
+from ngn.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
@@ -106,7 +107,7 @@ def test_under_a_budget_no_deployed_model_is_above_it(share, t0):
     limit = float(share[:-1]) / 100 * sum(p.numel() for p in network().parameters())
     assert sum(p.numel() for p in learner.deploy(example=X).parameters()) <= limit
     with torch.no_grad():
-        assert torch.equal(learner(X), learner.hard_forward(X))
+        assert torch.equal(learner(X), hard_output(learner, X))
 
 
 def test_a_budget_out_of_reach_is_said_before_the_training():
@@ -192,11 +193,11 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
         f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
     ]
-    learner.deploy(latency=X)
-    assert "medians on this machine" in capsys.readouterr().out
+    assert "medians on this machine" in str(report)
     timed = []
     monkeypatch.setattr(ngn.contract, "latency_of", lambda model, example: timed.append(model) or 1.0)
-    small = learner.deploy(latency=X)
+    small = learner.deploy()
+    learner.report(latency=X, deployed=small)
     whole, after = timed
     assert after is small
     torch.testing.assert_close(whole(X), original(X))
@@ -208,7 +209,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
 
 @pytest.mark.parametrize(("n", "text"), [(999_999, "999,999"), (2_100_000, "2.1 M"), (3 * 10**9, "3.0 G")])
 def test_large_numbers_are_short(n, text):
-    assert f"-{text} parameters" in str(Group("a", "heads", 1.0, 4, 2, 64, n))
+    assert f"-{text} parameters" in str(SizeReport("a", "heads", 1.0, 4, 2, 64, n))
 
 
 def test_a_boundary_that_only_went_back_and_forth_has_moved():
@@ -219,7 +220,7 @@ def test_a_boundary_that_only_went_back_and_forth_has_moved():
     for t in (7.5, 8.0):
         tau.data.copy_(softplus_inverse(t))
         learner.step(0.5)
-    assert learner.idle() == []
+    assert learner.watch.missing() == []
 
 
 def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
@@ -228,7 +229,7 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
     ):
         trained(network(), steps=40).deploy()
     late = trained(network(), steps=40, commit=None)
-    assert "still moving" in late.idle()[-1]
+    assert "still moving" in late.watch.missing()[-1]
 
 
 def test_a_loop_without_steps_is_said_of_every_learner():
@@ -251,7 +252,7 @@ def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
     how = ngn.TrainPlan(steps=400, lr_boundary=0.2)
     ngn.fit(learner, x, x.prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
     assert learner.axes[0].capacity.stride == 8
-    assert learner.idle() == []
+    assert learner.watch.missing() == []
     assert float(learner.cost.measured((int(learner.count()),))) > 0.97 * float(learner.limit)
 
 
@@ -259,7 +260,7 @@ def test_frozen_boundaries_and_early_states_are_said():
     learner = trained(network(), steps=60)
     early = {name: value.clone() for name, value in ngn.learn_sizes(network(), {"": ngn.Width(12)}).state().items()}
     learner.restore(early)
-    assert "the model is of a time before sizes were fixed" in learner.idle()
+    assert "this state was saved before the sizes were fixed" in learner.watch.missing()
     for p in learner.model.parameters():
         p.requires_grad_(False)
     with pytest.warns(UserWarning, match="all boundaries are frozen"):

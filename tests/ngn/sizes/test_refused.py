@@ -121,8 +121,8 @@ def test_after_a_refusal_it_can_be_tried_again():
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda: ngn.Heads(4), "places are a permutation"),
-        (lambda: ngn.Depth(3), "places are a permutation"),
+        (lambda: ngn.Heads(4), "by_importance takes a permutation"),
+        (lambda: ngn.Depth(3), "by_importance takes a permutation"),
         (lambda: ngn.learn_sizes(Gated(), {"": ngn.Width(4)}, budget="60%"), r"ngn\.Budget\(parameters="),
     ],
 )
@@ -240,3 +240,52 @@ def test_a_wrong_example_is_not_blamed_on_a_size(example, said):
     learner = ngn.learn_sizes(model, {"0": ngn.Channels()})
     with pytest.raises(ValueError, match=f"^the model fails on the example: .*{said}"):
         learner.deploy(example=example)
+
+
+class Normalised(nn.Module):
+    def forward(self, h: Tensor) -> Tensor:
+        return nn.functional.normalize(h, dim=-1)
+
+
+class Independent(ngn.Capacity):
+    """A capacity of one's own: gates without an order."""
+
+    replicas = None
+
+    def __init__(self, K: int) -> None:
+        super().__init__()
+        self.K, self.a = K, nn.Parameter(torch.linspace(2.0, -2.0, K, dtype=torch.float64))
+
+    def gates(self, mode: str) -> Tensor:
+        return torch.sigmoid(self.a) if mode == "soft" else self.kept().double()
+
+    def weights(self) -> Tensor:
+        return torch.ones_like(self.a, requires_grad=False)
+
+    def penalty(self) -> Tensor:
+        return torch.sigmoid(self.a).sum()
+
+    def kept(self) -> Tensor:
+        return self.a.detach() > 0
+
+    def count(self) -> Tensor:
+        return self.kept().sum()
+
+    def size(self) -> Tensor:
+        return torch.sigmoid(self.a.detach()).sum()
+
+
+@pytest.mark.parametrize(
+    "made", [ngn.CountGate, ngn.FixedCount, ngn.Retained, Independent], ids=lambda made: made.__name__
+)
+def test_every_capacity_is_tried_on_the_example(made):
+    def capacity(name, K):
+        return made(K)
+
+    x, sizes = torch.randn(5, 8), {"": ngn.Width(6)}
+    mixing = nn.Sequential(nn.Linear(8, 12), Normalised(), nn.Linear(12, 8))
+    with pytest.raises(ValueError, match="cut to half it is not what the model computes without the others"):
+        ngn.learn_sizes(mixing, sizes, example=x, capacity=capacity)
+    learner = ngn.learn_sizes(chain(8, 12, 8), sizes, example=x, capacity=capacity)
+    assert [type(axis.capacity) for axis in learner.axes] == [made]  # what stood in for it is gone
+    assert [axis.mode for axis in learner.axes] == ["soft"]

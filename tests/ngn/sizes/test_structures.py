@@ -74,9 +74,9 @@ def test_the_start_is_the_original(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("places", [None, lambda name, K: [*reversed(range(K))]])
-def test_what_is_deployed_is_the_hard_model(case, places, tmp_path):
-    learner, before, x = built(case, t0=0.8, places=places)
+@pytest.mark.parametrize("order", [None, lambda name, K: [*reversed(range(K))]])
+def test_what_is_deployed_is_the_hard_model(case, order, tmp_path):
+    learner, before, x = built(case, t0=0.8, by_importance=order)
     assert set(learner.count().tolist()) == {2}
     small = learner.deploy(example=x)
     assert not torch.allclose(small(x), before, atol=1e-2)
@@ -85,16 +85,18 @@ def test_what_is_deployed_is_the_hard_model(case, places, tmp_path):
     (learner(x).square().sum() + learner.penalty()).backward()
     assert all(bool(p.grad.isfinite()) and float(p.grad) for p in learner.controller_parameters())
     ngn.save(small, tmp_path / "small")
-    assert torch.equal(ngn.load(built(case, places=places)[0].model, tmp_path / "small")(x), small(x))
+    assert torch.equal(ngn.load(built(case, by_importance=order)[0].model, tmp_path / "small")(x), small(x))
 
 
-def test_places_say_what_stays():
+def test_the_order_of_importance_says_what_stays():
     model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
     weight = model[0].weight.clone()
-    small = ngn.learn_sizes(model, {"": ngn.Width(3, places=[2, 0, 1], t0=1.0)}).deploy(example=torch.randn(4, 3))
+    small = ngn.learn_sizes(model, {"": ngn.Width(3, by_importance=[2, 0, 1], t0=1.0)}).deploy(
+        example=torch.randn(4, 3)
+    )
     assert torch.equal(small[0].weight, weight[[0, 1, 4, 5]])
     with pytest.raises(ValueError, match="permutation"):
-        ngn.learn_sizes(model, {"": ngn.Width(6, places=[0, 0, 1, 2, 3, 4])})
+        ngn.learn_sizes(model, {"": ngn.Width(6, by_importance=[0, 0, 1, 2, 3, 4])})
 
 
 def test_a_boundary_beyond_the_last_component_has_settled(recwarn):

@@ -337,9 +337,9 @@ def test_complex_outputs_are_compared():
 
 
 @pytest.mark.parametrize("of", [np.array, torch.tensor, list, tuple])
-def test_places_may_be_an_array(of):
+def test_the_order_of_importance_may_be_an_array(of):
     model = chain(8, 4, 8)
-    learner = ngn.learn_sizes(model, {"": ngn.Width(places=of([3, 1, 0, 2]), t0=1.0)}, example=X)
+    learner = ngn.learn_sizes(model, {"": ngn.Width(by_importance=of([3, 1, 0, 2]), t0=1.0)}, example=X)
     assert torch.equal(learner.deploy(unsettled="allow")[0].weight, model[0].weight[[1, 3]])
 
 

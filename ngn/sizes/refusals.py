@@ -1,0 +1,90 @@
+"""What has to hold before sizes are learned, so that no training ends in a model that cannot be cut."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from ngn.axis import OrderedAxis
+from ngn.books import value_of
+from ngn.components.low_rank import Bottleneck
+from ngn.truncation import owned
+
+
+@contextmanager
+def unchanged_on_error(model: nn.Module) -> Iterator[None]:
+    """Whatever is done to the modules of ``model`` within is undone if it ends in an exception."""
+    before = [(module, type(module), dict(vars(module))) for module in model.modules()]
+    tables = [(value, copy.copy(value)) for _, _, held in before for value in held.values() if isinstance(value, dict)]
+    trained = [(p, p.requires_grad) for p in model.parameters()]
+    try:
+        yield
+    except BaseException:
+        for value, content in tables:  # the same dictionaries, as handles of hooks refer to them
+            value.clear()
+            value.update(content)
+        for module, kind, held in before:
+            module.__class__ = kind
+            vars(module).clear()
+            vars(module).update(held)
+        for p, wanted in trained:
+            p.requires_grad_(wanted)
+        raise
+
+
+_KNOWN = (nn.Linear, _ConvNd)
+
+
+def _plain(kind: type[nn.Module]) -> bool:
+    """Whether a linear map or a convolution computes what torch's do; a parametrised one has a class of its own."""
+    return kind.forward.__module__.startswith("torch.nn.")
+
+
+def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool) -> None:
+    """Refuse cuts of tensors that are not there or too short, that something else has, too, or that another axis cuts;
+    and, unless they are to be ``tried`` on an example, of maps that compute something of their own.
+
+    Raises:
+        ValueError: naming the size and the tensor.
+    """
+    paths = {id(module): path for path, module in model.named_modules()}
+    bases = {id(module.base): path for path, module in model.named_modules() if isinstance(module, Bottleneck)}
+    holders: dict[int, list[tuple[int, str]]] = {}
+    for module in model.modules():
+        for name, value in module._parameters.items():
+            holders.setdefault(id(value), []).append((id(module), name))
+    taken: list[tuple[tuple[int, int], range, OrderedAxis]] = []
+    for axis in axes:
+        if axis.guessed and not tried:
+            raise ValueError(
+                f"{axis.name}: {axis.guessed}, whose forward pass may use them otherwise: give example=, on which the "
+                "cut is tried, or name what takes them with into="
+            )
+        own = {(id(cut.module), cut.name) for cut in axis.cuts}
+        for cut in axis.cuts:
+            what = f"{axis.name}: {paths[id(cut.module)]}.{cut.name}".replace(" .", " ")
+            held, value = owned(cut), value_of(cut.module, cut.name)
+            if not isinstance(value, Tensor):
+                continue
+            if not tried and isinstance(cut.module, _KNOWN) and not _plain(type(cut.module)):
+                raise ValueError(
+                    f"{what} is of a {type(cut.module).__name__}, which has a forward pass of its own: give example=, "
+                    "on which the cut is tried"
+                )
+            if id(cut.module) in bases:
+                raise ValueError(
+                    f"{what} has a learned rank beside it, {bases[id(cut.module)]}, which is not cut with it"
+                )
+            dim, span = cut.dim % value.dim(), range(max(0, cut.start), cut.start + axis.K * cut.width)
+            if span.stop > value.shape[dim]:
+                raise ValueError(f"{what} has {value.shape[dim]} entries along dimension {dim}, not {span.stop}")
+            if others := [place for place in holders.get(id(held), []) if place not in own]:
+                raise ValueError(f"{what} is tied to {paths[others[0][0]]}.{others[0][1]}, which is not cut with it")
+            for place, other, by in taken:
+                if place == (id(held), dim) and by is not axis and other[0] <= span[-1] and span[0] <= other[-1]:
+                    raise ValueError(f"{what} is cut by {by.name}, too: learn one of the two sizes")
+            taken.append(((id(held), dim), span, axis))
