@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,7 +97,7 @@ def _has_axis(module: nn.Module) -> bool:
     return any(isinstance(part, OrderedAxis) for part in module.modules())
 
 
-def refuse_closures(model: nn.Module, axes: list[OrderedAxis]) -> None:
+def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
     """Refuse functions that hold parts which are to be cut: a copy of the model would go on calling the original's.
 
     Raises:

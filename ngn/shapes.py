@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.books import value_of
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
+from ngn.cut_modules import value_of
 from ngn.files import publish_tensors
 from ngn.truncation import Choice, is_stack, owned, truncated, without_tensors
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
@@ -18,9 +19,9 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import Cut, OrderedAxis, Stacked
-from ngn.books import keep_books, renumber, unhook, value_of, without_parametrizations
 from ngn.checks import axes_of, is_frozen, refuse_closures
 from ngn.components.low_rank import Bottleneck
+from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,17 @@ def deploy(
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
-    axes = axes_of(model)
+    return deploy_axes(model, axes_of(model), replica, share_frozen, most)
+
+
+def deploy_axes(
+    model: nn.Module,
+    axes: Sequence[OrderedAxis],
+    replica: int | None = None,
+    share_frozen: bool = False,
+    most: int | None = None,
+) -> nn.Module:
+    """:func:`deploy` a model whose ``axes`` are known: all that :func:`~ngn.checks.axes_of` finds."""
     stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
     if stacked and replica is None:
         raise ValueError("the model is a stack, one model for each of several seeds: replica= says which to deploy")
@@ -155,7 +166,7 @@ def truncated(
 
     for layers, stay in lists:
         memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
-        renumber(memo[id(layers)])
+        renumber_layers(memo[id(layers)])
     result = copy.deepcopy(model, memo)
     plain = {
         place: value for place, value in plain.items() if id(place[0]) in memo
@@ -167,13 +178,13 @@ def truncated(
     for module in result.modules():
         for name, held in (*module._parameters.items(), *module._buffers.items()):
             if id(held) in changed:
-                keep_books(module, name, changed[id(held)].dim)
+                update_attributes(module, name, changed[id(held)].dim)
         if isinstance(module, Stacked):
             module.replicas = None
     for axis, choice in choices.items():
         if id(axis) in memo:  # else it was in a layer that is gone
             memo[id(axis)].truncated(choice.kept, choice.scale)
-    unhook(result)
+    remove_idle_axes(result)
     return _without_empty(result)
 
 

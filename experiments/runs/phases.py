@@ -146,6 +146,7 @@ def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup)
         )
         course = trainer.fit() if trains(learner) else untrained(trainer)
     if setup.end is not None:
+        checkpoint.remove_later(setup.end, None)  # an end that cannot be used may be of a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
 
     def alone(r: int) -> Learner:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis, inputs, outputs
-from ngn.books import value_of
+from ngn.cut_modules import value_of
 from ngn.sizes.base import ByImportance, Maker, Size, by_unit
 
 SQUEEZING = re.compile("[Ss]queeze|SE(Layer|Block|Module|$)")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
-from ngn.books import value_of
 from ngn.components.low_rank import Bottleneck
+from ngn.cut_modules import value_of
 from ngn.truncation import owned
 
 

@@ -11,16 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import ExampleError, apart, axes_of, check_equal, evaluating, outputs_on
+from ngn.checks import ExampleError, apart, check_equal, evaluating, outputs_on
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
-from ngn.truncation import deploy, is_stack, owned
+from ngn.truncation import deploy_axes, is_stack, owned
 
 
 def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
     """Cut every size to half and to one for a trial, whatever learns it, and refuse what then computes something else
     than the model without the others.
+
+    Args:
+        axes: all sizes of the model.
 
     Raises:
         ValueError: naming the size; ``ExampleError`` if the model fails by itself.
@@ -34,8 +37,11 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
         trials.append(("half", lambda axis: axis.K if _of_layers(axis) else half(axis)))
     for said, count in trials:
         if axes and (reason := _difference(model, axes, example, count)):
-            alone = ((axis, _difference(model, [axis], example, count)) for axis in axes)
-            axis, reason = next(((axis, found) for axis, found in alone if found), (axes[0], reason))
+
+            def alone(axis: OrderedAxis, count: Callable[[OrderedAxis], int] = count) -> str | None:
+                return _difference(model, axes, example, lambda each: count(each) if each is axis else each.K)
+
+            axis, reason = next(((axis, found) for axis in axes if (found := alone(axis))), (axes[0], reason))
             parts = _parts_of(model, axis)
             raise ValueError(
                 f"{axis.name}: cut to {said} it is not what the model computes without the others ({reason}); {parts}"
@@ -107,7 +113,7 @@ def _difference(
     try:
         for axis in axes:
             axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
-        small = deploy(model, share_frozen=True)
+        small = deploy_axes(model, axes, share_frozen=True)
         with _activations(model, small, axes) as pairs:
             check_equal(model, small, example)
         for name, want, got in pairs():
@@ -142,7 +148,7 @@ def _activations(
     the names of the others."""
     seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     handles = []
-    whole = all(bool(axis.retained()[0].all()) for axis in axes_of(model) if _of_layers(axis))
+    whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
         axis = taken_by(consumer)
         if axis is None or axis not in axes:

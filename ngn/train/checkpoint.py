@@ -80,12 +80,17 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
     return facts
 
 
+def _name(step: int) -> str:
+    """Of the files of a checkpoint, without their endings; they sort as steps do."""
+    return f"step-{step:010d}"
+
+
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step`` and remove all but the newest two."""
-    content = folder / f"step-{step:010d}.safetensors"
+    content = folder / f"{_name(step)}.safetensors"
     files.publish_tensors(content, tensors)
     described = {"step": step, "sha256": files.digest(content), "meta": meta}
-    write_sealed(folder / f"step-{step:010d}.json", described, identity)
+    write_sealed(folder / f"{_name(step)}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
         _discard(old)
 
@@ -93,8 +98,7 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, An
 def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
     """Step, tensors and meta of the newest sound checkpoint; None if there is none.
 
-    Those of another identity, and damaged ones, are removed, and a warning says why: where none is left, the training
-    starts anew.
+    Those of another identity, and damaged ones, are passed over, and a warning says why. Nothing is removed.
     """
     import safetensors.torch
 
@@ -107,13 +111,22 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
             return int(facts["step"]), safetensors.torch.load_file(content), dict(facts["meta"])
         except OtherIdentityError as other:
             log.warning("%s; not taken up", other)
-            _discard(described)
         except DAMAGE as fault:
             if isinstance(fault, OSError) and not isinstance(fault, (FileNotFoundError, IsADirectoryError)):
                 raise  # the disk, or the network, which may be well again
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
-            _discard(described)
     return None
+
+
+def remove_later(folder: Path, step: int | None) -> None:
+    """Remove the checkpoints of later steps than ``step``, all of them for None.
+
+    A training that goes on from ``step`` calls it first: :func:`latest` has passed them over, and would take them for
+    newer than those that are still to be written.
+    """
+    for described in folder.glob("step-*.json"):
+        if step is None or described.stem > _name(step):
+            _discard(described)
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -244,7 +244,10 @@ class Trainer:
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Step to go on from, seconds already spent, and which continuation this is."""
         self._points, self._evaluated = [], []
-        if self.folder is None or (newest := checkpoint.latest(self.folder, self._identity())) is None:
+        newest = None if self.folder is None else checkpoint.latest(self.folder, self._identity())
+        if self.folder is not None:
+            checkpoint.remove_later(self.folder, None if newest is None else newest[0])
+        if newest is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
             return 0, 0.0, 0

@@ -48,6 +48,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog
     step, tensors, _ = checkpoint.latest(tmp_path)
     assert (step, float(tensors["x"][0])) == (1, 1.0)
     assert "cannot be used" in caplog.text
+    assert newest.with_suffix(".json").exists(), "a getter removes nothing"
+    checkpoint.remove_later(tmp_path, step)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / f"step-0000000001.{end}" for end in ("json", "safetensors")]
     write(tmp_path, 2)
     assert checkpoint.latest(tmp_path)[0] == 2
 
@@ -58,6 +61,7 @@ def test_without_a_sound_checkpoint_the_training_starts_anew(tmp_path, caplog):
     (tmp_path / "step-0000000002.json").write_text("null")
     assert checkpoint.latest(tmp_path) is None
     assert caplog.text.count("cannot be used") == 2
+    checkpoint.remove_later(tmp_path, None)
     assert not list(tmp_path.iterdir()), "else the next save would take later steps for newer ones"
 
 
@@ -151,14 +155,14 @@ def test_tensors_that_are_none_give_way_though_their_digest_matches(tmp_path):
     assert checkpoint.latest(tmp_path)[0] == 100
 
 
-def test_what_another_identity_has_left_is_removed_and_said(tmp_path, caplog):
+def test_what_another_identity_has_left_is_passed_over_and_said(tmp_path, caplog):
     write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
     assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
     assert checkpoint.latest(tmp_path)[0] == 200, "who demands nothing takes everything"
     assert checkpoint.latest(tmp_path, {"commit": "b", "engine": "torch"}) is None
     assert "commit was a and is b" in caplog.text
     assert "engine" not in caplog.text
-    assert not list(tmp_path.iterdir()), "else the next save would take later steps for newer ones"
+    assert checkpoint.latest(tmp_path)[0] == 200, "a getter removes nothing"
 
 
 def test_a_sealed_file_holds_what_was_written(tmp_path):

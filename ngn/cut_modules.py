@@ -1,4 +1,4 @@
-"""What a module states about its own tensors, made true again when they have been cut."""
+"""Modules whose tensors were cut: their attributes, parametrisations, layer numbers and hooks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
             module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
 
 
-def keep_books(module: nn.Module, name: str, dim: int) -> None:
-    """Make the sizes that a module of torch states those of its tensor ``name``, which has been cut along ``dim``."""
+def update_attributes(module: nn.Module, name: str, dim: int) -> None:
+    """Set the size attributes of a module of torch to those of its tensor ``name``, which was cut along ``dim``."""
     shape = getattr(module, name).shape
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
@@ -66,7 +66,7 @@ def keep_books(module: nn.Module, name: str, dim: int) -> None:
         module.num_channels, module.num_groups = shape[0], shape[0] // per_group
 
 
-def renumber(layers: nn.ModuleList) -> None:
+def renumber_layers(layers: nn.ModuleList) -> None:
     """Give layers of transformers the numbers by which they find their keys and values in a cache."""
     for number, layer in enumerate(layers):
         for module in layer.modules():
@@ -74,7 +74,7 @@ def renumber(layers: nn.ModuleList) -> None:
                 module.layer_idx = number  # type: ignore[assignment]
 
 
-def unhook(model: nn.Module) -> None:
+def remove_idle_axes(model: nn.Module) -> None:
     """Remove the axes that hooks call, and the hooks, where they have nothing to multiply by any more."""
 
     def idle(part: Any) -> bool:
