@@ -294,5 +294,5 @@ def test_every_capacity_is_tried_on_the_example(made):
 def test_of_several_sizes_the_one_that_cannot_be_cut_is_named():
     mixing = nn.Sequential(nn.Linear(8, 12), Normalised(), nn.Linear(12, 8))
     model = nn.Sequential(chain(8, 12, 8), mixing)
-    with pytest.raises(ValueError, match="^1: cut to half"):
+    with pytest.raises(ValueError, match=r"^1: cut to half"):
         ngn.learn_sizes(model, {"*": ngn.Width(6)}, example=torch.randn(5, 8), capacity=lambda name, K: Independent(K))
