@@ -35,7 +35,7 @@ from ngn.watching import refuse_diverged
 
 Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of what the largest model costs, such as "60%"."""
-COMMIT = 0.5
+BUDGET_COMMIT = 0.5
 """When sizes under a budget are fixed: the weights have made up for half-open gates, and have to learn anew."""
 PRICES = (1e-7, 1e2)
 """Smallest and largest multiplier: far below a budget it does not fall so low that it could not return."""
@@ -134,8 +134,8 @@ class BudgetLearner(CapacityLearner):
     """Learns the sizes of a model so that the deployed one is never above a budget, every time.
 
     Prices of the gates themselves (``lambda0``) are not paid; the snapping strength is theirs. Boundaries are committed
-    at the progress that they say, else at :data:`COMMIT`. No further component fits then, unless the sizes have been
-    below the budget from the first: the task asked for less, and the report says so.
+    at the progress that they say, else at :data:`BUDGET_COMMIT`. No further component fits then, unless the sizes have
+    been below the budget from the first: the task asked for less, and the report says so.
 
     Args:
         model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
@@ -179,7 +179,7 @@ class BudgetLearner(CapacityLearner):
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
             raise ValueError("a budget needs boundaries: every axis a CountGate")
-        self.commit_at(COMMIT)
+        self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
             raise ValueError(f"sizes under one budget are fixed at once, not at {' and '.join(map(str, commits))}")
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)

@@ -27,7 +27,7 @@ from torch import Tensor
 from ngn.gate import ordering_weights
 from ngn.streams import generator
 
-Kind = Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"]
+OrderKind = Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"]
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Order:
     [1.0, 0.5, 0.3333333333333333, 0.25]
     """
 
-    kind: Kind = "geometric"
+    kind: OrderKind = "geometric"
     exponent: float = 1.0
     ranks: tuple[int, ...] | None = None
     seeds: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"an order is one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+        if self.kind not in get_args(OrderKind):
+            raise ValueError(f"an order is one of {', '.join(get_args(OrderKind))}, not {self.kind!r}")
         if not self.exponent > 0:
             raise ValueError(f"the exponent of an order is positive, not {self.exponent}")
         if self.ranks is not None and (not isinstance(self.ranks, (tuple, list)) or min(self.ranks, default=0) < 1):

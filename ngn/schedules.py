@@ -14,7 +14,7 @@ GATE_CUTOFF = 1e-15
 """Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
 identical to the full bank over 25,000 steps, while 1e-13 did not."""
 T = TypeVar("T")
-Kind = Literal["constant", "linear", "power", "delayed_linear", "cosine"]
+ShapeKind = Literal["constant", "linear", "power", "delayed_linear", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shape:
     >>> gate = ngn.CountGate(8, alpha_shape=ngn.Shape("delayed_linear", start=0.7))
     """
 
-    kind: Kind
+    kind: ShapeKind
     start: float = 0.0
     full: float = 1.0
     power: float = 1.0
@@ -40,8 +40,8 @@ class Shape:
     """Unknown keys are refused where a configuration is read into it."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"a shape is one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+        if self.kind not in get_args(ShapeKind):
+            raise ValueError(f"a shape is one of {', '.join(get_args(ShapeKind))}, not {self.kind!r}")
         if not 0.0 <= self.start <= 1.0 or not 0.0 <= self.full <= 1.0:
             raise ValueError(f"a ramp lies in [0, 1], not from {self.start:g} to {self.full:g}")
         if self.start >= self.full:

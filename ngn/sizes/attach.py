@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from ngn.budget import COMMIT, Budget, BudgetLearner
+from ngn.budget import BUDGET_COMMIT, Budget, BudgetLearner
 from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -88,7 +88,7 @@ def learn_sizes(
     with unchanged_on_error(model):
         if frozen:
             model.requires_grad_(False)
-        common = gate if budget is None else {"commit": COMMIT} | gate
+        common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
         for pattern, size in sizes.items():
 
             def make(name: str, K: int, size: Size = size) -> Capacity:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ngn.schedules import CONSTANT, Shape
 
 ClipScope = Literal["joint", "separate", "body"]
-Kind = Literal["adam", "adamw"]
+OptimizerKind = Literal["adam", "adamw"]
 """How weight decay acts: as an L2 term of the gradient, or apart from it (decoupled)."""
 
 
@@ -68,7 +68,7 @@ def adam(
     lr_boundary: float | Tensor,
     weight_decay: float,
     eps: float = 1e-8,
-    kind: Kind = "adam",
+    kind: OptimizerKind = "adam",
     shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
 ) -> torch.optim.Optimizer:
     """Adam with a group for the body and one for what decides the size; the latter is never decayed.

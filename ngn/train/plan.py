@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ngn.schedules import CONSTANT, Shape, require_shapes
-from ngn.train.optim import ClipScope, Kind
+from ngn.train.optim import ClipScope, OptimizerKind
 
 Autocast = Literal["none", "bf16"]
 
@@ -45,14 +45,14 @@ class TrainPlan:
     lr_boundary_shape: Shape = CONSTANT
     clip: float | None = None
     clip_scope: ClipScope = "joint"
-    optimizer: Kind = "adam"
+    optimizer: OptimizerKind = "adam"
     weight_decay: float = 0.0
     warmup: float = 0.0
     accumulate: int = 1
     autocast: Autocast = "none"
 
     def __post_init__(self) -> None:
-        for name, words in (("optimizer", Kind), ("clip_scope", ClipScope), ("autocast", Autocast)):
+        for name, words in (("optimizer", OptimizerKind), ("clip_scope", ClipScope), ("autocast", Autocast)):
             if getattr(self, name) not in get_args(words):
                 raise ValueError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
         require_shapes(lr_shape=self.lr_shape, lr_boundary_shape=self.lr_boundary_shape)

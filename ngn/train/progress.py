@@ -8,14 +8,14 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Literal, get_args
 
-Mode = Literal["auto", "always", "never"]
+Shown = Literal["auto", "always", "never"]
 
 
 SECONDS = 30.0
 """Between two lines where there is no terminal."""
 
 
-class Progress:
+class ProgressLine:
     """A bar with speed (steps of all replicas together) and time left; ``auto`` shows it only on a terminal.
 
     Elsewhere, or without rich, a line is printed every :data:`SECONDS`, so that short trainings print none.
@@ -24,17 +24,17 @@ class Progress:
     """
 
     def __init__(
-        self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Mode = "auto", unit: str = "step"
+        self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Shown = "auto", unit: str = "step"
     ) -> None:
-        if mode not in get_args(Mode):
-            raise ValueError(f"progress is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        if mode not in get_args(Shown):
+            raise ValueError(f"progress is one of {', '.join(get_args(Shown))}, not {mode!r}")
         self.title, self.total, self.first, self.replicas, self.unit = title, total, done, replicas, unit
         self.drawn = (mode == "always" or (mode == "auto" and sys.stderr.isatty())) and find_spec("rich") is not None
         self.shown = mode != "never"
         self.started = time.monotonic()
         self._next = 0.0 if self.drawn else self.started + SECONDS
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if self.drawn:
             from rich.console import Console
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn

@@ -22,14 +22,14 @@ from torch.nn import Parameter
 
 from ngn.checks import evaluating
 from ngn.contract import Learner
-from ngn.methods.base import Mode as GateMode
+from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.losses import Loss
 from ngn.train.optim import adam, clip_gradients, moments, pad_moments, put_moments
 from ngn.train.plan import Course, TrainPlan
-from ngn.train.progress import Mode, Progress
+from ngn.train.progress import ProgressLine, Shown
 
 T = TypeVar("T")
 CURVE_POINTS = 300
@@ -79,7 +79,7 @@ class Trainer:
     checkpoint_seconds: float = 60.0
     identity: checkpoint.Identity = None
     title: str = "training"
-    progress: Mode = "auto"
+    progress: Shown = "auto"
     on_step: Callable[[int], None] | None = None
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
@@ -101,7 +101,7 @@ class Trainer:
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
         began = saved = time.monotonic()
         learner.train()
-        with Progress(self.title, plan.steps, start, count, self.progress) as bar:
+        with ProgressLine(self.title, plan.steps, start, count, self.progress) as bar:
             for step in range(start, plan.steps):
                 fraction = step / plan.steps
                 learner.set_progress(fraction)
@@ -142,7 +142,7 @@ class Trainer:
         self._report(self.plan.steps)
         return Course(self._curves(), bad.cpu().numpy(), seconds, resumed)
 
-    def evaluate(self, measure: Callable[[nn.Module], T], mode: GateMode = "soft") -> T:
+    def evaluate(self, measure: Callable[[nn.Module], T], mode: Mode = "soft") -> T:
         """What ``measure`` gives for the model in ``eval()`` mode, without gradients, under the training's autocast.
 
         Args:

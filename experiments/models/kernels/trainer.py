@@ -28,7 +28,7 @@ from ngn.train import interrupt
 from ngn.train.batches import Batches
 from ngn.train.optim import adam, pad_moments
 from ngn.train.plan import Course, TrainPlan
-from ngn.train.progress import Progress
+from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS, Trainer
 
 CHUNK = 100
@@ -215,7 +215,7 @@ class KernelTrainer(Trainer):
         growing, turn = any(gate.growing for gate in gates), _turn(gates[0].commit if gates else None, plan.steps)
         chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
         began = saved = time.monotonic()
-        with Progress(self.title, plan.steps, start, count, self.progress) as bar:
+        with ProgressLine(self.title, plan.steps, start, count, self.progress) as bar:
             done = start
             while done < plan.steps:
                 first = done

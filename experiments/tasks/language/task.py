@@ -28,7 +28,7 @@ from experiments.tasks.language.components import AdapterComponent, Attached, Lo
 from ngn.components.low_rank import attach_low_rank
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
-from ngn.train.progress import Progress
+from ngn.train.progress import ProgressLine
 
 if TYPE_CHECKING:
     from experiments.config.schema import Config, Train
@@ -216,7 +216,7 @@ class AdaptationTask(Task):
         text."""
         settings = self.settings
         prompts = [prompt for prompt, _ in self.held]
-        with Progress(f"{settings.name} answers", len(prompts), mode=self.progress, unit="question") as bar:
+        with ProgressLine(f"{settings.name} answers", len(prompts), mode=self.progress, unit="question") as bar:
 
             def answered(count: int) -> None:
                 if bar.due():

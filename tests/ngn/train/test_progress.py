@@ -12,21 +12,21 @@ def test_a_line_now_and_then_and_none_of_short_trainings(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with progress.Progress("cora s0 grown", 1000, replicas=2) as bar:
+    with progress.ProgressLine("cora s0 grown", 1000, replicas=2) as bar:
         assert not bar.due()
         clock[0] += progress.SECONDS
         assert bar.due()
         bar.show(250, "t 1.50")
         assert not bar.due()
     assert capsys.readouterr().err == "cora s0 grown: step 250 of 1,000, 17 steps/s, 1:30 left, t 1.50\n"
-    with progress.Progress("slow", 10, unit="question") as bar:
+    with progress.ProgressLine("slow", 10, unit="question") as bar:
         clock[0] += progress.SECONDS
         bar.show(4, "")
     assert capsys.readouterr().err == "slow: question 4 of 10, 7.5 s/question, 0:45 left\n"
-    assert not progress.Progress("silent", 10, mode="never").shown
+    assert not progress.ProgressLine("silent", 10, mode="never").shown
 
 
 def test_lines_where_rich_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert progress.Progress("bar", 10, mode="always").drawn
+    assert progress.ProgressLine("bar", 10, mode="always").drawn
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    assert not progress.Progress("lines", 10, mode="always").drawn
+    assert not progress.ProgressLine("lines", 10, mode="always").drawn
