@@ -260,7 +260,8 @@ def check(nested: Mapping[str, Any]) -> Config:
 
 def _settings_file(nested: Mapping[str, Any]) -> str:
     """The file with the settings of this task and gate; its name alone where it has not been written."""
-    choice = "-".join(str(nested[block][key]) for block, key in (("task", "name"), ("gate", "component")))
+    blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
+    choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
     return str(_files("setting").get(choice, f"conf/setting/{choice}.yaml"))
 
 
