@@ -33,7 +33,7 @@ STORIES = OwnTable(
     "layers and 128 entries, characters as tokens, on ten million characters each; no number is to be compared with a "
     "published one. All nats, divided by ln 2 and the characters of the validation text, which has no marks between "
     "stories; lower is better. Samples of what each model writes, and the bits of every smaller prefix, are in its "
-    "record on the page.",
+    "record.",
     rank=4,
 )
 """The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters. The

@@ -94,7 +94,7 @@ function short(value) {
 
 /** Powers of ten, and 2 and 5 times them where the range is short; of counts whole numbers alone. */
 function ticksOf(scale, range, room, whole) {
-  if (!scale.log) return { ticks: whole ? d3.ticks(...range, room).filter(Number.isInteger) : room };
+  if (!scale.log) return whole ? { ticks: d3.ticks(...range, room).filter(Number.isInteger), tickFormat: ",d" } : { ticks: room };
   const wide = Math.log10(range[1] / range[0]);
   const exponents = d3.range(Math.floor(Math.log10(range[0])), Math.ceil(Math.log10(range[1])) + 1, Math.max(1, Math.ceil(wide / room)));
   const ticks = exponents.flatMap((at) => (wide < 2 ? [1, 2, 5] : [1]).map((factor) => factor * 10 ** at));
@@ -158,7 +158,7 @@ function legend(figure) {
     const sample = { name: "", count: 0, y: 0, runs: [], low: null };
     const points = series.mark === "line" || series.mean ? [{ ...sample, x: 0 }, { ...sample, x: 2 }] : [];
     const marks = series.mark === "line" ? marksOf({ ...series, text: "" }, points, { fewest: 0 })
-      : [...(series.mean ? marksOf({ ...series, mark: "line", look: series.look }, points, { fewest: 0 }).slice(0, 1) : []),
+      : [...(series.mean ? [Plot.line(points, { x: "x", y: "y", stroke: `var(--look${series.look % 7})`, strokeWidth: 1.8 })] : []),
         ...marksOf({ ...series, mean: false }, [{ ...sample, x: 1 }], { fewest: 0 })];
     const icon = Plot.plot({ width: 30, height: 14, margin: 0, axis: null, x: { domain: [-0.2, 2.2] }, y: { domain: [-1, 1] }, marks });
     icon.setAttribute("aria-hidden", "true");
