@@ -151,7 +151,7 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
     if panel.lanes:
         lanes(axes, [round(point.x) for point in data.of(key)])
     if not (points or data.curves_of(key)):
-        axes.text(0.5, 0.5, "not run", ha="center", va="center", color=GREY, transform=axes.transAxes)
+        axes.text(0.5, 0.5, data.lack(key), ha="center", va="center", color=GREY, transform=axes.transAxes)
     axes.margins(y=0.08)  # room for a number at the lowest or highest point
 
 
@@ -184,7 +184,7 @@ def _number(axes: Axes, text: str, at: tuple[float, float], color: str) -> None:
 
 
 def _legend(figure: Figure, title: str, order: list[str]) -> None:
-    """Draw one legend for all panels below the title; lines come last."""
+    """Draw one legend for all panels below the title; lines come last. Without entries the title stands alone."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -194,6 +194,9 @@ def _legend(figure: Figure, title: str, order: list[str]) -> None:
     places = {name: at for at, known in enumerate(order) for name in (known, f"{known} (not run)")}
     names = sorted(entries, key=lambda name: places.get(name, len(order)))
     handles = [entries[name] for name in names]
+    if not names:
+        figure.suptitle(title, fontsize=9.5)
+        return
     for columns in range(min(len(names), 5), 0, -1):  # as many columns as fit
         legend = figure.legend(
             handles, names, loc="outside upper center", ncols=columns, title=title, title_fontsize=9.5

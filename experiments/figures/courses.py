@@ -27,7 +27,8 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """Make a panel for each schedule: the boundary of each seed, and the median."""
     gathered = gather(reader, FOUR.runs, ["grown.t"], overrides)
     drawn = [boundaries(reader, group, key) for key, group in gathered.groups.items()]
-    return gathered.data(curves=chain(*(curves for curves, _ in drawn)), lines=chain(*(lines for _, lines in drawn)))
+    curves, lines = (chain(*parts) for parts in zip(*drawn, strict=True))
+    return gathered.data(curves=curves, lines=lines, courses={key: key for key in PANELS})
 
 
 SPEC = Spec(

@@ -44,7 +44,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             ends = np.array([0.0, max(norms)])
             lines.append(Line("boundary t of seed 0", np.repeat(grown["t"], 2), ends, "norms", (run.run_id,)))
     notes = [f"strong: seed {SHOWN_SEED}; faint: the other seeds"] if gathered.found > 1 else []
-    return gathered.data(points, curves, lines, notes)
+    return gathered.data(points, curves, lines, notes, courses={"training": "baseline", "t": "baseline"})
 
 
 SPEC = Spec("figure1", "Figure 1: 1D regression, baseline", PANELS, make, 2.9, 3, section="one_d", rank=1)

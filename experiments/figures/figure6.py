@@ -53,7 +53,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             ends = np.array([values.min(), values.max()])
             lines.append(Line("the schedules start again", np.repeat(start, 2), ends, panel))
     notes = [f"strong: seed {SHOWN_SEED}; faint: the other seeds"] if gathered.found > 1 else []
-    return gathered.data(curves=curves, lines=lines, notes=notes)
+    return gathered.data(curves=curves, lines=lines, notes=notes, courses=dict.fromkeys(PANELS, ""))
 
 
 SPEC = Spec(

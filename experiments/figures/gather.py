@@ -15,6 +15,7 @@ from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection, configurations
 from experiments.analysis.statistics import Array
 from experiments.figures.model import Curve, Data, Line, Point
+from experiments.store.records import NO_CURVES
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -53,10 +54,18 @@ class Gathered(Generic[Key]):
         lines: Iterable[Line] = (),
         notes: Iterable[str] = (),
         titles: Mapping[str, str] | None = None,
+        courses: Mapping[str, Key] | None = None,
     ) -> Data:
-        """Return the figure's data, with a note if it is partial."""
-        notes = (*self._partial(), *notes)
-        return Data(tuple(points), tuple(curves), tuple(lines), self.runs, self.found, notes, titles or {})
+        """Return the figure's data, with a note if it is partial or if runs have no curves.
+
+        Args:
+            courses: panel → the group whose curves it draws.
+        """
+        curves = tuple(curves)
+        drawn = {curve.panel for curve in curves}
+        lacking = frozenset(k for k, group in (courses or {}).items() if self.groups[group].runs and k not in drawn)
+        notes = (*self._partial(), *notes, *((NO_CURVES,) if lacking else ()))
+        return Data(tuple(points), curves, tuple(lines), self.runs, self.found, notes, titles or {}, lacking)
 
     def _partial(self) -> list[str]:
         if self.found == len(self.runs):

@@ -27,7 +27,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         if own:
             ends = own[0].x[[0, -1]]
             lines.append(Line("t = D − 1: D terms kept", ends, np.full(2, int(key) - 1), key))
-    return gathered.data(curves=curves, lines=lines)
+    return gathered.data(curves=curves, lines=lines, courses={key: key for key in PANELS})
 
 
 SPEC = Spec(

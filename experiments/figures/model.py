@@ -109,6 +109,7 @@ class Data:
         found: number of runs drawn.
         notes: printed below: whether it is partial, its stand-ins, how to read it.
         titles: panel → addition to its title from the records.
+        without_curves: panels whose runs have no curves.
     """
 
     points: tuple[Point, ...] = ()
@@ -118,6 +119,7 @@ class Data:
     found: int = 0
     notes: tuple[str, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
+    without_curves: frozenset[str] = frozenset()
 
     @property
     def empty(self) -> bool:
@@ -151,10 +153,14 @@ class Data:
         """Return the lines of a panel."""
         return [line for line in self.lines if line.panel == panel]
 
+    def lack(self, panel: str) -> str:
+        """Return why a panel has nothing to show."""
+        return "curves not kept" if panel in self.without_curves else "not run"
+
     def title(self, key: str, panel: Panel) -> str:
         """Return the panel's title with the addition from the records and its number of runs."""
         runs = {run for point in self.of(key) for run in point.runs} | {curve.run for curve in self.curves_of(key)}
-        n = f"n = {len(runs)} run{'' if len(runs) == 1 else 's'}" if runs else "not run"
+        n = f"n = {len(runs)} run{'' if len(runs) == 1 else 's'}" if runs else self.lack(key)
         return "\n".join(filter(None, [panel.title, self.titles.get(key, ""), n]))
 
     def looks(self, panels: Mapping[str, Panel]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Records: one JSON file per run, written once, checked when written and when read.
 
-``results/<task>/<run id>.json`` holds everything measured; ``<run id>.curves.npz`` beside it holds the courses of loss,
-error and t. No torch is imported.
+``results/<task>/<run id>.json`` holds everything measured; ``<run id>.curves.npz`` beside it holds loss, error and t
+over training. In ``results/`` few runs keep that file: see ``Study.curves``. No torch is imported.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ BOUNDARY_BYTES = 64
 MAX_CURVE_POINTS = 300
 MAX_CURVE_BYTES = 2**24
 """Of unpacked curves: some 50 KiB are usual."""
+CURVES = ".curves.npz"
+"""Ending of a curve file's name, behind the run id."""
+NO_CURVES = "the curves of these runs are not kept; run them again with force=true to have curves"
 HIDDEN = ".leases"
 """Folder beside the records for what concerns runs that are being trained."""
 
@@ -115,11 +118,15 @@ class Store:
 
     def curves_path(self, run_id: str) -> Path:
         """Where the curves of a run are or would be."""
-        return self.path(run_id).with_suffix("").with_name(f"{run_id}.curves.npz")
+        return self.path(run_id).with_name(run_id + CURVES)
 
     def paths(self) -> list[Path]:
         """The records that are there, damaged ones among them, in the order of their names; none is opened."""
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
+
+    def with_curves(self) -> list[str]:
+        """The ids of the runs that have a curve file, in the order of their names."""
+        return sorted(path.name.removesuffix(CURVES) for path in self.root.glob(f"[!.]*/[!.]*{CURVES}"))
 
     def get(self, run_id: str) -> dict[str, Any] | None:
         """The record of a run, or None if it is not there.
@@ -159,12 +166,17 @@ class Store:
         return self.put(run_id, text.encode(), packed.getvalue() if curves else None, replace)
 
     def put(self, run_id: str, record: bytes, curves: bytes | None, replace: bool = False) -> bool:
-        """Write the files of a run as they are, which somebody has checked; see :meth:`write`."""
+        """Write the files of a run as they are, which somebody has checked; see :meth:`write`.
+
+        Without ``curves`` an older curve file of the run goes: it would be of another training.
+        """
         path = self.path(run_id)
         with self.locked():
             if os.path.lexists(path) and not replace:
                 return False
-            if curves is not None:
+            if curves is None:
+                self.curves_path(run_id).unlink(missing_ok=True)
+            else:
                 publish(self.curves_path(run_id), curves, replace=True)
             return publish(path, record, replace=replace)
 

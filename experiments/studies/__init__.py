@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from experiments.config.compose import nearest
 from experiments.plugins import found
+from experiments.store.records import Store
 from experiments.studies.model import Study
 
 STUDIES = found(__name__, __path__, Study)
 """Name → study, in the order of the list."""
+
+
+def runs_with_curves(store: Store) -> set[str]:
+    """Return the ids of the runs that keep their curve file, according to any study."""
+    return set().union(*(each.with_curves(store) for each in STUDIES.values()))
 
 
 def study(name: str) -> Study:

@@ -10,20 +10,33 @@ from experiments.tables.suspects import SUSPECTS as ONE_CHANGED
 from experiments.tables.tied_alpha import TIED
 
 COMMIT = Study(
-    "commit", "rows of the paper with boundaries rounded at 90 % of training", lambda: runs_of(COMMITTED), rank=301
+    "commit",
+    "rows of the paper with boundaries rounded at 90 % of training",
+    lambda: runs_of(COMMITTED),
+    rank=301,
+    curves=1,
 )
 TIED_ALPHA = Study(
-    "tied_alpha", "the 1D study with a snapping strength that follows the price", lambda: runs_of(TIED), rank=302
+    "tied_alpha",
+    "the 1D study with a snapping strength that follows the price",
+    lambda: runs_of(TIED),
+    rank=302,
+    curves=1,
 )
 BUDGET = Study(
-    "budget", "sizes under budgets of 3 to 12 components, and fixed models", lambda: runs_of(BUDGETS), rank=303
+    "budget",
+    "sizes under budgets of 3 to 12 components, and fixed models",
+    lambda: runs_of(BUDGETS),
+    rank=303,
+    curves=1,
 )
 ORDERS = Study(
     "orders",
     "orders of components under one budget: 1D regression and MNIST, ten seeds",
     lambda: runs_of(ORDERED),
     rank=304,
+    curves=1,
 )
 SUSPECTS = Study(
-    "suspects", "what may explain a disagreement: one setting changed", lambda: runs_of(ONE_CHANGED), rank=305
+    "suspects", "what may explain a disagreement: one setting changed", lambda: runs_of(ONE_CHANGED), rank=305, curves=1
 )

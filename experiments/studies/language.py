@@ -18,9 +18,9 @@ def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
     return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
 
 
-def _adaptation(gate: str, model: str, budget: str, title: str, rank: int) -> Study:
+def _adaptation(gate: str, model: str, budget: str, title: str, rank: int, curves: int = 0) -> Study:
     name = f"{gate}_{model.partition('_')[0]}"
-    return Study(name, f"table 11: {title}", lambda: _adapted(gate, model, budget), rank=rank)
+    return Study(name, f"table 11: {title}", lambda: _adapted(gate, model, budget), rank=rank, curves=curves)
 
 
 def _pruned() -> list[Selection]:
@@ -34,12 +34,12 @@ def _pruned_pythia() -> list[Selection]:
     return [base_of(runs[0], 0, {}), *runs]
 
 
-LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals", 501)
-ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502)
+LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals", 501, 1)
+ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
 LORA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B, which needs a GPU of 40 GB", 503)
 ADAPTER = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B, which needs a GPU of 40 GB", 504)
 PRUNING_SMALL = Study(
-    "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505
+    "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505, curves=1
 )
 PRUNING_PYTHIA = Study(
     "pruning_pythia", "table 13: pruning of Pythia-410M, which needs a GPU", _pruned_pythia, rank=506

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ class Study:
         name, title: what it is called on the command line, and what it is.
         make: its selections; called when they are needed, since thousands take a moment.
         results: where its records belong.
+        curves: the first so many seeds of each selection keep their curve file in ``results``.
         rank: its place among the others.
     """
 
@@ -30,6 +31,7 @@ class Study:
     make: Callable[[], list[Selection]]
     results: Path = RESULTS
     rank: int = LAST
+    curves: int = 0
 
     def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
         """(run id, configuration) of every run, each once.
@@ -37,24 +39,33 @@ class Study:
         Runs that are found through the record of another (the fixed model of a learned size) follow once ``store``
         has that record.
         """
-        seen: set[str] = set()
+        return _named(self.make(), store)
 
-        def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
-            for seed, config, name in configurations(selection):
-                if name not in seen:
-                    seen.add(name)
-                    yield name, config
-                try:
-                    record = store.get(name) if store is not None and selection.companions else None
-                except RecordError:  # of its companions nothing is known before it is run again
-                    continue
-                if record is None or record["status"] != "complete":
-                    continue
-                for _, find in selection.companions:
-                    yield from visit(find(selection, seed, record))
+    def with_curves(self, store: Store) -> set[str]:
+        """Return the ids of the runs that keep their curve file, and of the runs found through their records."""
+        kept = [one.with_seeds(one.seeds[: self.curves]) for one in self.make()] if self.curves else []
+        return {name for name, _ in _named(kept, store)}
 
-        for selection in self.make():
-            yield from visit(selection)
+
+def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[tuple[str, Config]]:
+    seen: set[str] = set()
+
+    def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
+        for seed, config, name in configurations(selection):
+            if name not in seen:
+                seen.add(name)
+                yield name, config
+            try:
+                record = store.get(name) if store is not None and selection.companions else None
+            except RecordError:  # of its companions nothing is known before it is run again
+                continue
+            if record is None or record["status"] != "complete":
+                continue
+            for _, find in selection.companions:
+                yield from visit(find(selection, seed, record))
+
+    for selection in selections:
+        yield from visit(selection)
 
 
 def runs_of(*tables: Table) -> list[Selection]:

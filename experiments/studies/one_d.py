@@ -76,8 +76,10 @@ def _one_d() -> list[Selection]:
     return [selection for study in IN_ORDER for selection in study.make()]
 
 
-SCHEDULES = Study("schedules", "table 4: six schedules, ten seeds", lambda: runs_of(tables.FOUR), rank=101)
-BASELINE = Study("baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline, rank=102)
+SCHEDULES = Study("schedules", "table 4: six schedules, ten seeds", lambda: runs_of(tables.FOUR), rank=101, curves=10)
+BASELINE = Study(
+    "baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline, rank=102, curves=10
+)
 LAMBDA_SWEEP = Study(
     "lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", lambda: list(plateaus.SWEEP), rank=103
 )
@@ -89,7 +91,11 @@ INIT_SWEEP_TEN = Study(
     "init_sweep_ten", "the first ten seeds of figure 5", lambda: init_sweep.sweep_selections(range(10)), rank=106
 )
 CONTINUE_LEARNING = Study(
-    "continue_learning", "figure 6: ten seeds, each continued at three prices", lambda: [tables.CONTINUED], rank=107
+    "continue_learning",
+    "figure 6: ten seeds, each continued at three prices",
+    lambda: [tables.CONTINUED],
+    rank=107,
+    curves=10,
 )
 LEARNERS = Study(
     "learners",
@@ -97,12 +103,13 @@ LEARNERS = Study(
     lambda: runs_of(tables.SEVEN),
     rank=108,
 )
-DECAY = Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay, rank=109)
+DECAY = Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay, rank=109, curves=1)
 SENSITIVITY = Study(
     "sensitivity",
     "the 1D baseline with one open setting changed, ten seeds",
     lambda: runs_of(ONE_CHANGED),
     rank=110,
+    curves=1,
 )
 CALIBRATION = Study(
     "calibration",

@@ -12,4 +12,5 @@ TABLES = Study(
     "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B or Pythia",
     lambda: runs_of(*(table for table in MACROS if table not in (*PEFT, *PRUNING))),
     rank=401,
+    curves=3,
 )

@@ -55,12 +55,16 @@ VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision
 VISION_FRONTIER = Study(
     "vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier, rank=202
 )
-TINYSTORIES = Study("tinystories", "heads, slices, both, and Mamba states on TinyStories", _stories, rank=203)
+TINYSTORIES = Study("tinystories", "heads, slices, both, and Mamba states on TinyStories", _stories, rank=203, curves=1)
 TINYSTORIES_FRONTIER = Study(
     "tinystories_frontier", "fixed models of 1 to 8 heads and 1 to 16 slices, seed 0", _stories_frontier, rank=204
 )
 MANIFOLD = Study(
-    "manifold", "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds", lambda: runs_of(FIFTEEN), rank=205
+    "manifold",
+    "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds",
+    lambda: runs_of(FIFTEEN),
+    rank=205,
+    curves=10,
 )
 DEPTH = Study(
     "depth",

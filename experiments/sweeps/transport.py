@@ -20,7 +20,7 @@ from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
 from experiments.config.schema import Config
 from experiments.paths import ROOT
-from experiments.store.records import RecordError, Store, parse, read, unpacked
+from experiments.store.records import CURVES, RecordError, Store, parse, read, unpacked
 
 MAX_MEMBER = 2**20
 """Bytes of an unpacked member at most: records have some 6 KiB, curves some 20 KiB."""
@@ -106,7 +106,7 @@ def unpack(archives: Iterable[Path], store: Store) -> Taken:
                 for name in sorted(names):
                     if name.endswith(".json"):
                         _take(name, archive, store, taken)
-                    elif not name.endswith(".curves.npz") or name.replace(".curves.npz", ".json") not in names:
+                    elif not name.endswith(CURVES) or f"{name.removesuffix(CURVES)}.json" not in names:
                         taken.refuse(name, "belongs to no record of its archive")
         except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as fault:
             taken.refuse(str(path), f"damaged, or not an archive of records ({fault})")
@@ -124,7 +124,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> None:
     """Write one record and its curves, or note why not."""
-    beside = name.removesuffix(".json") + ".curves.npz"
+    beside = name.removesuffix(".json") + CURVES
     try:
         content = _content(archive, name)
         record = parse(content, name)

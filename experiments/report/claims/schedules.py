@@ -8,6 +8,7 @@ from experiments.analysis.reductions.init_sweep import PANELS, SEEDS, StartPanel
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.report.claims.evidence import Claim, Evidence, Outcome, Untested, claim
+from experiments.store.records import NO_CURVES
 from experiments.tables.one_d import BASELINE, FOUR
 
 _MSE = "grown.truncated.mse"
@@ -103,7 +104,7 @@ def _overshoot(evidence: Evidence) -> Outcome:
             t = curves["grown.t"][:, 0]
             passed.append(float(t.max() - t[-1]))
     if not passed:
-        raise Untested("baseline: no curves are stored")
+        raise Untested(f"baseline: {NO_CURVES}")
     over = sum(amount > 0.5 for amount in passed)
     return Outcome(
         over > 0, f"{over} of {len(passed)} seeds passed their final t by more than ½, at most {max(passed):.2f}"

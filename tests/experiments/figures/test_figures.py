@@ -209,6 +209,25 @@ def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
     assert [line.get_label() for line in figure.axes[4].lines] == ["t of each seed", "median over the seeds"]
 
 
+def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
+    drawn = {"name": "manifold", "sha256": "0" * 64, "provenance": "generated: by the tests"}
+    put_grown(store, FIFTEEN.row("4").runs, 0, 3.0, 1e-5, data=drawn)
+    branches = {branch_phase(factor): samples.grown([6.0], 1e-5, 1e-5) for factor in (0.1, 1.0, 10.0)}
+    samples.put(store, CONTINUED, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5), **branches})
+    for name, said in (("schedule_courses", 4), ("manifold_courses", 2), ("figure6", 0)):
+        found = data(name, store)
+        assert found.notes[-1].startswith("the curves of these runs are not kept; run them again"), name
+        figure = style.draw(FIGURES[name], found)
+        assert figure.axes[said].get_title().endswith("\ncurves not kept")
+        assert [text.get_text() for text in figure.axes[said].texts] == ["curves not kept"]
+        assert FIGURES[name].title in [text.get_text() for text in figure.texts]
+    put_grown(store, BASELINE, 0, 6.0, 1e-5, curves=samples.curves())
+    found = data("schedule_courses", store)
+    assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
+
+
 def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
     store = Store(tmp_path)
     mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}

@@ -62,6 +62,16 @@ def test_claims_on_runs(key: str) -> None:
     assert " of " in lacking.because
 
 
+def test_a_claim_on_curves_says_that_they_are_not_kept() -> None:
+    store = Memory()
+    holds, _ = OF_RUNS["overshoot"]
+    holds(store)
+    store.courses.clear()
+    found = judge(BY_KEY["overshoot"], Reader(store), L0)
+    assert found.word == UNTESTED
+    assert "the curves of these runs are not kept; run them again" in found.because
+
+
 def adapted(store: Store, **changes: float) -> None:
     """Records of learned ranks and widths, and of their rivals."""
     for gate, task in itertools.product(("lora", "adapter"), TASKS.values()):

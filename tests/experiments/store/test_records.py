@@ -60,6 +60,19 @@ def test_written_once_unless_replaced(tmp_path):
     assert store.get(RECORD["run_id"])["time"]["seconds"] == 9.0
 
 
+def test_curves_of_an_older_training_do_not_outlive_it(tmp_path):
+    store = Store(tmp_path)
+    store.write(RECORD, {"grown.step": np.arange(3)})
+    assert not store.write(RECORD), "the record that is there stays, and so do its curves"
+    assert store.with_curves() == [RECORD["run_id"]]
+    assert store.write(RECORD, replace=True)
+    assert store.with_curves() == []
+    store.curves_path(RECORD["run_id"]).write_bytes(b"left by a writer that was killed before its record")
+    store.path(RECORD["run_id"]).unlink()
+    assert store.write(RECORD)
+    assert store.with_curves() == []
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -244,4 +244,4 @@ def test_a_machine_without_git_makes_records_that_count(tmp_path):
         code.write("# changed\n")
     refused = call(lent, sys.executable, "scripts/transport.py", "pack", str(out))
     assert refused.returncode == 2
-    assert "commit it, or bring its stamp" in refused.stderr
+    assert "commit the code, or bring its stamp" in refused.stderr

@@ -1,0 +1,89 @@
+"""Which runs keep their curve file, and that figures and claims find those that they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import record_samples as samples
+
+from experiments.analysis.collect import Reader
+from experiments.figures import FIGURES
+from experiments.paths import RESULTS
+from experiments.report.claims import CLAIMS, judge
+from experiments.report.claims.evidence import Untested
+from experiments.store.records import Store
+from experiments.studies import STUDIES, runs_with_curves
+from experiments.studies.model import Study
+from experiments.tables.one_d import DECAY, FOUR
+from scripts import drop_curves
+
+
+class Noting(Store):
+    """A store that notes whose curves were asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked: set[str] = set()
+
+    def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
+        self.asked.add(run_id)
+        return super().curves(run_id)
+
+
+class NoCells(dict):
+    """Cells of tables, none of which has been run: only claims on runs are judged."""
+
+    def __missing__(self, name: str) -> None:
+        raise Untested(name)
+
+
+def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
+    store = Store(RESULTS)
+    stored = store.with_curves()
+    assert stored
+    kept = runs_with_curves(store)
+    assert not [name for name in stored if name not in kept], "python scripts/drop_curves.py removes them"
+
+
+def test_figures_and_claims_find_the_curves_that_they_read() -> None:
+    store = Noting(RESULTS)
+    reader = Reader(store)
+    for spec in FIGURES.values():
+        assert not spec.data(reader).without_curves, spec.name
+    for claim in CLAIMS:
+        judge(claim, reader, NoCells())
+    assert len(store.asked) >= 120
+    assert sorted(store.asked - set(store.with_curves())) == []
+
+
+def test_a_study_keeps_the_first_seeds_of_each_selection_and_what_follows_from_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert Study("none", "", lambda: [FOUR.runs["beta4"]]).with_curves(store) == set()
+    two = Study("two", "", lambda: [FOUR.runs["beta4"], DECAY.runs["learn_r"]], curves=2)
+    assert sorted(name.split("-")[3] for name in two.with_curves(store)) == ["s0", "s0", "s1", "s1"]
+    samples.put(store, DECAY.runs["learn_r"], 1, {"grown": samples.grown([4.0], 1e-5, 1e-5)})
+    (fixed,) = two.with_curves(store) - Study("two", "", two.make, curves=2).with_curves(Store(tmp_path / "none"))
+    assert "-fixed5-s1-" in fixed
+
+
+def test_only_the_files_that_no_study_keeps_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, runs = Store(tmp_path), FOUR.runs["beta4"]
+    names = [
+        samples.put(store, runs, seed, {"grown": samples.grown([4.0], 1e-5, 1e-5)}, curves=samples.curves())
+        for seed in range(3)
+    ]
+    for name in [*STUDIES]:
+        monkeypatch.delitem(STUDIES, name)
+    monkeypatch.setitem(STUDIES, "one", Study("one", "", lambda: [runs], curves=1))
+    assert drop_curves.main([f"--results={tmp_path}", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [str(store.curves_path(name)) for name in sorted(names[1:])]
+    assert "2 of 3 curve files" in said.err
+    assert store.with_curves() == sorted(names)
+    assert drop_curves.main([f"--results={tmp_path}"]) == 0
+    assert store.with_curves() == names[:1]
+    assert [path.stem for path in store.paths()] == sorted(names)
