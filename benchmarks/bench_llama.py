@@ -110,7 +110,7 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
     learner = learner_of(stack, task)
     assert isinstance(learner, CapacityLearner)
     learner.to(task.device)
-    put(learner, 1.0)
+    set_boundaries(learner, 1.0)
     plan = plan_of(stack, task.samples(config.train))
 
     def seconds(steps: int) -> float:
@@ -142,7 +142,7 @@ def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int],
     return note
 
 
-def put(learner: CapacityLearner, part: float) -> None:
+def set_boundaries(learner: CapacityLearner, part: float) -> None:
     """Move the boundaries so that this fraction of all components is retained."""
     for axis in learner.axes:
         assert isinstance(axis.capacity, CountGate)
@@ -198,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
         rival = rival or seconds
         print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak_memory(device) / 1024:9.1f}", flush=True)
         if learner is not None:
-            put(learner, 0.5)
+            set_boundaries(learner, 0.5)
             speeds[f"{name}, half of it deployed"] = answered(learner.deploy(share_frozen=True), task)
         del learner, train
     print(f"  {f'{ROWS} answers of {NEW} tokens':48} {'tokens / s':>10} {'x the model':>12}")

@@ -53,7 +53,7 @@ def curves_of(phases: dict[str, Any]) -> bytes:
     return packed.getvalue()
 
 
-def fill(results: Path) -> int:
+def write_records(results: Path) -> int:
     """Write records of all 1D studies, with curves, and one per run of a table; return their number."""
     store = Store(results)
     samples.fill(store)
@@ -70,7 +70,7 @@ def fill(results: Path) -> int:
     return sum(1 for _ in results.rglob("*.json"))
 
 
-def read(results: Path) -> None:
+def parse_records(results: Path) -> None:
     """Parse every record and do nothing else: the lower bound."""
     for path in results.rglob("*.json"):
         json.loads(path.read_bytes())
@@ -103,9 +103,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         results, paper = Path(folder) / "results", Path(folder) / "paper"
         paper.mkdir()
-        count = fill(results)
+        count = write_records(results)
         print(f"{count:,} records\n{'':44} {'s':>7} {'CPU s':>7} {'x floor':>7}")
-        floor = timed("the floor: parse every record", lambda: read(results))
+        floor = timed("the floor: parse every record", lambda: parse_records(results))
         given, output = f"--results={results}", f"--output={paper}"
         data = f"--output={paper / 'data_generated.tex'}"
         figures = f"--output={paper / 'figures'}"

@@ -53,7 +53,7 @@ def made(keep: float, step: int) -> dict[str, Any]:
     return {"dense": LlamaForCausalLM(shape).eval(), "compact": compact, "padded": pad_layers(compact)}
 
 
-def read(folder: str, dtype: torch.dtype) -> Any:
+def load_model(folder: str, dtype: torch.dtype) -> Any:
     """Load a model of transformers, or a compact one."""
     try:
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.shape:
         models = {name: model.to(dtype) for name, model in made(given.keep, given.round_to).items()}
     elif given.dense and given.folders:
-        models = {name: read(name, dtype) for name in [given.dense, *given.folders]}
+        models = {name: load_model(name, dtype) for name in [given.dense, *given.folders]}
     else:
         parser.error("type --dense MODEL and FOLDERs, or --shape NAME")
     ids = torch.randint(3, 1000, (1, PROMPT), generator=torch.Generator().manual_seed(0))

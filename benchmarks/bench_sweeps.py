@@ -28,7 +28,7 @@ from scripts import sweep  # noqa: E402
 PHASES = {"grown": grown([2.0], 1e-3, 1e-3)}
 
 
-def fill(results: Path, records: int, runs: int) -> None:
+def write_records(results: Path, records: int, runs: int) -> None:
     """Write records of half of the study's runs, and others up to ``records``, of realistic size."""
     folder = results / "regression1d"
     folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ def main() -> int:
     STUDIES["scale"] = Study("scale", "a study to measure with", lambda: made)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
-        timed(f"writing {given.records:,} records", lambda: fill(results, given.records, given.runs))
+        timed(f"writing {given.records:,} records", lambda: write_records(results, given.records, given.runs))
         timed("plan", lambda: sweep.main(["plan", "scale", f"--results={results}"]))
         timed("status", lambda: sweep.main(["status", "scale", f"--results={results}"]))
     return 0

@@ -128,7 +128,7 @@ def compare_all(
     return found
 
 
-def words(comparisons: Iterable[Comparison]) -> Counter[str]:
+def verdict_counts(comparisons: Iterable[Comparison]) -> Counter[str]:
     """Count the cells per verdict, without stand-ins."""
     return Counter(item.verdict.word for item in comparisons if not item.stand_in)
 

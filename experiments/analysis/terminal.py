@@ -13,7 +13,7 @@ from rich.text import Text
 
 from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import Comparison, compare_cell, totals, words
+from experiments.analysis.compare import Comparison, compare_cell, totals, verdict_counts
 from experiments.analysis.formats import print_number
 from experiments.analysis.selection import Selection
 from experiments.analysis.verdict import AGREES, DISAGREES
@@ -35,7 +35,7 @@ _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-def plain(text: str) -> str:
+def tex_to_text(text: str) -> str:
     r"""Turn the TeX of a cell or label into plain text: ``6.10\,$\pm$\,1.45`` → ``6.10 ± 1.45``."""
     for pattern, replacement in _PLAIN:
         text = re.sub(pattern, replacement, text)
@@ -58,9 +58,9 @@ _RIGHT = (False, True, True, True, False, False)
 def _cells(item: Comparison) -> tuple[str, ...]:
     return (
         item.column.title,
-        plain(item.cell.text),
+        tex_to_text(item.cell.text),
         f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
-        plain(item.published_text),
+        tex_to_text(item.published_text),
         interval_text(item),
         item.verdict.text,
     )
@@ -100,7 +100,7 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
     for item in items:
         here = (item.row.key, item.stand_in)
         if here != before:
-            label = plain(item.row.title) or item.table.title
+            label = tex_to_text(item.row.title) or item.table.title
             name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
             table, before = _block(widths), here
             blocks += [Text(f"{label}{name}", style="cyan"), table]
@@ -111,7 +111,7 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
 
 def summary(items: Sequence[Comparison]) -> str:
     """Summarise cells by verdict, facts by verdict, and the expectation by chance."""
-    counts = ", ".join(f"{word} {number}" for word, number in sorted(words(items).items()))
+    counts = ", ".join(f"{word} {number}" for word, number in sorted(verdict_counts(items).items()))
     return f"{counts}\n{totals(items)}"
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reductions.cost import by_label
-from experiments.analysis.terminal import interval_text, plain
+from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
@@ -76,7 +76,7 @@ def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Compariso
     for line in content.table.lines:
         if not isinstance(line, Row):
             found = re.search(r"\\emph\{(.*?)\}", line)
-            heading = plain(found[1]) if found else heading
+            heading = tex_to_text(found[1]) if found else heading
             continue
         of_row = [item for item in content.items if item.row is line]
         for name in dict.fromkeys(item.stand_in for item in of_row):
@@ -104,7 +104,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=plain, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label)
+    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label)
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made

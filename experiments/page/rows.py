@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.compare import Comparison
 from experiments.analysis.explain import arithmetic, digits
-from experiments.analysis.terminal import plain
+from experiments.analysis.terminal import tex_to_text
 from experiments.page.runs import Runs
 
 
@@ -40,7 +40,7 @@ def key_of(item: Comparison) -> str:
 
 def row_label(item: Comparison) -> str:
     """The printed labels of the cell's row, or the title of a single number."""
-    return plain(item.row.title) or item.table.title
+    return tex_to_text(item.row.title) or item.table.title
 
 
 def behind(items: Sequence[Comparison], runs: Runs) -> Behind | None:

@@ -11,7 +11,7 @@ import yaml
 
 from experiments.analysis.build import problems_of
 from experiments.analysis.collect import Problem, Reader, Run
-from experiments.analysis.compare import Comparison, Totals, compare_all, totals, words
+from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
@@ -98,7 +98,7 @@ class Section(Plan):
     @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
-        return words(self.items)
+        return verdict_counts(self.items)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Report:
     @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
-        return words(self.items)
+        return verdict_counts(self.items)
 
     @property
     def totals(self) -> Totals:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from experiments.analysis.terminal import plain
+from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
@@ -28,7 +28,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: str(value).replace("|", r"\|").replace("<", "&lt;"),
     )
-    made.filters.update(sentence=sentence, plain=plain)
+    made.filters.update(sentence=sentence, plain=tex_to_text)
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from experiments.analysis.compare import words
+from experiments.analysis.compare import verdict_counts
 from experiments.methods import METHODS
 from experiments.methods.base import Source
 from experiments.report.claims import Judged
@@ -34,5 +34,5 @@ def lines(report: Report) -> list[MethodLine]:
             if item.row.runs is not None and dict(item.row.runs.choices).get("method", "ngn") == method
         ]
         claims = tuple(judged[key] for key in source.claims if key in judged)
-        made.append(MethodLine(method, source, words(mine), claims))
+        made.append(MethodLine(method, source, verdict_counts(mine), claims))
     return made

@@ -7,7 +7,7 @@ from dataclasses import replace
 from experiments.analysis.selection import Selection, base_of
 from experiments.studies.model import Study
 from experiments.tables.peft import TASKS, learned
-from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, alone
+from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, with_base_scores
 from experiments.tables.pruning import LLAMA_PRUNED, PYTHIA, ladder
 
 
@@ -25,8 +25,8 @@ def _adaptation(gate: str, model: str, budget: str, title: str, rank: int, curve
 
 def _pruned() -> list[Selection]:
     """The base model, the runs of table 14 with their variants, then the ladder of table 13."""
-    first = [base_of(TASK_ONLY, 0, {}), alone(TASK_ONLY), alone(MIXED)]
-    return [*first, *(alone(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
+    first = [base_of(TASK_ONLY, 0, {}), with_base_scores(TASK_ONLY), with_base_scores(MIXED)]
+    return [*first, *(with_base_scores(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
 
 
 def _pruned_pythia() -> list[Selection]:

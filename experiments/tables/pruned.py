@@ -40,7 +40,7 @@ METHODS = {
 assert METHODS.keys() == PRUNED.keys()
 
 
-def alone(selection: Selection) -> Selection:
+def with_base_scores(selection: Selection) -> Selection:
     """Return the runs with only the base scores as companions."""
     return replace(selection, companions=tuple(pair for pair in selection.companions if pair[0] == "base"))
 
@@ -76,7 +76,10 @@ RIVALS = OwnTable(
     _COLUMNS,
     (
         *_rows("task-only", TASK_ONLY),
-        *(row(key, label, "task-only", seeds=1, runs=alone(runs)) for key, (label, runs) in VARIANTS.items()),
+        *(
+            row(key, label, "task-only", seeds=1, runs=with_base_scores(runs))
+            for key, (label, runs) in VARIANTS.items()
+        ),
         *_rows("mixed", MIXED),
     ),
     text="Table 14 on the same model: feed-forward neurons at the price 1e-3, all weights "

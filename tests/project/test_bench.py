@@ -178,7 +178,7 @@ def test_the_llama_benchmark_trains_and_asks_each_adaptation(
         learner, _ = llama.learned(task, gate)
         K = torch.tensor([axis.K for axis in learner.axes])
         assert torch.equal(learner.count().cpu(), K)
-        llama.put(learner, 0.5)
+        llama.set_boundaries(learner, 0.5)
         assert torch.equal(learner.count().cpu(), K // 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all, totals
-from experiments.analysis.terminal import plain
+from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.paths import ROOT
 from experiments.report.claims import NOT_SUPPORTED, judge_all
@@ -42,7 +42,7 @@ def test_every_disagreement_stands_there_once_with_its_numbers(items: list[Compa
         name
         for name, ours, theirs in lines
         if name not in by_name
-        or (ours, theirs) != (plain(by_name[name].cell.text), plain(by_name[name].published_text))
+        or (ours, theirs) != (tex_to_text(by_name[name].cell.text), tex_to_text(by_name[name].published_text))
     ]
     assert not wrong, "no longer so"
     facts = [by_name[name].fact for name, *_ in lines]

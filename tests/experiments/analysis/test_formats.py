@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.analysis.formats import half_unit, parse_format, print_number, read_printed
-from experiments.analysis.terminal import plain
+from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.tex import escape
 
 
@@ -75,6 +75,6 @@ def test_text_is_escaped_for_tex() -> None:
 
 
 def test_labels_are_plain_in_the_terminal() -> None:
-    assert plain(r"$\alpha=10^{-4}$ const") == "α=10⁻⁴ const"
-    assert plain(r"$\kappa=1$, $\beta\times 2$") == "κ=1, β× 2"
-    assert plain(r"yes (\texttt{[8.20\,$\pm$\,0.40]}; Y/P/N=10/0/0)") == "yes ([8.20 ± 0.40]; Y/P/N=10/0/0)"
+    assert tex_to_text(r"$\alpha=10^{-4}$ const") == "α=10⁻⁴ const"
+    assert tex_to_text(r"$\kappa=1$, $\beta\times 2$") == "κ=1, β× 2"
+    assert tex_to_text(r"yes (\texttt{[8.20\,$\pm$\,0.40]}; Y/P/N=10/0/0)") == "yes ([8.20 ± 0.40]; Y/P/N=10/0/0)"

@@ -13,7 +13,7 @@ from scipy import stats
 
 from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import compare_all, totals, words
+from experiments.analysis.compare import compare_all, totals, verdict_counts
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
 from experiments.analysis.significance import (
@@ -260,7 +260,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     assert by_name["decayablationbody.standard.r"].verdict.word == "setting"
     assert by_name["datasevenbody.ngn.t"].verdict.word == "cannot tell"
     assert by_name["dataeightbody.cifar10-conv.t"].verdict.word == "not run"
-    assert sum(words(items).values()) == 519
+    assert sum(verdict_counts(items).values()) == 519
     stand_ins = [item for item in items if item.stand_in]
     assert {item.stand_in for item in stand_ins} == {"3 epochs"}
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
