@@ -27,7 +27,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from processes import Rate, measure, options, throughput
+from processes import Rate, TimedStepsDone, measure, options, throughput
 from study_1d import FULL, LOSS, QUICK, SAMPLES, H, K, TimedSteps, data, fused, learner_of, plan_of
 
 from experiments.models.kernels import KernelTrainer
@@ -67,16 +67,12 @@ VARIANTS = (
 )
 
 
-class _Enough(Exception):
-    """Ends the training after the timed steps."""
-
-
 def prepare(folder: Path, course: TimedSteps) -> None:
     """Train :data:`PREPARED` seeds up to ``course.start`` and leave the checkpoint in ``folder``."""
 
     def halt(step: int) -> None:
         if step > course.start:
-            raise _Enough
+            raise TimedStepsDone
 
     learner, batches, plan = learner_of(list(range(PREPARED))), data(), plan_of(course)
     settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 0.0, "progress": "never", "on_step": halt}
@@ -85,7 +81,7 @@ def prepare(folder: Path, course: TimedSteps) -> None:
         settings["chunk"] = math.gcd(100, course.start)
     try:
         kind(learner, batches, LOSS, plan, **settings).fit()
-    except _Enough:
+    except TimedStepsDone:
         return
     raise RuntimeError("the training ended before the timed steps began")
 
@@ -168,7 +164,7 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Timed
         ticks.append((step, time.perf_counter()))
         last, now = ticks[-1]
         if len(ticks) > 1 and (last >= course.stop or now - ticks[0][1] >= course.seconds):
-            raise _Enough
+            raise TimedStepsDone
 
     learner = learner_of([r % PREPARED for r in range(replicas)] if replicas > 1 else 0)
     settings: dict[str, Any] = {"folder": folder, "checkpoint_seconds": 1e9, "progress": "never", "on_step": tick}
@@ -176,7 +172,7 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Timed
         settings["chunk"] = min(100, (course.stop - course.start) // 4)
     try:
         kind(learner, data(), LOSS, plan_of(course), **settings).fit()
-    except _Enough:
+    except TimedStepsDone:
         (first, began), (last, now) = ticks[0], ticks[-1]
         return (last - first) * replicas / (now - began)
     raise RuntimeError("the training ended within the timed steps")

@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_kernels import TimedCase, compiled
+from processes import TimedStepsDone
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
@@ -71,10 +72,6 @@ class Limits:
     bytes: float
 
 
-class _Enough(Exception):
-    pass
-
-
 def during(
     line: Timed,
     device: torch.device,
@@ -104,12 +101,12 @@ def during(
             watch.__enter__()
         if step == last:
             watch.__exit__(None, None, None)
-            raise _Enough
+            raise TimedStepsDone
 
     try:
         trainer = line.engine(case)
         trainer(case.learner, case.batches, case.loss, plan, progress="never", on_step=clock).fit()
-    except _Enough:
+    except TimedStepsDone:
         pass
     return (at[last] - at[first]) / (last - first), sum(p.numel() for p in learner.parameters())
 

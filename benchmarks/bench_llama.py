@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_gpu import options
+from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
@@ -118,15 +119,11 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
         trainer = Trainer(
             learner, _OneBatch(task.batch), task.loss, plan, progress="never", on_step=_clock(at, task.device, steps)
         )
-        with contextlib.suppress(_Enough):
+        with contextlib.suppress(TimedStepsDone):
             trainer.fit()
         return statistics.median(b - a for a, b in pairwise(at))
 
     return learner, seconds
-
-
-class _Enough(Exception):
-    pass
 
 
 def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
@@ -137,7 +134,7 @@ def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int],
             torch.cuda.synchronize(device)
         at.append(time.perf_counter())
         if step > steps:
-            raise _Enough
+            raise TimedStepsDone
 
     return note
 

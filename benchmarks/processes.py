@@ -29,6 +29,10 @@ Rate = Callable[[], dict[str, float]]
 """Measures; returns at least "rate", which is summed over processes."""
 
 
+class TimedStepsDone(Exception):
+    """Stops a training after the timed steps."""
+
+
 def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
     """Prepare the requested measurement, wait for a line on the input, measure, and print the result as JSON."""
     asked = json.loads(request)

@@ -69,7 +69,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
         f"Training {len(seeds)} seeds of the 1D regression, {given.steps:,} steps each: about two minutes on one core"
     )
     print(
-        "(and half a minute for building the kernel, the first time). Ctrl-C saves; the same command goes on.\n",
+        "(and half a minute for building the kernel, the first time). Ctrl-C saves; the same command continues.\n",
         flush=True,
     )
     began = time.monotonic()
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the script; return 0, or 1 if a run diverged, 2 for impossible arguments, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0..9")
-    parser.add_argument("--steps", type=int, default=25_000, help="fewer than 25,000 is a stand-in, and named so")
+    parser.add_argument("--steps", type=int, default=25_000, help="fewer than 25,000 steps make the runs stand-ins")
     parser.add_argument("--output", type=Path, default=ROOT / "scratch" / "demo")
     given = parser.parse_args(argv)
     overrides = {} if given.steps == compose().train.steps else {"train.steps": given.steps}

@@ -121,7 +121,7 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    print(f"running as process {child.pid}, which says what it does in\n  {log}")
+    print(f"running as process {child.pid}; its output goes to\n  {log}")
     print(f"{sweep.command('status')}; kill {child.pid} saves and stops it")
     return 0
 
@@ -172,7 +172,7 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
         print(f"  left: {known}{rest}")
     doubtful = progress.counts["stale"] + progress.counts["refused"]
     if doubtful:
-        print("  --again refused --again stale runs anew what does not count")
+        print("  type --again refused --again stale to run these again")
     if sweep.strict and doubtful:
         print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
         return 1
@@ -198,12 +198,12 @@ def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Plot the columns of ``table`` against the first differing setting; return 0 if there is anything to plot."""
     found, wanted = _found(sweep)
     if not (by := overview.varied(found)):
-        print(f"{sweep.study.name}: no two runs with records differ in a setting but their seed", file=sys.stderr)
+        print(f"{sweep.study.name}: the recorded runs differ only in their seed", file=sys.stderr)
         return 1
     file = given.out or sweep.folder / "figure.png"
     file.parent.mkdir(parents=True, exist_ok=True)
     overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
-    print(f"{len(found)} of {wanted} runs have their record; {by[0]} against what was found:\n  {file}")
+    print(f"{len(found)} of {wanted} runs have their record; plot of the results against {by[0]}:\n  {file}")
     return 0
 
 
@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
     given.settings = [word for word in given.words if "=" in word]
     names = [word for word in given.words if "=" not in word]
     if not names or (len(names) > 1 and (given.plan or given.detach)):
-        parser.error("name a study" if not names else "--plan and --detach go with one study")
+        parser.error("name a study" if not names else "--plan and --detach take one study")
     try:
         with interrupt.handled():
             studies = [Sweep(name, given) for name in names]  # check all studies before any starts

@@ -24,7 +24,7 @@ K = 4
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-class Heads(nn.Module):
+class GroupedHeads(nn.Module):
     """Causal attention with grouped queries: component k is a key-value head with its two query heads.
 
     ``layout`` of q, k and v: three maps, one map with all queries first, or one map head by head, as in GPT-NeoX.
@@ -167,7 +167,7 @@ class States(nn.Module):
         return y
 
 
-class Channels(nn.Module):
+class ConvChannels(nn.Module):
     """Channels between two existing convolutions, with their normalisation and a depthwise convolution."""
 
     def __init__(self, capacity: Capacity | None, K: int = K) -> None:
@@ -233,15 +233,15 @@ class Neurons(nn.Sequential):
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "heads": Heads,
-    "heads-fused": partial(Heads, layout="fused"),
-    "heads-interleaved": partial(Heads, layout="interleaved"),
+    "heads": GroupedHeads,
+    "heads-fused": partial(GroupedHeads, layout="fused"),
+    "heads-interleaved": partial(GroupedHeads, layout="interleaved"),
     "slices": Slices,
     "slices-gated": partial(Slices, gated=True),
     "low-rank": LowRank,
     "adapter": Behind,
     "states": States,
-    "channels": Channels,
+    "channels": ConvChannels,
     "residuals": Residuals,
     "neurons": Neurons,
     "head-bank": HeadSum,

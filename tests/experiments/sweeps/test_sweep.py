@@ -127,7 +127,7 @@ def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
     assert not tiny.folder.exists()
     with pytest.raises(SystemExit, match="2"):
         tiny("run", "more", "--detach")
-    assert "go with one study" in capsys.readouterr().err
+    assert "take one study" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         sweep.main(["run", "workers=2"])
     assert "name a study" in capsys.readouterr().err
