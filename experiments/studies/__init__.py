@@ -1,8 +1,8 @@
-"""Studies: the runs behind a table or a figure, by name. ``python scripts/sweep.py plan NAME`` says what is missing.
+"""Studies: the runs behind a table or a figure, by name. ``python scripts/sweep.py plan NAME`` lists the missing runs.
 
 A study is a :class:`~experiments.studies.model.Study` at the top level of a file here, or in ``studies/`` of a folder
-that $NGN_PLUGINS names. Where a table's rows or a reduction name their runs already, the study takes them from there,
-so that the two cannot drift apart.
+that $NGN_PLUGINS names. If the rows of a table or a reduction already name the runs, the study takes them from there,
+so that the two always agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def runs_with_curves(store: Store) -> set[str]:
 
 
 def study(name: str) -> Study:
-    """The study of that name.
+    """Return the study of that name.
 
     Raises:
         KeyError: if there is none; the message lists the names and gives the nearest.

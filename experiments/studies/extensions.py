@@ -1,4 +1,4 @@
-"""The studies of what the paper leaves open, and of what may explain a disagreement."""
+"""Studies on questions that the paper leaves open, and on possible reasons of disagreements."""
 
 from __future__ import annotations
 

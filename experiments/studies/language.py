@@ -1,4 +1,4 @@
-"""The studies of adapted and of pruned language models."""
+"""Studies of adapted and of pruned language models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.tables.pruning import LLAMA_PRUNED, PYTHIA, ladder
 
 
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
-    """Base scores, then the learned models, each followed by its rivals; at last two more seeds of the first task."""
+    """Select base scores, then each learned model with its rivals, then two more seeds of the first task."""
     runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
     more = replace(runs[0].with_seeds((1, 2)), companions=())
     return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
@@ -24,7 +24,7 @@ def _adaptation(gate: str, model: str, budget: str, title: str, rank: int, curve
 
 
 def _pruned() -> list[Selection]:
-    """The base model, the runs of table 14 with their variants, then the ladder of table 13."""
+    """Select the base model, the runs of table 14 with their variants, then the ladder of table 13."""
     first = [base_of(TASK_ONLY, 0, {}), with_base_scores(TASK_ONLY), with_base_scores(MIXED)]
     return [*first, *(with_base_scores(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
 

@@ -19,11 +19,11 @@ class Study:
     """The runs behind a table or a figure.
 
     Attributes:
-        name, title: what it is called on the command line, and what it is.
-        make: its selections; called when they are needed, since thousands take a moment.
-        results: where its records belong.
-        curves: the first so many seeds of each selection keep their curve file in ``results``.
-        rank: its place among the others.
+        name, title: name on the command line, and a description.
+        make: returns its selections; called only on demand, because thousands take a moment.
+        results: folder of its records.
+        curves: how many seeds of each selection, the first ones, keep their curve file in ``results``.
+        rank: position among the studies.
     """
 
     name: str

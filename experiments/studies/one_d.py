@@ -1,4 +1,4 @@
-"""The studies of the 1D regression."""
+"""Studies of the 1D regression."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _init_sweep() -> list[Selection]:
 
 
 def _decay() -> list[Selection]:
-    # from the usual start this row's boundary does not rise; docs/log.md has what is known
+    # from the standard start this row's boundary does not rise; see docs/log.md
     return [*runs_of(tables.DECAY), tables.DECAY.runs["normalized"].with_overrides({"gate.t0": 1.0})]
 
 
 def _former() -> list[Selection]:
     studies = (BASELINE, SCHEDULES, LAMBDA_SWEEP, CONTINUE_LEARNING, FIXED_FRONTIER, DECAY, SENSITIVITY, INIT_SWEEP_TEN)
     runs = [selection for study in studies for selection in study.make()]
-    # the other learners have boundary rates of their own, each with its source
+    # the other learners have their own boundary rates, each with its source
     draw = {"task.draw": tables.FORMER["task.draw"]}
     others = [selection.with_overrides(draw) for key, selection in tables.SEVEN.runs.items() if key != "ngn"]
     return [
@@ -52,10 +52,9 @@ def _former() -> list[Selection]:
 
 
 def inferred(selection: Selection) -> Selection:
-    """The runs of ``selection`` with alpha rising from the first step, where their schedule has a delayed alpha.
+    """Select the runs of ``selection`` with alpha rising from the first step if their schedule delays alpha.
 
-    Rows with a constant alpha or none have no start of alpha to change: of them only rate and draw differ. What the
-    selection itself overrides stays.
+    Rows with a constant alpha or none only change rate and draw. Overrides of the selection itself stay.
     """
     delayed = dict(selection.choices)["schedule"] not in ("alpha_const", "no_alpha")
     changed = tables.INFERRED if delayed else tables.FORMER
@@ -63,7 +62,7 @@ def inferred(selection: Selection) -> Selection:
 
 
 def _inferred() -> list[Selection]:
-    # in order of worth: seeds and draws that chose nothing, table 4, figures 2, 3, 6 and 7, learned decay, figure 5
+    # by importance: seeds and draws not used for choices, table 4, figures 2, 3, 6 and 7, learned decay, figure 5
     draws = [TEN_SEEDS.with_overrides({"task.draw": draw}) for draw in (1, 2, 3, 4)]
     grown = [runs for runs in FIXED_FRONTIER.make() if dict(runs.choices)["method"] == "ngn"]
     learned = [runs for runs in DECAY.make() if dict(runs.overrides).get("method.boundary", True)]

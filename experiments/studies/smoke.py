@@ -1,4 +1,4 @@
-"""A study for trying out a cluster."""
+"""A study to test a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every table of the paper that one machine without a large GPU can fill."""
+"""The study of every table of the paper that one machine without a large GPU can fill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studies of other structures and tasks: images, graphs, stories, manifolds, depth."""
+"""Studies of other structures and tasks: images, graphs, stories, manifolds, depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _vision() -> list[Selection]:
 
 
 def _vision_frontier() -> list[Selection]:
-    # past 16 features the weights 0.5^k leave nothing to see
+    # beyond 16 features the weights 0.5^k are negligible
     tasks = (("mnist", "mlp", 16), ("mnist", "conv", 8), ("cifar10", "conv", 16), ("cora", "gcn", 8))
     return [
         Selection.of({"task": task, "gate": gate, "method": "fixed"}, {"method.count": count}, range(3))
@@ -25,7 +25,7 @@ def _vision_frontier() -> list[Selection]:
 
 
 def _stories() -> list[Selection]:
-    # seed 0 of every row before the others of any
+    # seed 0 of every row first
     return [runs.with_seeds([0]) for runs in runs_of(STORIES)] + runs_of(STORIES)
 
 

@@ -1,8 +1,8 @@
 """The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), and our own tables.
 
 A table of our own is an :class:`~experiments.tables.model.OwnTable` at the top level of a file here, or in ``tables/``
-of a folder that $NGN_PLUGINS names. To give a row of the paper its runs, set ``runs=Selection.of(...)`` where the row
-is written; nothing else has to be touched.
+of a folder that $NGN_PLUGINS names. To give a row of the paper its runs, set ``runs=Selection.of(...)`` in the row;
+nothing else changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OWN = found(__name__, __path__, OwnTable)
 
 
 def macro(name: str) -> Table:
-    """The macro of that name.
+    """Return the macro of that name.
 
     Raises:
         KeyError: if there is none; the message lists the names.

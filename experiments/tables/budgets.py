@@ -1,4 +1,4 @@
-"""Sizes under budgets, beside fixed models of these."""
+"""Sizes under budgets, next to the fixed models that define the budgets."""
 
 from __future__ import annotations
 
@@ -64,8 +64,10 @@ BUDGETS = OwnTable(
         column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
     ),
     tuple(_budgets()),
-    text="One price for all groups is moved by dual ascent so that the deployed model has at most the parameters "
-    "of a fixed model of the count named, never more; below it, that fixed model. Mean count and parameters, median "
-    "score.",
+    text=(
+        "One price for all groups, moved by dual ascent. The deployed model has at most the parameters of a fixed "
+        "model of the count named. The row below each is that fixed model. Mean count and parameters, median "
+        "score."
+    ),
     rank=14,
 )

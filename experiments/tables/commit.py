@@ -1,4 +1,4 @@
-"""Boundaries that are rounded for good before the end of training."""
+"""Boundaries committed, that is rounded for good, before the end of training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMIT = {"schedule.commit": 0.9}
 
 
 def boundary_columns() -> tuple[Column, ...]:
-    """Columns of a table about boundaries."""
+    """Make the columns of a table about boundaries."""
     return (
         column("t", "learned t", "mean_t", MEAN_T),
         column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -27,7 +27,7 @@ def boundary_columns() -> tuple[Column, ...]:
 
 
 def scored(key: str, label: str, runs: Selection, score: str = "mse", form: str = MEDIAN_MSE, seeds: int = 10) -> Row:
-    """A row that gives a score of the grown model, soft and truncated."""
+    """Make a row with a score of the grown model, soft and truncated."""
     quantities = {name: f"grown.{name}.{score}" for name in ("soft", "truncated")}
     return row(
         key,
@@ -74,12 +74,14 @@ COMMITTED = OwnTable(
         for key, label, runs, score, form, seeds in _rows()
         for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
     ),
-    text="At 90 % of training every boundary becomes its nearest integer, gates become 0 or 1, and the rest of "
-    "training is that of the truncated model: what is left of truncation is rounding. Each row stands below the same "
-    "row as it is; t is the mean over the boundaries of a run. Errors, bits of a character and nats of an answer token "
-    "are medians and better low, accuracies in % "
-    "better high. L0, AWNN and a decay that is learned without a boundary have none to round, and adapted or pruned "
-    "models are rows on SmolLM2, the pruned one in its own table.",
+    text=(
+        "At 90 % of training every boundary is rounded to its nearest integer and gates become 0 or 1. From then "
+        "on the truncated model is trained, so truncation only adds rounding errors. Each row follows the same row "
+        "without a commit; t is the mean over the boundaries of a run. Errors, bits per character and nats per "
+        "answer token are medians, and lower is better; for accuracies in % higher is better. L0, AWNN and a decay "
+        "learned without a boundary have nothing to round. Adapted and pruned models are rows on SmolLM2; the "
+        "pruned one is in its own table."
+    ),
     rank=12,
 )
 """The rows of the paper without and with a commit. After a commit the soft model is the truncated one."""

@@ -57,12 +57,14 @@ LORA = OwnTable(
     "LoRA rank on SmolLM2-135M, budget=cpu",
     _SCORES,
     _rows("lora", METHODS),
-    text="The paper's model of eight billion parameters is not at hand here. These are the same methods on "
-    "SmolLM2-135M-Instruct, the same architecture with 30 layers, trained for minutes; no score is to be compared with "
-    "the published ones. All rows of a task share one recipe, and SoRA, AdaLoRA, plain LoRA of rank 16 that is cut by "
-    "singular values (SVD cut), and an even allocation are given the total rank that NGN has learned: kept and target. "
-    "The score is the task's first one in %, with Wilson's 95 % interval over a fixed list of examples. Splits other "
-    "than the official ones are named in docs/data.md and in each record.",
+    text=(
+        "The paper's model of eight billion parameters is not available here. These are the same methods on "
+        "SmolLM2-135M-Instruct, which has the same architecture with 30 layers, trained for minutes. No score can "
+        "be compared with the published ones. All rows of a task share one recipe. SoRA, AdaLoRA, plain LoRA of "
+        "rank 16 cut by singular values (SVD cut), and an even allocation get the total rank that NGN learned: "
+        "kept and target. The score is the first one of the task in %, with Wilson's 95 % interval over a fixed "
+        "list of examples. docs/data.md and each record name splits other than the official ones."
+    ),
     rank=5,
 )
 LORA_COST = OwnTable(
@@ -70,9 +72,11 @@ LORA_COST = OwnTable(
     "LoRA rank on SmolLM2-135M, budget=cpu: cost",
     _COSTS,
     _costs(LORA.rows),
-    text="Of the same runs: nats of an answer token, which separate models that score zero; "
-    "perplexity on general text as a multiple of the model's before; wall time of the training, on a machine that had "
-    "other work; peak memory of the process.",
+    text=(
+        "For the same runs: nats per answer token, which separate models that score zero; perplexity on general "
+        "text, relative to the model before; wall time of the training, on a machine with other work; peak memory "
+        "of the process."
+    ),
     rank=6,
 )
 ADAPTER = OwnTable(
@@ -114,6 +118,6 @@ SEEDS = OwnTable(
         column("forgetting", "ppl/base", "forgetting", _SPREAD_FINE),
     ),
     tuple(_seeds(gate, about) for gate in ("lora", "adapter") for about in ("", "fixed")),
-    text="How much of a difference between methods is the seed's: mean, standard deviation and range.",
+    text="Differences between methods against the spread over seeds: mean, standard deviation and range.",
     rank=9,
 )

@@ -143,11 +143,11 @@ class Table:
 
 @dataclass(frozen=True)
 class OwnTable(Table):
-    """A table that the paper does not have. It stands in the report, and nothing of it enters the paper's file.
+    """A table that the paper does not have. The report shows it; the paper's file does not contain it.
 
     Attributes:
-        text: what a reader has to know before its numbers; plain text.
-        rank: its place among the others.
+        text: introduction for the reader, as plain text.
+        rank: position among the tables.
     """
 
     text: str = ""

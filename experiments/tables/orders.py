@@ -51,11 +51,13 @@ ORDERED = OwnTable(
         column("half", "first half", "half", MEDIAN_MSE),
     ),
     tuple(_orders()),
-    text="A small ordering weight acts like a price, so orders are compared under one budget: at most the "
-    "parameters of a fixed model of the count named. Geometric and power weights and those that are annealed to 1 stay "
-    "in the deployed model; Matryoshka weights and nested dropout are ways of training, and every component is "
-    "deployed with 1. From half of training on sizes are fixed. Mean count; medians of "
-    "the score and of that of the first half of the retained components, which nothing was trained for again. Errors "
-    "are better low, accuracies in % high.",
+    text=(
+        "A small ordering weight acts like a price. Orders are therefore compared under one budget: at most the "
+        "parameters of a fixed model of the count named. Geometric and power weights and weights annealed to 1 "
+        "stay in the deployed model. Matryoshka weights and nested dropout only affect training; the deployed "
+        "model gives every component the weight 1. From half of training on sizes are fixed. Mean count; medians "
+        "of the score and of the score of the first half of the retained components, without retraining. For "
+        "errors lower is better, for accuracies in % higher."
+    ),
     rank=15,
 )

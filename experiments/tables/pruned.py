@@ -84,7 +84,7 @@ RIVALS = OwnTable(
     ),
     text="Table 14 on the same model: feed-forward neurons at the price 1e-3, all weights "
     "trained, on the task alone and mixed with general text. Wanda and random keep as many neurons in each layer as "
-    "NGN has learned there, chosen one by one, and are trained on the same batches for as long; the even row spreads "
-    "the total over the layers. Wanda's scores are of the first 128 training questions, in the dense model.",
+    "NGN learned, chosen one by one, and train equally long on the same batches. The even row spreads the total over "
+    "the layers. Wanda's scores use the first 128 training questions and the dense model.",
     rank=11,
 )

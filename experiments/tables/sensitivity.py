@@ -1,4 +1,4 @@
-"""What the settings do that the paper leaves open in the 1D study."""
+"""Effects of the settings that the paper leaves open in the 1D study."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ SENSITIVITY = OwnTable(
         _changed("even", "evenly spaced points", {"task.layout": "even"}),
         *(_changed(f"draw{draw}", f"uniform points, draw {draw}", {"task.draw": draw}) for draw in (0, 2, 3, 4)),
     ),
-    text="The paper leaves several settings of the 1D study open. Here one of them at a time is changed "
-    "against the baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an "
-    "integer, and medians of the mean squared error. Rows that differ in the learned size by more than its standard "
-    "deviation are settings on which a reproduction depends.",
+    text=(
+        "The paper leaves several settings of the 1D study open. Each row changes one of them against the "
+        "baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an integer, "
+        "and medians of the mean squared error. A reproduction depends on the settings whose learned size differs "
+        "by more than its standard deviation."
+    ),
     rank=1,
 )
 """The 1D baseline, and how it changes with each setting that the paper leaves open."""

@@ -29,11 +29,13 @@ STORIES = OwnTable(
         _stories("heads_slices", r"heads + FFN blocks ($\times 2$ layers)", 1),
         _stories("states", r"Mamba state dim. $N$ ($\times 2$ layers)", 1),
     ),
-    text="The TinyStories rows of table 8, trained on 4,045 stories instead of two million, by models of two "
-    "layers and 128 entries, characters as tokens, on ten million characters each; no number is to be compared with a "
-    "published one. All nats, divided by ln 2 and the characters of the validation text, which has no marks between "
-    "stories; lower is better. Samples of what each model writes, and the bits of every smaller prefix, are in its "
-    "record.",
+    text=(
+        "The TinyStories rows of table 8, trained on 4,045 stories instead of two million. The models have two "
+        "layers and 128 entries, use characters as tokens, and see ten million characters each, so no number can "
+        "be compared with a published one. The unit is bits per character of the validation text: all nats, "
+        "divided by ln 2 and the characters without the marks between stories. Lower is better. The record "
+        "shows samples of each model's text and the bits of every smaller prefix."
+    ),
     rank=4,
 )
 """The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters. The

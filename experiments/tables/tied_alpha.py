@@ -28,7 +28,9 @@ TIED = OwnTable(
     "Snapping strength of at least κλ",
     boundary_columns(),
     tuple(_tied()),
-    text="The penalty has minima near integers only where the price is below pi times the snapping strength. "
-    "Here that strength is at least kappa times the price of the moment; kappa = 0 is the paper's. Medians of errors.",
+    text=(
+        "The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
+        "strength is at least kappa times the current price; kappa = 0 is the paper's setting. Medians of errors."
+    ),
     rank=13,
 )
