@@ -104,7 +104,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label)
+    made.filters.update(
+        plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label
+    )
     made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
