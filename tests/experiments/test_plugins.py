@@ -72,3 +72,20 @@ def test_a_schedule_without_a_value_names_the_file_to_write(plugin: Path) -> Non
     assert f"schedule.lambda0: has no value; write it into {setting}" in refused.stderr
     unknown = ngn(plugin, "task=sine", "schedule=slow")
     assert "A new one is a file conf/schedule/slow.yaml" in unknown.stderr
+
+
+def test_a_table_a_figure_a_study_and_a_method_line_from_outside_are_found(plugin: Path) -> None:
+    code = (
+        "from experiments.figures import FIGURES; from experiments.methods import METHODS;"
+        "from experiments.studies import STUDIES; from experiments.tables import MACROS, OWN;"
+        "from experiments.analysis.collect import Reader; from experiments.paths import ROOT;"
+        "from experiments.store.records import Store;"
+        "figure = FIGURES['sine_error']; print(figure.section, len(figure.data(Reader(Store(ROOT / 'none'))).runs));"
+        "print(list(OWN)[-1], len(MACROS), [*STUDIES][-1], len([*STUDIES['sine'].runs()]));"
+        "print(METHODS['urgent'].source.name)"
+    )
+    environment = {**os.environ, "NGN_PLUGINS": str(plugin)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["own 2", "sine_sizes 22 sine 2", "NGN at a multiple of its price"], done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Positive
-from experiments.methods.base import Method, OrderedGroup
+from experiments.methods.base import Method, OrderedGroup, Source
 
 if TYPE_CHECKING:
     from ngn.methods.ngn import CountGate
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 class Urgent(Method):
     """The count gate with a price of ``factor`` times lambda0."""
 
+    source: ClassVar[Source | None] = Source("NGN at a multiple of its price", "not from a paper")
     scalars: ClassVar[tuple[str, ...]] = ("factor",)
 
     name: Literal["urgent"]
