@@ -39,7 +39,8 @@ from processes import TimedStepsDone
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
-from experiments.config.schema import Config, Seed
+from experiments.contract.config import Config
+from experiments.contract.training import Seed
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -161,7 +162,7 @@ def by_compiler(case: TimedCase) -> type[Trainer]:
 
 def stack(config: Config, replicas: int) -> Stack:
     """The same run for several seeds."""
-    return Stack(tuple(config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)))
+    return Stack.of(*(config.model_copy(update={"seed": Seed(value=seed)}) for seed in range(replicas)))
 
 
 def lines(on_cuda: bool) -> dict[str, list[Timed]]:

@@ -65,7 +65,7 @@ def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = 
     """Prepare the training of a configuration."""
     held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY, **settings}
     choices = {"task": task, "gate": gate, "method": method}
-    stack = Stack(tuple(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
+    stack = Stack.of(*(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
     made = make_task(stack.first, torch.device("cpu"))
     train, learner = stack.first.train, learner_of(stack, made)
     assert isinstance(learner, CapacityLearner)

@@ -38,7 +38,7 @@ from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
-from experiments.config.schema import Train
+from experiments.contract.training import Train
 from experiments.data.source import DataInfo
 from experiments.language.base import PretrainedModel
 from experiments.language.generation import generate_greedy
@@ -107,7 +107,7 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
     settings = {key: value for key, value in gate.items() if key != "gate"}
     shape = task.base.model.config
     config = compose(choices, settings | {"model.ffn": shape.intermediate_size, "gate.layers": shape.num_hidden_layers})
-    stack = Stack((config,))
+    stack = Stack.of(config)
     learner = learner_of(stack, task)
     assert isinstance(learner, CapacityLearner)
     learner.to(task.device)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from study_1d import LOSS, data, fused
 
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.models.kernels import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
@@ -72,11 +72,11 @@ def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[
 def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int], None]:
     """Return a function that trains the model of a configuration on, ``at_once`` times the given number of steps."""
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack((config,)), task)
+    learner = learner_of(Stack.of(config), task)
 
     def run(steps: int) -> None:
         train = config.train.model_copy(update={"steps": at_once * steps})
-        plan = plan_of(Stack((config.model_copy(update={"train": train}),)), task.samples(train))
+        plan = plan_of(Stack.of(config.model_copy(update={"train": train})), task.samples(train))
         kind(learner, task.batches(train, 0), task.loss, plan, progress="never").fit()
 
     return run

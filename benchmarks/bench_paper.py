@@ -22,7 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import record_samples as samples  # noqa: E402
 
-from experiments.config.schema import Config, branch_phase  # noqa: E402
+from experiments.config.schema import branch_phase  # noqa: E402
+from experiments.contract.config import Config  # noqa: E402
 from experiments.methods.fixed import Fixed  # noqa: E402
 from experiments.store.provenance import machine  # noqa: E402
 from experiments.store.records import Store  # noqa: E402
@@ -58,15 +59,15 @@ def write_records(results: Path) -> int:
     store = Store(results)
     samples.fill(store)
     packed: dict[tuple[str, ...], bytes] = {}
-    for name, config in study("one_d").runs(store):
-        phases = phases_of(config)
-        path = store.path(name)
+    for run in study("one_d").runs(store):
+        phases = phases_of(run.config)
+        path = store.path(run.id)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(samples.record(config, phases), indent=1))
+            path.write_text(json.dumps(samples.record(run.config, phases), indent=1))
         kind = tuple(phases)
         packed.setdefault(kind, curves_of(phases))
-        store.curves_path(name).write_bytes(packed[kind])
+        store.curves_path(run.id).write_bytes(packed[kind])
     return sum(1 for _ in results.rglob("*.json"))
 
 

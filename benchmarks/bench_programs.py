@@ -34,7 +34,7 @@ def timed(study: str, given: argparse.Namespace, results: Path) -> tuple[float, 
         RuntimeError: if the sweep failed.
     """
     store = Store(results)
-    names = [name for name, _ in STUDIES[study].runs(store)]
+    names = [run.id for run in STUDIES[study].runs(store)]
 
     def present() -> int:
         there = {path.stem for path in store.paths()}

@@ -33,12 +33,12 @@ def write_records(results: Path, records: int, runs: int) -> None:
     folder = results / "regression1d"
     folder.mkdir(parents=True)
     study = list(STUDIES["scale"].runs())
-    for n, (name, config) in enumerate(study[: runs // 2]):
-        made = record(config, PHASES)
+    for n, run in enumerate(study[: runs // 2]):
+        made = record(run.config, PHASES)
         if n == 0:
-            check(made, name)
-        (folder / f"{name}.json").write_text(json.dumps(made, indent=1))
-    text = (folder / f"{study[0][0]}.json").read_text()
+            check(made, run.id)
+        (folder / f"{run.id}.json").write_text(json.dumps(made, indent=1))
+    text = (folder / f"{study[0].id}.json").read_text()
     for n in range(records - runs // 2):
         (folder / f"regression1d-mlp-ngn-s{n}-other{n:06d}.json").write_text(text)
 

@@ -24,10 +24,10 @@ from experiments.analysis import overview  # noqa: E402
 from experiments.blocks import ConfigError  # noqa: E402
 from experiments.config.compose import compose  # noqa: E402
 from experiments.config.identity import run_id  # noqa: E402
-from experiments.config.schema import Config  # noqa: E402
 from experiments.config.seeds import parse_seeds  # noqa: E402
+from experiments.contract.config import Config  # noqa: E402
 from experiments.paths import RESULTS  # noqa: E402
-from experiments.runs.leave import leave  # noqa: E402
+from experiments.runs.shutdown import shut_down  # noqa: E402
 from experiments.store.records import Store  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
         with interrupt.handled():
             return demo(given, configs, overrides)
     except KeyboardInterrupt as stopped:
-        return leave(stopped, shlex.join(["python", *sys.argv]))
+        return shut_down(stopped, shlex.join(["python", *sys.argv]))
 
 
 if __name__ == "__main__":

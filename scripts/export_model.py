@@ -27,7 +27,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.blocks import ConfigError
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.data import DataError
 from experiments.language import export, pruned_files
 from experiments.runs.models import restored
@@ -69,7 +69,7 @@ def _name(config: Config) -> str:
 
 def _adapters(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Namespace) -> None:
     units = export.write_adapters(model, wanted.folder, _name(config))
-    again, ids = export.load_adapters(task.fresh(config), wanted.folder), torch.tensor([task.held[0][0]])
+    again, ids = export.load_adapters(task.fresh(), wanted.folder), torch.tensor([task.held[0][0]])
     with torch.no_grad():
         if not torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits):
             raise export.ExportError(f"{wanted.folder}: what is read back differs")
@@ -78,7 +78,7 @@ def _adapters(config: Config, task: AdaptationTask, model: Any, wanted: argparse
 
 def _ranks(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Namespace) -> None:
     ranks = export.write_peft(model, wanted.folder, _name(config))
-    difference = export.check_peft(wanted.folder, task.fresh(config), model, torch.tensor([task.held[0][0]]))
+    difference = export.check_peft(wanted.folder, task.fresh(), model, torch.tensor([task.held[0][0]]))
     print(f"{wanted.folder}: {sum(ranks.values())} terms beside {len(ranks)} maps; with peft logits differ by "
           f"{difference:.1e}")  # fmt: skip
     if wanted.merged is None:

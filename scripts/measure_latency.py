@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
-from experiments.config.schema import Config
+from experiments.contract.config import Config
+from experiments.contract.task import Task
 from experiments.data import DataError
 from experiments.paths import RESULTS
 from experiments.runs import host
@@ -36,7 +37,6 @@ from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
-from experiments.tasks.base import Task
 from ngn.cost import milliseconds
 from ngn.files import publish
 
@@ -55,11 +55,11 @@ def models(config: Config, task: Task, phases: Mapping[str, Any]) -> Iterator[tu
             continue
         count = found["count"]
         if phase == "fixed":
-            yield phase, "deployed", count, learner_of(Stack((config,)), task, count).deploy()
+            yield phase, "deployed", count, learner_of(Stack.of(config), task, count).deploy()
             continue
         (t,) = found["t"]
         start = config.model_copy(update={"gate": config.gate.model_copy(update={"t0": t})})
-        learner = learner_of(Stack((start,)), task)
+        learner = learner_of(Stack.of(start), task)
         learner.set_progress(1.0)
         learner.before_step(None)
         if learner.count().tolist() != count:

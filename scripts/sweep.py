@@ -23,10 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.sweep import Sweep
-from experiments.config.identity import run_id
-from experiments.config.schema import Config
 from experiments.data import DataError
-from experiments.runs.leave import leave
+from experiments.runs.run_files import Run
+from experiments.runs.shutdown import shut_down
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
@@ -37,12 +36,12 @@ from ngn.train import interrupt
 
 def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
     """Freeze the runs to do into a plan; return None if there are none."""
-    configs = sweep.wanted()
-    if not configs:
+    runs = sweep.wanted()
+    if not runs:
         return None
-    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, configs, largest)
+    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest)
     plan = plans.read(path)
-    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(configs)}\n  {path}")
+    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}\n  {path}")
     return plan
 
 
@@ -50,7 +49,7 @@ def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Freeze the missing runs."""
     if sweep.strict:
         sweep.refuse_doubtful()
-    cluster = settings.load(given.cluster, given.settings)
+    cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)
     if _plan(sweep, cluster.runs_per_task) is None:
@@ -59,20 +58,20 @@ def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 
 def _dry_run(sweep: Sweep) -> int:
-    configs = sweep.wanted()
-    for config in configs:
-        print(run_id(config))
-    print(f"{len(configs)} runs, {sweep.estimate(configs)}; nothing was started", file=sys.stderr)
+    runs = sweep.wanted()
+    for run in runs:
+        print(run.id)
+    print(f"{len(runs)} runs, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
     return 0
 
 
-def _fetch_data(sweep: Sweep, configs: list[Config]) -> None:
+def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
     """Fetch the data now, where there is a network; compute nodes need none."""
     from experiments.cli.machine import data_sets_of
     from experiments.data import data_root, sets
     from experiments.data.fetch import fetch
 
-    for name in sorted(set().union(*(data_sets_of(config) for config in configs))):
+    for name in sorted(set().union(*(data_sets_of(run.config) for run in runs))):
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
 
 
@@ -80,7 +79,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Run the missing runs: here until they are done, or on Slurm without waiting."""
     if sweep.strict:
         sweep.refuse_doubtful()
-    cluster = settings.load(given.cluster, given.settings)
+    cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)
     if given.plan is None:
@@ -190,7 +189,7 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def _found(sweep: Sweep) -> tuple[list[overview.Row], int]:
     """Return rows for the study's recorded runs, and the number of all its runs."""
-    paths = [Store(sweep.results).path(name) for name, _ in sweep.runs()]
+    paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
     return overview.record_rows(path for path in paths if path.exists()), len(paths)
 
 
@@ -261,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
-        return leave(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
+        return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
 COMMANDS = {

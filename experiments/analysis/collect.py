@@ -11,7 +11,7 @@ from typing import Any
 from experiments.analysis.selection import Selection, configurations, keys_of
 from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.store.records import RecordError, Store
 
 

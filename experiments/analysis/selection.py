@@ -9,7 +9,8 @@ from typing import Any
 
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys, name_of
-from experiments.config.schema import Config, Seed
+from experiments.contract.config import Config
+from experiments.contract.training import Seed
 from experiments.methods.fixed import fixed_size
 
 Items = tuple[tuple[str, Any], ...]

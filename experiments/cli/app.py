@@ -18,9 +18,9 @@ from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
-from experiments.cli.session import Session, configuration, full_error
+from experiments.cli.session import Session, full_error
 from experiments.config.compose import selection
-from experiments.runs.leave import leave
+from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
 
 
@@ -83,14 +83,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
-    session = Session([configuration(job) for job in jobs], [job.label for job in jobs], command)
+    session = Session([job.run for job in jobs], [job.label for job in jobs], command)
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     sys.argv = [program, *rewritten]
     try:
         with interrupt.handled():
             start(session)
     except KeyboardInterrupt as stopped:
-        return leave(stopped, command)
+        return shut_down(stopped, command)
     finally:
         session.summary()
     return session.status()

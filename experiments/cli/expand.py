@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
@@ -17,8 +18,9 @@ from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
 from experiments.cli.overrides import count_of, parse, shown, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
-from experiments.config.identity import run_id
-from experiments.config.schema import MAX_JOBS, Config, legal_keys
+from experiments.config.schema import MAX_JOBS, legal_keys
+from experiments.contract.config import Config
+from experiments.runs.run_files import Run
 from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
 
@@ -28,11 +30,10 @@ LARGEST_RANGE = 10_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a command: the overrides of its own, its configuration and its name."""
+    """One job of a command: the overrides of its own, and its run."""
 
     overrides: tuple[str, ...]
-    config: Config
-    run_id: str
+    run: Run
 
     @property
     def label(self) -> str:
@@ -167,16 +168,26 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
                 continue
             where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
             raise ConfigError(f"{error}{where}") from None
-        job = Job(swept_values, config, run_id(config))
-        if job.run_id in seen:
-            first = " ".join(seen[job.run_id].overrides)
+        job = Job(swept_values, Run.of(_from_here(config)))
+        if job.run.id in seen:
+            first = " ".join(seen[job.run.id].overrides)
             raise ConfigError(
-                f"duplicate jobs: '{first}' and '{' '.join(swept_values)}' are the same run ({job.run_id}). "
+                f"duplicate jobs: '{first}' and '{' '.join(swept_values)}' are the same run ({job.run.id}). "
                 "A value is named twice, or the swept key does not change what this run computes"
             )
-        seen[job.run_id] = job
+        seen[job.run.id] = job
         jobs.append(job)
     return jobs
+
+
+def _from_here(config: Config) -> Config:
+    """The configuration whose relative folders are relative to where the command was given."""
+    folders = {
+        name: str(Path(value).expanduser().resolve())
+        for name in ("results", "data_root")
+        if (value := getattr(config, name)) is not None
+    }
+    return config.model_copy(update=folders)
 
 
 def _runnable(config: Config) -> None:

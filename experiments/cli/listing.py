@@ -8,7 +8,7 @@ from textwrap import fill
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import keys_of
 from experiments.config.identity import name_of
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.figures import FIGURES
 from experiments.paths import RESULTS
 from experiments.store.records import Store
@@ -25,7 +25,7 @@ python scripts/build_paper_data.py --table TABLE   shows a table; scripts/build_
 def show() -> None:
     """Print every study: its runs, records, time and memory; what it is; its tables and figures."""
     store = Store(RESULTS)
-    runs = {study.name: dict(study.runs(store)) for study in STUDIES.values()}
+    runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
     records, speeds, prints = {path.stem for path in store.paths()}, Speeds([store]), printed(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
-from experiments.config import like
-from experiments.config.schema import Config
+from experiments.config import rival_target
+from experiments.contract.config import Config
 from experiments.data import DataError, data_root, sets
-from experiments.runs.places import results_root
+from experiments.runs.run_files import Run
 from experiments.store.records import Store
 
 HERE = ("hydra/launcher=pack", "hydra/launcher=basic")
@@ -27,13 +27,13 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     _output()
     if any(token.startswith("hydra/launcher=") and token not in HERE for token in tokens):
         return
-    configs = [job.config for job in jobs]
+    configs = [job.run.config for job in jobs]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for config in configs:
         _memory(config, memory)
     for config in configs:
         _packages(config)
-        like.compare(config)
+        rival_target.check_target(config)
     if any(config.device == "cuda" or config.engine == "fused" for config in configs):
         for config in configs:
             _engine(config)
@@ -108,17 +108,17 @@ def _data(jobs: Sequence[Job]) -> None:
     """Data are looked for once, for jobs that have no record yet."""
     wanted: dict[tuple[str, str | None], list[Job]] = {}
     for job in jobs:
-        for name in data_sets_of(job.config):
-            wanted.setdefault((name, job.config.data_root), []).append(job)
+        for name in data_sets_of(job.run.config):
+            wanted.setdefault((name, job.run.config.data_root), []).append(job)
     for (name, configured), group in wanted.items():
         try:
             sets.require_files(name, data_root(configured))
         except DataError as missing:
-            if any(not _recorded(job) for job in group):
+            if any(not _recorded(job.run) for job in group):
                 raise ConfigError(str(missing)) from None
 
 
-def _recorded(job: Job) -> bool:
-    """Whether a job has a record already, its own or one that came with the suite, and is not to be run again."""
-    roots = {results_root(job.config)} | ({paths.RESULTS} if job.config.results is None else set())
-    return not job.config.force and any(Store(root).path(job.run_id).is_file() for root in roots)
+def _recorded(run: Run) -> bool:
+    """Whether a run has a record already, its own or one that came with the suite, and is not to be run again."""
+    places = [run.path, *([Store(paths.RESULTS).path(run.id)] if run.config.results is None else [])]
+    return not run.config.force and any(path.is_file() for path in places)

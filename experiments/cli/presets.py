@@ -22,8 +22,8 @@ from experiments.cli.expand import Job, expand
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import file_of, nearest, options
 from experiments.config.messages import read_yaml
-from experiments.config.schema import Config
 from experiments.paths import RUNS
+from experiments.runs.run_files import Run
 from experiments.store.records import Store
 
 
@@ -107,6 +107,6 @@ class OwnStudy:
             hint = f"\nIf {lists[0]} is to take these values in turn, write it below 'sweep:'." if lists else ""
             raise ConfigError(f"{self.path}: {error}{hint}") from None
 
-    def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
-        """(run id, configuration) of every run."""
-        return ((job.run_id, job.config) for job in self.jobs)
+    def runs(self, store: Store | None = None) -> Iterator[Run]:
+        """Every run."""
+        return (job.run for job in self.jobs)

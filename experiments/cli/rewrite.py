@@ -10,8 +10,9 @@ from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import values_of
 from experiments.config.compose import DEFAULT_CHOICES, exists, folders, nearest, options, usual_model
-from experiments.config.schema import MAX_JOBS, Config
+from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
+from experiments.contract.config import Config
 from experiments.tasks import GATES_OF_TASK
 
 

@@ -21,10 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
-from experiments.cli.expand import Job, expand
-from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.cli.expand import expand
+from experiments.contract.config import Config
 from experiments.paths import RUNS
+from experiments.runs.run_files import Run
 from ngn.files import FileError
 
 if TYPE_CHECKING:
@@ -50,16 +50,6 @@ def foreseen(error: Exception) -> bool:
     return isinstance(error, (DataError, CapacityExceeded))
 
 
-def configuration(job: Job) -> Config:
-    """What a job trains: relative folders are relative to where the command was given."""
-    folders = {
-        name: str(Path(value).expanduser().resolve())
-        for name in ("results", "data_root")
-        if (value := getattr(job.config, name)) is not None
-    }
-    return job.config.model_copy(update=folders)
-
-
 def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None:
     """Write ``config.yaml``, the configuration that is trained, and ``overrides.yaml`` into a job's ``.hydra``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,11 +58,11 @@ def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None
         (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
-def train(config: Config) -> Outcome:
+def train(run: Run) -> Outcome | Exception:
     """Train one run, if it has no record; torch is first imported there."""
-    from experiments.runs.launch import launch
+    from experiments.runs.launch import share
 
-    return launch([config])[0]
+    return share([run])[run.id]
 
 
 def _say(line: str) -> None:
@@ -88,7 +78,7 @@ class Session:
     """The jobs of a command, and what they did.
 
     Attributes:
-        configs: the configurations, in job order; another process, to which a job may be sent, does not get them.
+        runs: of the jobs, in their order; another process, to which a job may be sent, does not get them.
         labels: what each job alone has, such as ``schedule.lambda0=1e-4 seed=0``.
         command: what was typed.
         process: the process that reports.
@@ -97,7 +87,7 @@ class Session:
         ready: run id → outcome, or the exception, of what a launcher has trained before its job reports.
     """
 
-    configs: list[Config]
+    runs: list[Run]
     labels: list[str]
     command: str = "python run.py"
     process: int = field(default_factory=os.getpid)
@@ -107,7 +97,7 @@ class Session:
     ready: dict[str, Outcome | Exception] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "configs": [], "ready": {}, "done": []}
+        return {**self.__dict__, "runs": [], "ready": {}, "done": []}
 
     def job(self, settings: DictConfig) -> None:
         """One job, as Hydra starts it: compose it from its overrides, run it, report it."""
@@ -115,12 +105,11 @@ class Session:
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
         overrides = list(map(str, hydra.overrides.task))
         (job,) = expand(overrides)
-        config = configuration(job)
         if hydra.output_subdir is not None:
-            write_folder(Path(hydra.runtime.output_dir) / hydra.output_subdir, config, overrides)
-        self.report(number, config)
+            write_folder(Path(hydra.runtime.output_dir) / hydra.output_subdir, job.run.config, overrides)
+        self.report(number, job.run)
 
-    def report(self, number: int, config: Config) -> None:
+    def report(self, number: int, run: Run) -> None:
         """Run a job, unless a launcher has, print a line, and note what went wrong.
 
         In a multirun the jobs after a failed one still run. Errors written for the reader show their message alone.
@@ -131,7 +120,7 @@ class Session:
         several = len(self.labels) > 1
         prefix = f"[{number + 1}/{len(self.labels)}] {self.labels[number]}: " if several else ""
         try:
-            outcome = self.ready.pop(run_id(config), None) or train(config)
+            outcome = self.ready.pop(run.id, None) or train(run)
             if isinstance(outcome, Exception):
                 raise outcome
             _say(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")

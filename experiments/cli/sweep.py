@@ -11,10 +11,8 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.cli.presets import OwnStudy
-from experiments.config.identity import run_id
-from experiments.config.schema import Config
 from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
-from experiments.runs.places import results_root
+from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
 from experiments.sweeps import plan as plans
@@ -30,8 +28,7 @@ class Sweep:
         except KeyError as unknown:
             raise ConfigError(f"{unknown.args[0]}; or a YAML file of your own") from None
         self.word = name
-        first = next(self.study.runs())[1]
-        usual = results_root(first)
+        usual = next(self.study.runs()).root
         if usual == RUNS and not OUTPUT:
             usual = self.study.results
         self.results = (given.results or usual).resolve()
@@ -47,10 +44,10 @@ class Sweep:
         """A command on the same study, records, data and device."""
         return shlex.join(["python", "scripts/sweep.py", verb, self.word, *self.options])
 
-    def runs(self) -> Iterator[tuple[str, Config]]:
-        """(run id, configuration) of every run, as the YAML files say now."""
-        for name, config in self.study.runs(Store(self.results)):
-            yield name, config.model_copy(update={"data_root": self.data_root, "device": self.device})
+    def runs(self) -> Iterator[Run]:
+        """Every run, as the YAML files say now."""
+        for run in self.study.runs(Store(self.results)):
+            yield run.carried_out(data_root=self.data_root, device=self.device)
 
     def queued(self) -> dict[str, str]:
         """Run id → Slurm task, of what is in Slurm's queue."""
@@ -77,15 +74,15 @@ class Sweep:
         places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
         return status.Speeds(Store(place) for place in sorted(places))
 
-    def wanted(self) -> list[Config]:
+    def wanted(self) -> list[Run]:
         """What has to be run and is not in Slurm's queue."""
-        return [c for c in status.wanting(self.runs(), self.view, self.again) if run_id(c) not in self.view.queued]
+        return [run for run in status.wanting(self.runs(), self.view, self.again) if run.id not in self.view.queued]
 
-    def estimate(self, configs: list[Config]) -> str:
+    def estimate(self, runs: list[Run]) -> str:
         """How long runs take on one worker, as far as records tell."""
-        each = [self.speeds.seconds(config) for config in configs]
+        each = [self.speeds.seconds(run.config) for run in runs]
         known = [seconds for seconds in each if seconds is not None]
-        if not configs:
+        if not runs:
             return "nothing to do"
         if not known:
             return "no record tells how long they take"

@@ -16,9 +16,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.blocks import Closed, ConfigError, Incomplete
-from experiments.config.like import with_target
 from experiments.config.messages import read_yaml, sentences
-from experiments.config.schema import Config, legal_keys
+from experiments.config.rival_target import with_target
+from experiments.config.schema import CheckedConfig, legal_keys
+from experiments.contract.config import Config
 from experiments.methods import METHODS
 from experiments.paths import CONF
 from experiments.plugins import conf_folder, plugin_folders
@@ -252,7 +253,7 @@ def check(nested: Mapping[str, Any]) -> Config:
     """
     nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
-        return Config.model_validate(nested)
+        return CheckedConfig.model_validate(nested)
     except ValidationError as error:
         kind = Incomplete if all(fault["type"] == "incomplete" for fault in error.errors()) else ConfigError
         raise kind(sentences(error, nested, lambda key: unknown(key, nested), _settings_file(nested))) from None

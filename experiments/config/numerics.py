@@ -5,7 +5,7 @@ numbers that it produces, however slightly; records of an older version are then
 rather than mixed with new ones. The golden losses in ``tests/`` notice a change that forgot to.
 """
 
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.methods.fixed import Fixed
 
 

@@ -1,24 +1,21 @@
-"""The typed, closed configuration: every legal key, its type and its range.
+"""The closed configuration: the tasks, components and methods that there are, and what fits together.
 
-Nothing here imports torch, so that a configuration is checked before anything heavy is loaded, and so that the table
-builder can name a run without a deep-learning framework. Symbols are the paper's: lambda0 is the capacity price,
-alpha_max the snapping strength, beta the sharpness of the gates, t the boundary, K the number of candidates.
+Every key stands with its type and range in ``experiments/contract``, or in the settings class of a method, a task or a
+component. Nothing here imports torch, so that a configuration is checked before anything heavy is loaded, and so that
+the table builder can name a run without a deep-learning framework.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from experiments.blocks import Closed, ConfigError, Count, Fraction, NonNegative, Positive, Whole
-from experiments.language.settings import BaseModel
+from experiments.contract.config import Component, Config, Method, TaskSettings
 from experiments.methods import METHODS
-from experiments.methods.base import Method
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
-from experiments.tasks.settings import Component, TaskSettings
-from ngn.schedules import GATE_CUTOFF, Shape
+from ngn.schedules import GATE_CUTOFF
 
 PHASES = ("grown", "fixed", "from_high")
 """The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
@@ -33,113 +30,17 @@ else:
     MethodConfig = Annotated[Union[tuple(METHODS.values())], Field(discriminator="name")]
 
 
-class Schedule(Closed):
-    """lambda(p) = lambda0 lambda_shape(p); alpha(p) = max(alpha_max, kappa lambda(p)) alpha_shape(p); beta goes from
-    start to end; from ``commit`` on boundaries are integers."""
+class CheckedConfig(Config):
+    """A configuration of a task, component and method that there are, and whose blocks fit together."""
 
-    lambda0: NonNegative
-    lambda0_last: Positive | None = None
-    """lambda0 of the last of several groups, geometric from ``lambda0`` at the first; null for the same in all."""
-    lambda_shape: Shape
-    alpha_max: NonNegative
-    alpha_shape: Shape
-    kappa: NonNegative = 0.0
-    """Snapping strength per price, where that is more than ``alpha_max``."""
-    beta_start: Positive
-    beta_end: Positive
-    beta_shape: Shape
-    commit: Fraction | None = None
-    """Fraction of training from which every boundary is its nearest integer and gates are 0 or 1; null for never."""
-
-
-class Train(Closed):
-    """Optimisation. Exactly one of ``steps`` and ``epochs`` is given; ``batch: null`` means full batches."""
-
-    steps: Count | None = None
-    epochs: Count | None = None
-    batch: Count | None = None
-    lr: Positive
-    lr_shape: Shape
-    lr_boundary: Positive
-    lr_boundary_shape: Shape = Shape(kind="constant")
-    clip: Positive | None = None
-    """Largest gradient norm, per model; null for none."""
-    clip_scope: Literal["joint", "separate", "body"] = "joint"
-    """One norm over body and boundary, one norm for each, or the body's alone."""
-    weight_decay: NonNegative = 0.0
-    """On all body parameters, never on the boundary: an L2 term (adam), or decoupled from the gradient (adamw)."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """First part of training, in which both rates rise linearly from zero; their shapes follow it."""
-    accumulate: Count = 1
-    autocast: Literal["none", "bf16"] = "none"
-
-    @model_validator(mode="after")
-    def _length(self) -> Train:
-        if (self.steps is None) == (self.epochs is None):
-            raise ValueError(
-                "give the length of training as either train.steps or train.epochs (set the other to null)"
-            )
-        if self.epochs is not None and self.batch is None:
-            raise ValueError("epochs count passes over minibatches: set train.batch, or give train.steps")
-        return self
-
-    def steps_on(self, samples: int) -> int:
-        """Optimiser steps of a training on so many training samples; an epoch drops its last, incomplete batch."""
-        if self.steps is not None:
-            return self.steps
-        if self.epochs is None or self.batch is None:
-            raise ConfigError("a training needs steps, or epochs and a batch size")
-        return self.epochs * max(1, samples // min(self.batch, samples) // self.accumulate)
-
-
-class Seed(Closed):
-    """The number from which the data order, the initialisation and the noise of a run are drawn."""
-
-    value: Annotated[int, Field(ge=0, lt=2**31, strict=True), Whole]
-
-
-class Config(Closed):
-    """One run: what it computes (scientific keys) and how it is carried out (the rest; see ``identity.py``)."""
+    model_config = ConfigDict(title="Config")  # what pydantic's own messages call it
 
     task: TaskConfig
-    model: BaseModel | None = None
-    """The pretrained model that is adapted; null for tasks that start from nothing, and in smoke runs."""
     gate: GateConfig
     method: MethodConfig
-    schedule: Schedule
-    train: Train
-    phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]
-    continue_with: list[Positive] = Field(default_factory=list)
-    """Factors of lambda0: for each, the grown model is trained once more from where it ended (:func:`branch_of`)."""
-    seed: Seed
-    budget: Literal["paper", "cpu"] = "paper"
-    """How much a pretrained model is trained: as the paper says, or what a CPU does in minutes."""
-    profile: Literal["full", "smoke"] = "full"
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    engine: Literal["auto", "torch", "fused"] = "auto"
-    """``fused`` is a compiled kernel; ``auto`` takes it where one fits."""
-    threads: Count | None = None
-    """Threads of one process; null leaves the choice to torch."""
-    results: str | None = None
-    """Where records go; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
-    save: Literal["none", "deployed"] = "none"
-    """Whether the truncated model of every phase is kept beside the record, as safetensors."""
-    logger: Literal["none", "csv", "tensorboard", "wandb"] = "none"
-    """Where the curves are written while they are drawn, beside those of the record."""
-    tag: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}$")] | None = None
-    """A word of one's own that the record keeps, to find runs again."""
-    data_root: str | None = None
-    """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
-    force: StrictBool = False
-    """Run again although a record is present, and replace it."""
-    progress: Literal["auto", "always", "never"] = "auto"
-    checkpoint_seconds: Positive = 60.0
-    allow_many_jobs: StrictBool = False
 
     @model_validator(mode="after")
-    def _fits(self) -> Config:
+    def _fits(self) -> CheckedConfig:
         fitting = GATES_OF_TASK[self.task.name]
         if self.gate.component not in fitting:
             raise ValueError(

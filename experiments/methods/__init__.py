@@ -6,7 +6,7 @@ No torch is imported before a capacity is made.
 
 from __future__ import annotations
 
-from experiments.methods.base import Method
+from experiments.contract.config import Method
 from experiments.plugins import described
 
 METHODS = described(__name__, __path__, Method)  # type: ignore[type-abstract]

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import ConfigError, Count, Size
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Config, Method, OrderedGroup, Replicas
+from experiments.contract.source import Source
 from experiments.methods.fixed import Fixed
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.config.schema import Config
-    from experiments.runs.stack import Stack
-    from experiments.tasks.base import Task
-    from ngn.budget import Budget as Limited
+    from experiments.contract.task import Task
+    from ngn.budget import Budget
     from ngn.contract import Learner
     from ngn.methods.ngn import CountGate
 
 Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 
-class Budget(Method):
+class Budgeted(Method):
     """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
 
     source: ClassVar[Source | None] = Source(
@@ -35,6 +35,7 @@ class Budget(Method):
     )
     numerics: ClassVar[int] = 5
     in_kernels: ClassVar[bool] = True
+    kernel_orders: ClassVar[tuple[str, ...]] = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("schedule.lambda0", "schedule.lambda0_last", "schedule.lambda_shape")
@@ -49,7 +50,7 @@ class Budget(Method):
     """Multiply-adds of the forward pass that records count."""
 
     @model_validator(mode="after")
-    def _one_limit(self) -> Budget:
+    def _one_limit(self) -> Budgeted:
         given = [value for value in (self.count, self.parameters, self.macs) if value is not None]
         if not given:
             raise PydanticCustomError("incomplete", "a budget needs its size: add method.count=N")
@@ -72,35 +73,35 @@ class Budget(Method):
 
         return CountGate(group.K, **group.count_gate())
 
-    def learner(self, stack: Stack, task: Task, high: bool = False) -> Learner:
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from ngn.budget import BudgetLearner
 
-        model = self.model(stack, task, high)
+        gated = model()
         try:
-            return BudgetLearner(model, self._limited(model, stack, task))
+            return BudgetLearner(gated, self._limited(gated, stack, task))
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 
-    def _limited(self, model: nn.Module, stack: Stack, task: Task) -> Limited:
-        from ngn.budget import Budget as Limited
+    def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
+        from ngn.budget import Budget
         from ngn.checks import axes_of
         from ngn.cost import cut_to
 
         if self.macs is not None:
             if task.timed_samples is None:
                 raise ConfigError("method.macs: no forward pass of this task is counted; use method.parameters")
-            return Limited(macs=self.macs, example=(task.timed_batch()[0],))
+            return Budget(macs=self.macs, example=(task.timed_batch()[0],))
         axes = axes_of(model)
 
         def parameters(counts: list[int]) -> int:
             return sum(p.numel() for p in cut_to(model, axes, counts).parameters())
 
-        def limit(own: Budget) -> float:
+        def limit(own: Budgeted) -> float:
             if isinstance(own.parameters, str):
                 return float(own.parameters[:-1]) / 100 * parameters([axis.K for axis in axes])
             if own.count is None:
                 return float(own.parameters or 0)
             return parameters(own.count if isinstance(own.count, list) else [own.count])
 
-        limits = [limit(run.method) for run in stack.runs if isinstance(run.method, Budget)]
-        return Limited(parameters=limits[0] if stack.replicas is None else limits)
+        limits = [limit(each.method) for each in stack.configs if isinstance(each.method, Budgeted)]
+        return Budget(parameters=limits[0] if stack.replicas is None else limits)

@@ -9,11 +9,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Component, Config, Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
-    from experiments.tasks.settings import Component
     from ngn.methods.fixed import FixedCount
 
 
@@ -78,6 +77,10 @@ class Fixed(Plain):
         if self.count is None:
             raise PydanticCustomError("incomplete", "a fixed model needs its size: add method.count=N")
         return self
+
+    @property
+    def suffix(self) -> str:
+        return size_name(counts_of(self.count))
 
     def sizes(self, gate: Component) -> int | list[int] | None:
         return self.count

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
     from ngn.methods.ngn import CountGate

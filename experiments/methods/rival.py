@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from abc import ABC
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import Size
-from experiments.methods.base import Method, Source
+from experiments.contract.config import Component, Config, Method
+from experiments.contract.source import Source
 from experiments.methods.fixed import PLAIN, Plain, fixed_size
-
-if TYPE_CHECKING:
-    from experiments.config.schema import Config
-    from experiments.tasks.settings import Component
 
 
 class Rival(Method, ABC):
@@ -81,7 +78,7 @@ class Uniform(Rival, Plain):
         Plain.check(self, config)
 
 
-class Base(Plain):
+class Pretrained(Plain):
     """Nothing is attached and nothing trained: the scores of the pretrained model itself."""
 
     unused: ClassVar[tuple[str, ...]] = (*PLAIN, "gate", "train")

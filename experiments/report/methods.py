@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from experiments.analysis.compare import verdict_counts
+from experiments.contract.source import Source
 from experiments.methods import METHODS
-from experiments.methods.base import Source
 from experiments.report.claims import Judged
 from experiments.report.content import Report
 

@@ -12,7 +12,7 @@ from typing import Any
 from experiments.analysis.selection import Selection
 from experiments.config.compose import file_of
 from experiments.config.identity import flatten, scientific
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.paths import CONF
 
 PAPER, CHOSEN = "paper", "chosen"

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from experiments.config.identity import run_id, scientific
-from experiments.config.schema import Config
-from experiments.methods.base import OrderedGroup
-from experiments.runs import places
+from experiments.config.identity import scientific
+from experiments.runs import run_files
+from experiments.runs.groups import GroupOfStack
+from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack
 from ngn.schedules import between, shape_at
 
@@ -31,8 +31,8 @@ Sink = tuple[Callable[[int, Row], object], Callable[[], object]]
 """What takes (step, row), and what is called at the end."""
 
 
-def _csv(config: Config, phase: str) -> Sink:
-    path = places.model_of(config, phase).with_suffix(".csv")
+def _csv(run: Run, phase: str) -> Sink:
+    path = run.model_file(phase).with_suffix(".csv")
     path.parent.mkdir(parents=True, exist_ok=True)
     out = path.open("w", newline="", buffering=1)
     writer = csv.writer(out)
@@ -45,10 +45,10 @@ def _csv(config: Config, phase: str) -> Sink:
     return write, out.close
 
 
-def _tensorboard(config: Config, phase: str) -> Sink:
+def _tensorboard(run: Run, phase: str) -> Sink:
     from torch.utils.tensorboard import SummaryWriter
 
-    folder = places.SCRATCH / "tensorboard" / run_id(config) / phase
+    folder = run_files.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = SummaryWriter(str(folder))
 
@@ -59,34 +59,33 @@ def _tensorboard(config: Config, phase: str) -> Sink:
     return write, writer.close
 
 
-def _wandb(config: Config, phase: str) -> Sink:
+def _wandb(run: Run, phase: str) -> Sink:
     import wandb
 
-    name = run_id(config)
-    places.SCRATCH.mkdir(parents=True, exist_ok=True)
-    run = wandb.init(
-        project="ngn", group=name, name=f"{name} {phase}", dir=str(places.SCRATCH), config=scientific(config),
-        mode=os.environ.get("WANDB_MODE", "offline"), reinit="create_new",
+    run_files.SCRATCH.mkdir(parents=True, exist_ok=True)
+    board = wandb.init(
+        project="ngn", group=run.id, name=f"{run.id} {phase}", dir=str(run_files.SCRATCH),
+        config=scientific(run.config), mode=os.environ.get("WANDB_MODE", "offline"), reinit="create_new",
     )  # fmt: skip
-    return lambda step, row: run.log(row, step=step), run.finish
+    return lambda step, row: board.log(row, step=step), board.finish
 
 
-SINKS: dict[str, Callable[[Config, str], Sink]] = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb}
+SINKS: dict[str, Callable[[Run, str], Sink]] = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb}
 
 
-def row_of(config: Config, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> Row:
+def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> Row:
     """One point of one run; ``t`` has an entry per axis."""
     row = {"loss": loss, "task": task} | _by_axis("t", t)
     if not boundary:
         return row
-    schedule = config.schedule
+    schedule = run.config.schedule
     row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
-    if "schedule.lambda0" in config.method.unused:  # the method finds prices of its own
+    if "schedule.lambda0" in run.config.method.unused:  # the method finds prices of its own
         return row
-    stack = Stack((config,))
+    stack = Stack((run,))
     paid = schedule.commit is None or progress < schedule.commit
     course = paid * shape_at(schedule.lambda_shape, progress)
-    prices = [course * cast(float, OrderedGroup(stack, axis, 0).lambda0) for axis in range(len(t))]
+    prices = [course * cast(float, GroupOfStack(stack, axis, 0).lambda0) for axis in range(len(t))]
     if len(set(prices)) == 1:
         prices = prices[:1]
     course = paid * shape_at(schedule.alpha_shape, progress)
@@ -121,8 +120,8 @@ def logged(
     def point(step: int, loss: Tensor, task: Tensor, t: Tensor) -> None:
         def write() -> None:
             rows = zip(stack.runs, sinks, loss.tolist(), task.tolist(), t.tolist(), strict=True)
-            for config, (add, _), *values in rows:
-                add(step, row_of(config, step / steps, boundary, *values))
+            for run, (add, _), *values in rows:
+                add(step, row_of(run, step / steps, boundary, *values))
 
         if sinks:
             guarded(write)
@@ -130,7 +129,7 @@ def logged(
     if kind == "none":
         yield None
         return
-    guarded(lambda: sinks.extend([SINKS[kind](config, phase) for config in (of or stack).runs]))
+    guarded(lambda: sinks.extend([SINKS[kind](run, phase) for run in (of or stack).runs]))
     try:
         yield point
     finally:

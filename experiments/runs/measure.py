@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.config.schema import Config, is_integer
+from experiments.config.schema import is_integer
+from experiments.contract.config import Config
+from experiments.contract.task import Task
 from experiments.runs import host
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
-from experiments.tasks.base import Task
 from ngn.budget import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
@@ -35,7 +36,7 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 def measure(
     trainer: Trainer,
     learner: Learner,
-    task: Task,
+    task: Task[Any],
     course: Course,
     config: Config,
     fixed: bool,
@@ -100,7 +101,7 @@ def measure(
 
 
 def cost_of(
-    r: int, learner: Learner, task: Task, alone: Callable[[int], Learner] | None, device: torch.device
+    r: int, learner: Learner, task: Task[Any], alone: Callable[[int], Learner] | None, device: torch.device
 ) -> CostBlock:
     """What a forward pass of replica ``r`` costs, truncated and, where its size is learned, before that.
 
@@ -126,7 +127,7 @@ def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
     return [[float(f"{value:.6g}") for value in row] if all(np.isfinite(row)) else None for row in norms.tolist()]
 
 
-def prefixes_of(r: int, learner: Learner, task: Task) -> list[float]:
+def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
     """``task.prefix_score`` of replica ``r`` truncated to at most 1, 2, ... leading components, below its most."""
     assert task.prefix_score is not None
     alone = None if learner.replicas is None else r

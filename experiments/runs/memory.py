@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from experiments.config.schema import Config
+from experiments.contract.task import Task
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
-from experiments.tasks.base import Task
 
 SHARE = 0.5
 """Part of the free memory that a stack may plan with; the rest is for temporaries, evaluation and other programs."""
 
 
-def replica_bytes(config: Config, task: Task) -> int:
+def replica_bytes(stack: Stack, task: Task[Any]) -> int:
     """Bytes that one replica of a stack takes in training: its parameters, gradients and moments, and what one forward
     pass of one replica keeps for the backward pass, counted tensor by tensor. The data are shared and not counted."""
-    learner = learner_of(Stack((config,)), task, config.method.sizes(config.gate))
+    config = stack.first
+    learner = learner_of(stack.take([0]), task, config.method.sizes(config.gate))
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ def free_bytes(device: torch.device) -> int | None:
     return None
 
 
-def replicas_that_fit(config: Config, task: Task, device: torch.device) -> int | None:
-    """How many replicas of a run a stack may have; at least 1, None where the free memory is unknown."""
+def replicas_that_fit(stack: Stack, task: Task[Any], device: torch.device) -> int | None:
+    """How many replicas a stack of such runs may have; at least 1, None where the free memory is unknown."""
     free = free_bytes(device)
-    return None if free is None else max(1, int(SHARE * free) // max(1, replica_bytes(config, task)))
+    return None if free is None else max(1, int(SHARE * free) // max(1, replica_bytes(stack, task)))

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 import ngn
-from experiments.config.schema import Config
+from experiments.config.schema import CheckedConfig
+from experiments.contract.config import Config
+from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed, fixed_size
+from experiments.runs.groups import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read
 from experiments.tasks import make_task
-from experiments.tasks.base import Task
 
 
-def load(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
+def load_model(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
     """The truncated model of one phase of a run, in eval mode, on the CPU."""
     return restored(record, phase, data_root)[2]
 
 
 def restored(
     record: str | Path, phase: str | None = None, data_root: str | None = None
-) -> tuple[Config, Task, nn.Module]:
+) -> tuple[Config, Task[Any], nn.Module]:
     """The configuration of a run, its task, and the truncated model of one phase, in eval mode, on the CPU.
 
     Args:
@@ -40,10 +43,10 @@ def restored(
     file = Path(record).with_suffix(f".{phase}.safetensors")
     if phase not in content["phases"] or not file.exists():
         raise RecordError(f"{file}: not there; models are kept by save=deployed")
-    config = Config.model_validate({**content["config"], "data_root": data_root})
+    config = CheckedConfig.model_validate({**content["config"], "data_root": data_root})
     counts = content["phases"][phase]["count"]
     if config.gate.K is None:
         config = config.model_copy(update={"gate": config.gate.model_copy(update={"K": max(1, *counts)})})
     task = make_task(config, torch.device("cpu"))
     method = Fixed(name="fixed", count=fixed_size(counts)) if phase == "fixed" else config.method
-    return config, task, ngn.load(method.model(Stack((config,)), task), file)
+    return config, task, ngn.load(gated_model(method, Stack.of(config), task), file)

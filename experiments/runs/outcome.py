@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.config.identity import run_id, scientific
+from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config
 from experiments.methods.fixed import MOST_NAMED
 from experiments.paths import RESULTS
-from experiments.runs import places
-from experiments.runs.places import results_root
+from experiments.runs import run_files
 from experiments.runs.result import Phase
+from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
@@ -24,7 +23,7 @@ from experiments.store.records import Store, read
 if TYPE_CHECKING:
     import torch
 
-    from experiments.tasks.base import Task
+    from experiments.contract.task import Task
 
 
 @dataclass(frozen=True)
@@ -43,51 +42,44 @@ def _near(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def present(config: Config) -> Outcome | None:
+def present(run: Run) -> Outcome | None:
     """The outcome of a run that has its record already, and is not to be run again.
 
     Raises:
         RecordError: if the record is damaged.
     """
-    name = run_id(config)
-    store = Store(results_root(config))
-    record = None if config.force else store.get(name)
+    record = None if run.config.force else run.store.get(run.id)
     if record is None:
         return None
-    path, now = store.path(name), numerics(config)
+    path, now = run.path, numerics(run.config)
     then = record["code"]["numerics"]
     stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
     again = "runs it again"
-    if config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
+    if run.config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
         again = "trains it again and keeps its models, which are not beside it"
-    return Outcome(name, "present", path, f"already in {_near(path)};{stale} force=true {again}")
+    return Outcome(run.id, "present", path, f"already in {_near(path)};{stale} force=true {again}")
 
 
-def reference(config: Config) -> Outcome | None:
+def reference(run: Run) -> Outcome | None:
     """The outcome of a run that has a record among the suite's own, and none where its own would be.
 
     Whoever names a folder (``results=runs``) or asks for ``force=true`` trains it. Records of other
     numerics do not count.
     """
-    name = run_id(config)
-    if config.results is not None or config.force or results_root(config) != places.RUNS:
+    if run.config.results is not None or run.config.force or run.root != run_files.RUNS or run.path.exists():
         return None
-    if Store(places.RUNS).path(name).exists():
+    suite = Store(RESULTS)
+    record, path = suite.get(run.id), suite.path(run.id)
+    if record is None or record["code"]["numerics"] != numerics(run.config):
         return None
-    store = Store(RESULTS)
-    record = store.get(name)
-    if record is None or record["code"]["numerics"] != numerics(config):
-        return None
-    return Outcome(
-        name, "reference", store.path(name), f"came with the suite: {summary(record)} in {_near(store.path(name))}"
-    )
+    return Outcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_near(path)}")
 
 
 def write(
     stack: Stack,
     r: int,
     phases: Mapping[str, Phase],
-    task: Task,
+    task: Task[Any],
     device: torch.device,
     started: datetime.datetime,
     seconds: float,
@@ -102,7 +94,7 @@ def write(
     """
     import torch  # not earlier: to see that nothing is left to train takes none of it
 
-    config, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
+    run, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
     execution: ExecutionBlock = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
@@ -110,15 +102,15 @@ def write(
         "threads": torch.get_num_threads(),
         "resumed": sum(phase.resumed for phase in phases.values()),
     }
-    if config.tag is not None:
-        execution["tag"] = config.tag
+    if run.config.tag is not None:
+        execution["tag"] = run.config.tag
     if (conf := conf_digest()) is not None:
         execution["conf"] = conf
     record = Record(
         schema=SCHEMA_VERSION,
-        run_id=run_id(config),
+        run_id=run.id,
         status="complete" if all(result.complete for result in results.values()) else "diverged",
-        config=scientific(config),
+        config=scientific(run.config),
         phases=results,
         time={"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
         execution=execution,
@@ -126,16 +118,14 @@ def write(
         packages=packages(),
         data=task.info.block(),
         base=None if task.base_info is None else task.base_info.block(),
-        code=code_block(numerics(config)),
+        code=code_block(numerics(run.config)),
     ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
-    store = Store(results_root(config))
-    path = store.path(run_id(config))
-    new = store.write(record, curves, replace=config.force)
+    new = run.store.write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:
-        read(path)  # else what was trained here is the only one, and is kept
-    return Outcome(run_id(config), record["status"], path, f"{summary(record)} -> {_near(path)}{note}")
+        read(run.path)  # else what was trained here is the only one, and is kept
+    return Outcome(run.id, record["status"], run.path, f"{summary(record)} -> {_near(run.path)}{note}")
 
 
 def summary(record: dict[str, Any]) -> str:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config
+from experiments.contract.config import Config
+from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.runs.groups import gated_model
 from experiments.runs.loggers import logged
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
-from experiments.tasks.base import Task
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
@@ -28,14 +30,14 @@ from ngn.train.plan import Course, TrainPlan
 from ngn.train.trainer import Trainer
 
 
-def learner_of(stack: Stack, task: Task, count: int | list[int] | None = None, high: bool = False) -> Learner:
+def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = None, high: bool = False) -> Learner:
     """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group).
 
     Args:
         high: whether boundaries start at their high end.
     """
     method = stack.first.method if count is None else Fixed(name="fixed", count=count)
-    return method.learner(stack, task, high)
+    return method.learner(stack, task, lambda: gated_model(method, stack, task, high))
 
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
@@ -57,7 +59,7 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
     )
 
 
-def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task, plan: TrainPlan) -> type[Trainer]:
+def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
     """The trainer that the ``engine`` setting asks for.
 
     Raises:
@@ -99,7 +101,7 @@ class PhaseSetup:
     of: Stack | None = None
 
 
-def train_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup) -> Phase:
+def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
 
     Raises:
@@ -114,7 +116,7 @@ def train_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetu
     return phase
 
 
-def fit_phase(stack: Stack, task: Task, device: torch.device, setup: PhaseSetup) -> Phase:
+def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
     first, fixed, identity = stack.first, setup.count is not None, training_identity(numerics(stack.first))
     high = setup.name == "from_high"

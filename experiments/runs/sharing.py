@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from experiments.config.identity import run_id, scientific
-from experiments.config.schema import Config
-from experiments.runs import places
+from experiments.config.identity import scientific
+from experiments.config.schema import CheckedConfig
+from experiments.runs import run_files
+from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
@@ -40,34 +41,35 @@ class HeldElsewhere(RuntimeError):
 class Work:
     """Runs to train together: those that are missing, and those with a record that their checkpoint belongs to."""
 
-    missing: tuple[Config, ...]
-    beside: tuple[Config, ...] = ()
+    missing: tuple[Run, ...]
+    beside: tuple[Run, ...] = ()
     order: tuple[str, ...] = ()
 
     def stack(self) -> Stack:
         """All of them, in the order in which the interrupted stack had them."""
         place = {name: at for at, name in enumerate(self.order)}
-        return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda config: place.get(run_id(config), 0))))
+        return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda run: place.get(run.id, 0))))
 
     def divided(self, names: Sequence[str]) -> tuple[Work, Work]:
         """The missing runs of these names, and the others; undivided where it is all of them."""
         if len(names) == len(self.missing):
             return self, Work(())
-        inside = tuple(config for config in self.missing if run_id(config) in names)
-        return Work(inside), Work(tuple(config for config in self.missing if run_id(config) not in names))
+        inside = tuple(run for run in self.missing if run.id in names)
+        return Work(inside), Work(tuple(run for run in self.missing if run.id not in names))
 
     def without(self, names: Container[str]) -> Work:
         """What is left when the runs of these names have their records."""
-        left = tuple(config for config in self.missing if run_id(config) not in names)
-        ready = tuple(config for config in self.missing if run_id(config) in names)
+        left = tuple(run for run in self.missing if run.id not in names)
+        ready = tuple(run for run in self.missing if run.id in names)
         # of a stack that was interrupted, also those that just got their record belong to the checkpoint
         return Work(left, (*self.beside, *ready) if self.order else (), self.order)
 
 
-def note_stack(folder: Path, stack: Stack, results: Path) -> None:
+def note_stack(folder: Path, stack: Stack) -> None:
     """Write down which runs a folder of checkpoints belongs to, before anything else is written there."""
     if len(stack) > 1 and not (folder / NOTE).exists():
-        note = {"results": str(results.resolve()), "runs": {run_id(c): scientific(c) for c in stack.runs}}
+        root = stack.runs[0].root.resolve()
+        note = {"results": str(root), "runs": {run.id: scientific(run.config) for run in stack.runs}}
         checkpoint.write_sealed(folder / NOTE, note, {})
 
 
@@ -77,25 +79,25 @@ def tidy(present: Iterable[str], results: Path) -> None:
     Args:
         present: runs that have their record.
     """
-    leases = Leases(results)
+    leases, store = Leases(results), Store(results)
     names = set(present)
     for name in names:
         leases.clear(name)
-        folder = places.checkpoints_named(name, results)
+        folder = run_files.checkpoints_named(name, results)
         if folder.exists() and leases.owner(name) is None:
             checkpoint.remove(folder)
     for folder, runs in _noted(results):
         if set(runs) <= names and not any(leases.owner(name) for name in runs):
             checkpoint.remove(folder)
-    for folder in places.checkpoints().glob(f"*{checkpoint.REMOVED}"):
+    for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in {leases.folder, *(Store(results).path(name).parent for name in names)}:
+    for folder in {leases.folder, *(store.path(name).parent for name in names)}:
         sweep(folder)
 
 
 def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of stacks whose records go to ``results``, and their runs: run id → scientific configuration."""
-    for folder in sorted(places.checkpoints().glob(places.checkpoints_named("*", results).name)):
+    for folder in sorted(run_files.checkpoints().glob(run_files.checkpoints_named("*", results).name)):
         try:
             note = checkpoint.read_sealed(folder / NOTE, None)
         except FileNotFoundError:
@@ -107,21 +109,21 @@ def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield folder, note["runs"]
 
 
-def arrange(configs: Sequence[Config], results: Path) -> list[Work]:
+def arrange(runs: Sequence[Run], results: Path) -> list[Work]:
     """Stacks as an interruption left them, where all their other runs have records; new stacks of the rest."""
-    left = {run_id(config): config for config in configs}
+    left = {run.id: run for run in runs}
     store = Store(results)
     work: list[Work] = []
-    for _, runs in _noted(results):
-        missing = [left[name] for name in runs if name in left]
-        others = [name for name in runs if name not in left]
-        if not missing or missing[0].force or not all(store.path(name).exists() for name in others):
+    for _, noted in _noted(results):
+        missing = [left[name] for name in noted if name in left]
+        others = [name for name in noted if name not in left]
+        if not missing or missing[0].config.force or not all(store.path(name).exists() for name in others):
             continue
-        execution = missing[0].model_dump(mode="json")
-        beside = tuple(Config.model_validate({**execution, **runs[name]}) for name in others)
-        work.append(Work(tuple(missing), beside, tuple(runs)))
-        for config in missing:
-            del left[run_id(config)]
+        execution = missing[0].config.model_dump(mode="json")
+        beside = tuple(Run(CheckedConfig.model_validate({**execution, **noted[name]}), name) for name in others)
+        work.append(Work(tuple(missing), beside, tuple(noted)))
+        for run in missing:
+            del left[run.id]
     return work + [Work(stack.runs) for stack in stacks_of(list(left.values()))]
 
 
@@ -137,7 +139,7 @@ class Sharing(Generic[Done]):
     """
 
     leases: Leases
-    present: Callable[[Config], Done | None]
+    present: Callable[[Run], Done | None]
     train: Callable[[Work], dict[str, Done]]
     patience: float | None = None
 
@@ -153,7 +155,7 @@ class Sharing(Generic[Done]):
             for _ in range(len(waiting)):
                 ready, piece = self._look(waiting.popleft())
                 yield from ready.items()
-                leased = self.leases.take([run_id(config) for config in piece.missing]) if piece.missing else []
+                leased = self.leases.take([run.id for run in piece.missing]) if piece.missing else []
                 try:
                     if leased and (len(leased) == len(piece.missing) or not intact):
                         ours, piece = piece.divided(leased)
@@ -177,11 +179,11 @@ class Sharing(Generic[Done]):
 
     def _look(self, piece: Work) -> tuple[dict[str, Done], Work]:
         """The runs of a piece that have their record by now, and what is left of it."""
-        ready = {run_id(config): done for config in piece.missing if (done := self.present(config)) is not None}
+        ready = {run.id: done for run in piece.missing if (done := self.present(run)) is not None}
         return ready, piece.without(ready) if ready else piece
 
     def _wait(self, waiting: Sequence[Work], waited: float) -> None:
-        names = [run_id(config) for piece in waiting for config in piece.missing]
+        names = [run.id for piece in waiting for run in piece.missing]
         if self.patience is not None and waited > self.patience:
             raise HeldElsewhere(f"{len(names)} runs are being trained by others, first {self._who(names)}")
         if waited < POLL:

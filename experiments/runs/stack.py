@@ -9,11 +9,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.config.identity import flatten, run_id, scientific
-from experiments.config.schema import Config
+from experiments.config.identity import flatten, scientific
+from experiments.contract.config import Config
+from experiments.runs.run_files import Run, checkpoints_named, runs_of
 
 if TYPE_CHECKING:
     import torch
@@ -45,14 +47,19 @@ class Stack:
     """Runs that are trained as one model with a replica axis; of a single run, a model without that axis.
 
     Attributes:
-        runs: their configurations, at least one, equal but for the seed and scalars (:data:`SCALARS`).
+        runs: at least one, equal but for the seed and scalars (:data:`SCALARS`).
     """
 
-    runs: tuple[Config, ...]
+    runs: tuple[Run, ...]
 
     def __post_init__(self) -> None:
         if not self.runs:
             raise ValueError("a stack has at least one run")
+
+    @staticmethod
+    def of(*configs: Config) -> Stack:
+        """The stack of these configurations."""
+        return Stack(tuple(runs_of(configs)))
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -60,7 +67,12 @@ class Stack:
     @property
     def first(self) -> Config:
         """What holds for every run, seed and scalars apart."""
-        return self.runs[0]
+        return self.runs[0].config
+
+    @property
+    def configs(self) -> list[Config]:
+        """Their configurations, in the order of the replicas."""
+        return [run.config for run in self.runs]
 
     @property
     def replicas(self) -> int | None:
@@ -70,14 +82,14 @@ class Stack:
     @property
     def seeds(self) -> int | list[int]:
         """The seed of a single run, or one per replica."""
-        return self.first.seed.value if len(self) == 1 else [config.seed.value for config in self.runs]
+        return self.first.seed.value if len(self) == 1 else [config.seed.value for config in self.configs]
 
     @property
     def ids(self) -> list[str]:
         """The run ids, in the order of the replicas."""
-        return [run_id(config) for config in self.runs]
+        return [run.id for run in self.runs]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A name for the stack, the same whenever the same runs form it in this order."""
         ids = self.ids
@@ -85,9 +97,14 @@ class Stack:
             return ids[0]
         return f"pack{len(ids)}-{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of its checkpoints."""
+        return checkpoints_named(self.id, self.runs[0].root)
+
     def values(self, key: str) -> list[float]:
         """One scalar setting of each run, by its dotted name."""
-        return [float(reduce(getattr, key.split("."), config)) for config in self.runs]  # type: ignore[arg-type]
+        return [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
 
     def scalar(self, key: str) -> float | torch.Tensor:
         """A scalar setting as the library takes it: a number for a single run, float64 [R] for a stack."""
@@ -118,18 +135,16 @@ def why_no_kernel(config: Config) -> str | None:
         f"there is no compiled kernel for task={config.task.name}": config.task.kernel is None,
         f"the compiled kernels do not know method={config.method.name}": not config.method.in_kernels,
         "the compiled kernels keep the ordering weights but under a budget: gate.order=geometric or power": gate.order
-        not in ("geometric", "power")
-        and config.method.name != "budget",
+        not in config.method.kernel_orders,
         "the compiled kernels keep train.lr_boundary constant": train.lr_boundary_shape.kind != "constant",
         "the compiled kernels have train.optimizer=adam alone, without train.warmup": train.optimizer != "adam"
         or train.warmup > 0,
         "the compiled kernels train on full batches in single precision: train.batch=null, train.accumulate=1 and "
         "train.autocast=none": train.batch is not None or train.accumulate > 1 or train.autocast != "none",
-        f"the compiled kernels have blocks of at most {WIDEST} units": getattr(gate, "width", 0) > WIDEST,
-        "the compiled kernels have blocks of two hidden layers, without a head: gate.hidden_layers=2 and "
-        "gate.features=null": getattr(gate, "hidden_layers", 2) != 2 or getattr(gate, "features", None) is not None,
+        f"the compiled kernels have blocks of at most {WIDEST} units": max(gate.widths(config.task)[1:-1], default=0)
+        > WIDEST,
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, holds in reasons.items() if holds), gate.why_no_kernel)
 
 
 def kernel_of(config: Config) -> str | None:
@@ -156,19 +171,19 @@ def stack_key(config: Config) -> str:
     return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in scalars}, sort_keys=True)
 
 
-def stacks_of(configs: Sequence[Config], largest: int | None = None) -> list[Stack]:
+def stacks_of(runs: Sequence[Run], largest: int | None = None) -> list[Stack]:
     """Runs in stacks of at most ``largest`` (None: what suits the engine), by the first of each in the order given.
 
     Runs that cannot be stacked stand alone.
     """
-    stacks: list[list[Config]] = []
-    latest: dict[str, list[Config]] = {}
-    for config in configs:
-        key = stack_key(config)
-        runs = latest.get(key)
-        suited = largest_stack(config)
-        if runs is None or len(runs) >= (suited if suited == 1 or largest is None else largest):
-            runs = latest[key] = []
-            stacks.append(runs)
-        runs.append(config)
-    return [Stack(tuple(runs)) for runs in stacks]
+    stacks: list[list[Run]] = []
+    latest: dict[str, list[Run]] = {}
+    for run in runs:
+        key = stack_key(run.config)
+        alike = latest.get(key)
+        suited = largest_stack(run.config)
+        if alike is None or len(alike) >= (suited if suited == 1 or largest is None else largest):
+            alike = latest[key] = []
+            stacks.append(alike)
+        alike.append(run)
+    return [Stack(tuple(alike)) for alike in stacks]

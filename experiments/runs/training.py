@@ -15,24 +15,24 @@ import numpy as np
 import torch
 
 from experiments.blocks import ConfigError
-from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config, branch_of, branch_phase
+from experiments.config.schema import branch_of, branch_phase
+from experiments.contract.config import Config
+from experiments.contract.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.libraries import library
 from experiments.runs import host, outcome
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import Outcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
-from experiments.runs.places import checkpoints_of, model_of, results_root
 from experiments.runs.result import Phase, prunes_back
+from experiments.runs.run_files import Run
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
-from experiments.store.records import RecordError, Store
+from experiments.store.records import RecordError
 from experiments.store.result import Result
 from experiments.tasks import make_task
-from experiments.tasks.base import Task
 from ngn.files import publish
 from ngn.train import checkpoint
 
@@ -53,13 +53,13 @@ def device_of(config: Config) -> torch.device:
     return torch.device("cuda" if present and config.device != "cpu" else "cpu")
 
 
-def largest_here(stack: Stack, task: Task, device: torch.device) -> int:
+def largest_here(stack: Stack, task: Task[Any], device: torch.device) -> int:
     """How many replicas of a stack this machine trains at once; planning knows neither its memory nor its compiler."""
     kernel = kernel_of(stack.first)
     if len(stack) == 1 or (kernel is not None and library(kernel) is not None):
         return len(stack)
     suited = len(stack) if kernel is None else largest_in_torch(stack.first)
-    fit = replicas_that_fit(stack.first, task, device)
+    fit = replicas_that_fit(stack, task, device)
     return suited if fit is None else min(suited, fit)
 
 
@@ -93,7 +93,7 @@ def _out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _train_or_halve(stack: Stack, task: Task, device: torch.device) -> list[Outcome]:
+def _train_or_halve(stack: Stack, task: Task[Any], device: torch.device) -> list[Outcome]:
     """Train a stack at once, or in halves if memory does not suffice; a single run that is too large fails."""
     try:
         return train_at_once(stack, task, device)
@@ -104,23 +104,23 @@ def _train_or_halve(stack: Stack, task: Task, device: torch.device) -> list[Outc
     gc.collect()  # the failed stack, before its halves
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    checkpoint.remove(checkpoints_of(stack))
+    checkpoint.remove(stack.checkpoints)
     halves = stack.parts((len(stack) + 1) // 2)
     return [outcome for half in halves for outcome in _train_or_halve(half, task, device)]
 
 
 def kept(stack: Stack, phase: str) -> list[Path]:
     """The files that the truncated models of a phase are kept in; none unless asked for."""
-    return [model_of(config, phase) for config in stack.runs if config.save == "deployed"]
+    return [run.model_file(phase) for run in stack.runs if run.config.save == "deployed"]
 
 
-def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcome]:
+def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[Outcome]:
     """Train the phases of a stack as one model and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    first, scratch = stack.first, checkpoints_of(stack)
+    first, scratch = stack.first, stack.checkpoints
     if first.force and (scratch / RECORDED).exists():
         checkpoint.remove(scratch)  # left between a record and the cleaning up: force asks for another training
-    note_stack(scratch, stack, results_root(first))
+    note_stack(scratch, stack)
     phases: dict[str, Phase] = {}
     if (alone := first.method.sizes(first.gate)) is not None:
         setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=kept(stack, "fixed"))
@@ -140,11 +140,11 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
                     high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
         for factor in first.continue_with:
             key = branch_phase(factor)
-            branches = Stack(tuple(branch_of(config, factor) for config in stack.runs))
+            branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
             setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=kept(stack, key), of=stack)
             phases[key] = train_phase(branches, task, device, setup)
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
-                result.lambda0 = branch.schedule.lambda0
+                result.lambda0 = branch.config.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
     if first.force:
         publish(scratch / RECORDED, b"")
@@ -153,7 +153,7 @@ def train_at_once(stack: Stack, task: Task, device: torch.device) -> list[Outcom
     return outcomes
 
 
-def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scratch: Path) -> Phase:
+def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:
     """Retrain every run at its learned size: from a ``method=fixed`` record where there is one, else here."""
     results: dict[int, Result] = {}
     curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
@@ -163,9 +163,9 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
         if not result.complete:
             results[r] = dataclasses.replace(result)
             continue
-        alone = fixed_configuration(stack.runs[r], fixed_size(result.count))
-        record = _sound(Store(results_root(stack.runs[r])), run_id(alone))
-        if record is not None and _may_stand(record, alone) and stack.first.save == "none":
+        alone = Run.of(fixed_configuration(stack.runs[r].config, fixed_size(result.count)))
+        record = _sound(alone)
+        if record is not None and _may_stand(record, alone.config) and stack.first.save == "none":
             results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
             engines.update(record["execution"]["engine"].split("+"))
         else:
@@ -184,10 +184,10 @@ def _retrain(stack: Stack, task: Task, grown: Phase, device: torch.device, scrat
     return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
 
 
-def _sound(store: Store, name: str) -> dict[str, Any] | None:
+def _sound(run: Run) -> dict[str, Any] | None:
     """The record of another run, where it has a sound one."""
     try:
-        return store.get(name)
+        return run.store.get(run.id)
     except RecordError as damaged:
         log.warning("%s; not taken from there", damaged)
         return None

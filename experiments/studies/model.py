@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.analysis.selection import Selection, configurations
-from experiments.config.schema import Config
 from experiments.paths import RESULTS
 from experiments.plugins import LAST
+from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 from experiments.tables.model import Table
 
@@ -33,8 +33,8 @@ class Study:
     rank: int = LAST
     curves: int = 0
 
-    def runs(self, store: Store | None = None) -> Iterator[tuple[str, Config]]:
-        """(run id, configuration) of every run, each once.
+    def runs(self, store: Store | None = None) -> Iterator[Run]:
+        """Every run, each once.
 
         Runs that are found through the record of another (the fixed model of a learned size) follow once ``store``
         has that record.
@@ -44,17 +44,17 @@ class Study:
     def with_curves(self, store: Store) -> set[str]:
         """Return the ids of the runs that keep their curve file, and of the runs found through their records."""
         kept = [one.with_seeds(one.seeds[: self.curves]) for one in self.make()] if self.curves else []
-        return {name for name, _ in _named(kept, store)}
+        return {run.id for run in _named(kept, store)}
 
 
-def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[tuple[str, Config]]:
+def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run]:
     seen: set[str] = set()
 
-    def visit(selection: Selection) -> Iterator[tuple[str, Config]]:
+    def visit(selection: Selection) -> Iterator[Run]:
         for seed, config, name in configurations(selection):
             if name not in seen:
                 seen.add(name)
-                yield name, config
+                yield Run(config, name)
             try:
                 record = store.get(name) if store is not None and selection.companions else None
             except RecordError:  # of its companions nothing is known before it is run again

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from experiments.paths import ROOT
-from experiments.runs.leave import bell
+from experiments.runs.shutdown import woken_by_signals
 from experiments.store.records import Store
 from experiments.sweeps import plan as plans
 from experiments.sweeps.settings import Cluster
@@ -86,7 +86,7 @@ class Supervisor:
         self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
         free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
         with (
-            interrupt.handled(), interrupt.deferred(), bell() as rung, selectors.DefaultSelector() as lines,
+            interrupt.handled(), interrupt.deferred(), woken_by_signals() as rung, selectors.DefaultSelector() as lines,
         ):  # fmt: skip
             lines.register(rung, selectors.EVENT_READ)
             while (self._waiting or self._put_off or self._workers) and not interrupt.asked():

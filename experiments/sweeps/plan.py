@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.config.schema import Config
+from experiments.config.schema import CheckedConfig
 from experiments.paths import RESULTS, RUNS, SCRATCH
+from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError
@@ -51,22 +52,22 @@ def folder_of(study: str, results: Path) -> Path:
     return (SCRATCH / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
 
 
-def freeze(folder: Path, study: str, results: Path, configs: Sequence[Config], largest: int) -> Path:
+def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest: int) -> Path:
     """Write the next plan of a study, unless the newest one is the same; its file."""
-    stacks = stacks_of(configs, largest)
+    stacks = stacks_of(runs, largest)
     head = {
         "format": FORMAT,
         "study": study,
         "results": str(results.resolve()),
         "commit": code().commit,
         "clean": code().clean,
-        "runs": len(configs),
+        "runs": len(runs),
         "tasks": [stack.ids for stack in stacks],
     }
     lines = [json.dumps(head)]
     for stack in stacks:
-        placed = [config.model_copy(update={"results": str(results.resolve())}) for config in stack.runs]
-        lines.append(json.dumps([config.model_dump(mode="json") for config in placed]))
+        placed = [run.carried_out(results=str(results.resolve())) for run in stack.runs]
+        lines.append(json.dumps([run.config.model_dump(mode="json") for run in placed]))
     content = ("\n".join(lines) + "\n").encode()
     earlier = _plans(folder)
     if earlier and earlier[-1].read_bytes() == content:
@@ -107,8 +108,8 @@ def read(path: Path) -> Plan:
         raise RecordError(f"{path}: no plan that can be read ({fault})") from None
 
 
-def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Config]]]:
-    """(number, configurations) of the tasks of a plan, of all by default; one task at a time is in memory.
+def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Run]]]:
+    """(number, runs) of the tasks of a plan, of all by default; one task at a time is in memory.
 
     Raises:
         RecordError: if a task cannot be read.
@@ -120,13 +121,13 @@ def configurations(path: Path, tasks: Iterable[int] | None = None) -> Iterator[t
         for number, line in enumerate(lines):
             if wanted is None or number in wanted:
                 try:
-                    configs = [Config.model_validate(content) for content in json.loads(line)]
-                    if not configs:
+                    runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
+                    if not runs:
                         raise ValueError("it has no runs")
                 except (ValueError, TypeError, RecursionError) as fault:
                     why = str(fault).splitlines()[0]
                     raise RecordError(f"{path}: task {number} cannot be read ({why}); plan anew") from None
                 missing.discard(number)
-                yield number, configs
+                yield number, runs
     if missing:
         raise RecordError(f"{path}: task {min(missing)} is not there; plan anew")

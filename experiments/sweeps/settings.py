@@ -51,7 +51,7 @@ def names() -> list[str]:
     return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
 
 
-def load(name: str, changes: Sequence[str] = (), **given: Any) -> Cluster:
+def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluster:
     """Settings by name or file, with ``key=value`` changes, or with values that are ``given``.
 
     Raises:

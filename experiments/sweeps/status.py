@@ -16,11 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.analysis.collect import fault_of
-from experiments.config.schema import Config, Train
+from experiments.contract.config import Config, TaskSettings
+from experiments.contract.training import Train
 from experiments.paths import RESULTS
+from experiments.runs.run_files import Run
 from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
-from experiments.tasks.settings import TaskSettings
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
@@ -44,7 +45,7 @@ class State:
 
 
 @dataclass
-class Progress:
+class StudyProgress:
     """The states of a study's runs.
 
     Attributes:
@@ -147,12 +148,14 @@ class View:
     def __post_init__(self) -> None:
         self.leases = Leases(self.results)
         self.leased = {path.stem for path in (self.results / HIDDEN).glob("*.lease")}
-        self.records = {path.stem for path in Store(self.results).paths()}
+        self.store = Store(self.results)
+        self.records = {path.stem for path in self.store.paths()}
 
-    def state(self, name: str, config: Config) -> State:
+    def state(self, run: Run) -> State:
         """The state of one run."""
+        name = run.id
         if name in self.records:
-            return self._recorded(name, config)
+            return self._recorded(run)
         if name in self.leased and (owner := self.leases.owner(name)) is not None:
             return State("running", str(owner))
         if name in self.failures:
@@ -161,13 +164,13 @@ class View:
             return State("waiting", f"Slurm job {self.queued[name]}")
         return State("missing")
 
-    def _recorded(self, name: str, config: Config) -> State:
+    def _recorded(self, run: Run) -> State:
         try:
-            record = read(Store(self.results).path(name))
+            record = read(self.store.path(run.id))
         except RecordError as error:
             return State("refused", str(error))
         # Only the folder that the paper is built from refuses records of uncommitted code.
-        fault = fault_of(record, config, name, allow_dirty=self.results.resolve() != RESULTS)
+        fault = fault_of(record, run.config, run.id, allow_dirty=self.results.resolve() != RESULTS)
         if fault is not None:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
         return State("done") if record["status"] == "complete" else State("diverged", "its record says so")
@@ -185,32 +188,32 @@ def failures(folder: Path) -> dict[str, str]:
     return errors
 
 
-def progress(runs: Iterable[tuple[str, Config]], view: View, speeds: Speeds, limit: int = 20) -> Progress:
+def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -> StudyProgress:
     """The states of runs, counted; one record is in memory at a time."""
-    counted = Progress()
-    for name, config in runs:
-        state = view.state(name, config)
+    counted = StudyProgress()
+    for run in runs:
+        state = view.state(run)
         counted.counts[state.state] += 1
         if state.state in UNFINISHED:
-            seconds = speeds.seconds(config)
+            seconds = speeds.seconds(run.config)
             counted.left_seconds += seconds or 0.0
             counted.unknown += seconds is None
         if state.state in ("failed", "stale", "refused", "diverged"):
             if len(counted.notes) < limit:
-                counted.notes.append((name, state.state, state.text))
+                counted.notes.append((run.id, state.state, state.text))
             else:
                 counted.more += 1
     return counted
 
 
-def wanting(runs: Iterable[tuple[str, Config]], view: View, again: Iterable[str] = ()) -> Iterator[Config]:
-    """The configurations that have to be run: those without a record, and those in a state of ``again``, by force."""
+def wanting(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Iterator[Run]:
+    """What has to be run: runs without a record, and those in a state of ``again``, by force."""
     repeat = set(again)
-    for name, config in runs:
-        if name not in view.records:
-            yield config
-        elif repeat and view.state(name, config).state in repeat:
-            yield config.model_copy(update={"force": True})
+    for run in runs:
+        if run.id not in view.records:
+            yield run
+        elif repeat and view.state(run).state in repeat:
+            yield run.carried_out(force=True)
 
 
 def in_words(seconds: float) -> str:

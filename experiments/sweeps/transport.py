@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
 from experiments.store.records import CURVES, RecordError, Store, parse, read, unpacked
 
@@ -128,7 +128,7 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
     try:
         content = _content(archive, name)
         record = parse(content, name)
-        config = Config.model_validate(record["config"])
+        config = CheckedConfig.model_validate(record["config"])
         curves = _content(archive, beside) if beside in archive.namelist() else None
         if curves is not None:
             unpacked(io.BytesIO(curves), beside)

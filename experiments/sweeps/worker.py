@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
-from experiments.config.identity import run_id
-from experiments.runs.leave import leave
+from experiments.runs.shutdown import shut_down
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
@@ -57,13 +56,13 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     from experiments.runs.sharing import HeldElsewhere
 
     try:
-        ((_, configs),) = plans.configurations(plan, [number])
+        ((_, runs),) = plans.runs_of_tasks(plan, [number])
     except RecordError as damaged:
         print(damaged, file=sys.stderr, flush=True)
         return dict.fromkeys(plans.read(plan).tasks[number], str(damaged))
-    names = [run_id(config) for config in configs]
+    names = [run.id for run in runs]
     try:
-        done = share(configs, patience)
+        done = share(runs, patience)
     except HeldElsewhere as held:
         print(held, file=sys.stderr, flush=True)
         return dict.fromkeys(names, "held")
@@ -91,7 +90,7 @@ def slurm_task(plan: str, number: int) -> dict[str, str]:
             done = run_task(Path(plan), number)
     except KeyboardInterrupt as stopped:
         # A hard exit: submitit would otherwise write a result that says the job is over, and not run it again.
-        os._exit(leave(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
+        os._exit(shut_down(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
     for name, status in done.items():
         print(f"{name}: {status}", flush=True)
     failed = [status for status in done.values() if status not in ENDINGS]
@@ -114,7 +113,7 @@ def main() -> int:
                 answer: dict[str, Any] = {"task": int(number), "runs": runs}
                 print(json.dumps(answer), file=answers, flush=True)
     except KeyboardInterrupt as stopped:
-        return leave(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
+        return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
     return 0
 
 

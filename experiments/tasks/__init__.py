@@ -6,16 +6,16 @@ A new task is one file here (or in ``tasks/`` of a folder that $NGN_PLUGINS name
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from experiments.contract.config import TaskSettings
 from experiments.plugins import described
-from experiments.tasks.settings import TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
-    from experiments.tasks.base import Task
+    from experiments.contract.config import Config
+    from experiments.contract.task import Task
 
 TASKS = described(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
 """Name → settings class."""
@@ -25,7 +25,7 @@ GATES_OF_TASK = {name: tuple(part.legal_name() for part in task.components) for 
 """The ordered components that fit each task, its usual first."""
 
 
-def make_task(config: Config, device: torch.device) -> Task:
+def make_task(config: Config, device: torch.device) -> Task[Any]:
     """The task of a checked configuration, its data on ``device``.
 
     Raises:

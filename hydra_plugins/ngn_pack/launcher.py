@@ -19,7 +19,7 @@ from omegaconf import DictConfig, open_dict
 
 from experiments.cli.overrides import parse
 from experiments.cli.session import Session, write_folder
-from experiments.config.schema import Config
+from experiments.runs.run_files import Run
 
 if TYPE_CHECKING:
     from experiments.runs.outcome import Outcome
@@ -45,14 +45,14 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             raise RuntimeError("setup() must be called before launch()")
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        configs = self.session.configs[initial_job_idx : initial_job_idx + len(job_overrides)]
-        self.session.ready.update(self.train(configs))
+        runs = self.session.runs[initial_job_idx : initial_job_idx + len(job_overrides)]
+        self.session.ready.update(self.train(runs))
         done = []
-        for number, (config, overrides) in enumerate(zip(configs, job_overrides, strict=True), initial_job_idx):
+        for number, (run, overrides) in enumerate(zip(runs, job_overrides, strict=True), initial_job_idx):
             folder, subdir = self._folder(number, overrides), self.config.hydra.output_subdir
             if subdir is not None:
-                write_folder(folder / str(subdir), config, overrides)
-            self.session.report(number, config)
+                write_folder(folder / str(subdir), run.config, overrides)
+            self.session.report(number, run)
             returned = JobReturn(overrides=list(overrides), working_dir=str(folder))
             returned.task_name = str(self.config.hydra.job.name)
             returned.status = JobStatus.COMPLETED  # what failed is in the command's own summary and exit status
@@ -60,11 +60,11 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             done.append(returned)
         return done
 
-    def train(self, configs: list[Config]) -> Outcomes:
+    def train(self, runs: list[Run]) -> Outcomes:
         """Train runs as stacks. Runs left out here are trained when their jobs report."""
         from experiments.runs.launch import share
 
-        return share(configs)
+        return share(runs)
 
     def _folder(self, number: int, overrides: Sequence[str]) -> Path:
         """Return the folder of a job. Its name may contain the job's number and overrides."""

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from hydra.core.config_store import ConfigStore
 
-from experiments.config.schema import Config
+from experiments.runs.run_files import Run
 from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
 
 POLL = 2.0
@@ -33,32 +33,30 @@ class PackSlurmLauncher(PackLauncher):
         super().__init__()
         self.settings = {name: value for name, value in settings.items() if value is not None}
 
-    def train(self, configs: list[Config]) -> Outcomes:
+    def train(self, runs: list[Run]) -> Outcomes:
         """Train runs as array tasks, and wait for them; those that have their records are left out."""
-        from experiments.config.identity import run_id
         from experiments.runs.outcome import Outcome, reference, summary
-        from experiments.runs.places import results_root
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
-        from experiments.sweeps.settings import load
+        from experiments.sweeps.settings import load_cluster
         from experiments.sweeps.worker import failure_path
 
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
-        cluster = load("slurm", **self.settings)
-        configs = [config for config in configs if reference(config) is None]
-        if not configs:
+        cluster = load_cluster("slurm", **self.settings)
+        runs = [run for run in runs if reference(run) is None]
+        if not runs:
             return {}
-        results = results_root(next((config for config in configs if config.profile != "full"), configs[0]))
+        results = next((run for run in runs if run.config.profile != "full"), runs[0]).root
         store = Store(results)
         outcomes: Outcomes = {}
-        wanted: list[Config] = []
-        for config in configs:
+        wanted: list[Run] = []
+        for run in runs:
             try:
-                wanted += [config] if config.force or store.get(run_id(config)) is None else []
+                wanted += [run] if run.config.force or store.get(run.id) is None else []
             except RecordError as damaged:
-                outcomes[run_id(config)] = damaged
+                outcomes[run.id] = damaged
         if not wanted:
             return outcomes
         folder = Path(str(self.config.hydra.sweep.dir)).absolute()
@@ -66,8 +64,7 @@ class PackSlurmLauncher(PackLauncher):
         jobs = slurm.submit(plan, range(len(plan.tasks)), cluster)
         while slurm.in_queue(jobs):
             time.sleep(POLL)
-        for config in wanted:
-            name = run_id(config)
+        for name in (run.id for run in wanted):
             record, failure = store.get(name), failure_path(plan.path, name)
             if failure.exists():
                 note = json.loads(failure.read_text())

@@ -17,7 +17,9 @@ RANKS = (
     ("data",),
     ("models",),
     ("language",),
-    ("methods", "tasks"),
+    ("contract",),
+    ("tasks",),
+    ("methods",),
     ("config",),
     ("runs",),
     ("analysis", "tables", "studies"),
@@ -54,12 +56,12 @@ def _for_types_only(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imports(path: Path, lazy: bool) -> Iterator[str]:
-    """The dotted modules that a file imports, those of types left out; with ``lazy`` those inside functions as well."""
+def imports(path: Path, lazy: bool, types: bool = False) -> Iterator[str]:
+    """The dotted modules that a file imports; with ``lazy`` those inside functions, with ``types`` those of types."""
 
     def walk(node: ast.AST) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt) and _for_types_only(child):
+            if isinstance(child, ast.stmt) and _for_types_only(child) and not types:
                 continue
             if isinstance(child, ast.Import):
                 yield from (alias.name for alias in child.names)
@@ -95,7 +97,7 @@ def test_arrows_point_one_way(path: Path) -> None:
     part = part_of(path)
     if part == "__init__":
         return
-    for module in imports(path, lazy=True):
+    for module in imports(path, lazy=True, types=True):
         top, _, rest = module.partition(".")
         assert top not in ("tests", "scripts", "benchmarks", "run"), module
         other = rest.partition(".")[0]
@@ -108,3 +110,25 @@ def test_torch_stays_where_models_are_made(path: Path) -> None:
     made = part_of(path) == "methods" and path.name in ("capacity.py", "learner.py")
     if not made and part_of(path) not in WITH_TORCH:
         assert not {name for name in imports(path, lazy=False) if name.partition(".")[0] in HEAVY}
+
+
+def unit_of(module: str) -> str:
+    """A module, or the folder of a task: there the settings class makes the task, which reads the settings."""
+    parts = module.split(".")
+    return ".".join(parts[:3] if parts[:2] == ["experiments", "tasks"] else parts)
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    """Imports of types count."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in files("experiments")
+    }
+    arrows: dict[str, set[str]] = {unit_of(name): set() for name in modules}
+    for name, path in modules.items():
+        named = (one if one in modules else one.rpartition(".")[0] for one in imports(path, lazy=True, types=True))
+        arrows[unit_of(name)] |= {unit_of(other) for other in named if other in modules} - {unit_of(name)}
+    while free := [unit for unit, others in arrows.items() if not others & arrows.keys()]:
+        for unit in free:
+            del arrows[unit]
+    assert not arrows, "these go round in a circle, or need what does"

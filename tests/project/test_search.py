@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.runs import places
+from experiments.runs import run_files
 
 
 def test_a_search_is_runs_with_records_on_held_out_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     from search import search
 

@@ -17,10 +17,9 @@ from faulty import KILL, Count, Hook, child, configs, found, lost, train, undist
 
 from experiments import paths
 from experiments.cli import app
-from experiments.config.identity import run_id
 from experiments.models.kernels import build
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, places
+from experiments.runs import launch, run_files
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
@@ -113,7 +112,7 @@ def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
     """Run ``run.py`` with these arguments in a forked process; return its status and output."""
 
     def program() -> None:
-        places.SCRATCH = paths.SCRATCH = scratch
+        run_files.SCRATCH = paths.SCRATCH = scratch
         raise SystemExit(app.main(words))
 
     status = child(program, log)
@@ -152,8 +151,8 @@ def _beside(place: Path) -> None:
         t, mse = samples.values(seed)
         phases = {"grown": {**samples.grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
         samples.put(store, BASELINE, seed, phases, curves=samples.curves(200))
-    runs = [config for _, config in STUDIES["tiny"].runs()]
-    names = [run_id(config) for config in runs]
+    runs = list(STUDIES["tiny"].runs())
+    names = [run.id for run in runs]
     model = {"run": names[0], "phase": "grown", "part": "deployed", "count": [5], "samples": 1, "milliseconds": 0.1}
     (store.root / "latency.json").write_text(json.dumps(samples.latencies([model])))
     transport.pack(store, sorted(store.root.glob("regression1d/*.json")), place / "archives", 2**20)

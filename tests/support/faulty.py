@@ -21,8 +21,8 @@ from record_samples import untimed
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
-from experiments.runs import launch, outcome, places
+from experiments.contract.config import Config
+from experiments.runs import launch, outcome, run_files
 from experiments.store.records import Store
 from ngn.train import interrupt
 
@@ -96,7 +96,7 @@ def wait(pid: int) -> int:
 
 def train(folder: Path, wanted: Sequence[Config]) -> Outcomes:
     """Do what ``run.py`` does with checked configurations, with all files below one folder."""
-    places.SCRATCH = folder / "scratch"
+    run_files.SCRATCH = folder / "scratch"
     with interrupt.handled():
         return launch.launch(wanted)
 

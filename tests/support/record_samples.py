@@ -12,10 +12,10 @@ from experiments.analysis.quantities import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
-from experiments.config.schema import Config, is_integer
+from experiments.config.schema import is_integer
+from experiments.contract.config import Component, Config
 from experiments.store.records import Store
 from experiments.tables import MACROS
-from experiments.tasks.settings import Component
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 

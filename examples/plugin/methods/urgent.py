@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Positive
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
     from ngn.methods.ngn import CountGate

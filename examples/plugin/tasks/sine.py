@@ -6,13 +6,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from experiments.blocks import Count
-from experiments.tasks.settings import Component, TaskSettings
+from experiments.contract.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
-    from experiments.tasks.base import Task
+    from experiments.contract.config import Config
+    from experiments.contract.task import Task
 
 
 class TwoSums(Component):
@@ -36,7 +36,7 @@ class Sine(TaskSettings):
     name: Literal["sine"]
     points: Count = 64
 
-    def make(self, config: Config, device: torch.device) -> Task:
+    def make(self, config: Config, device: torch.device) -> Task[TwoSums]:
         import torch  # imported here, because planning runs needs no torch
 
         from experiments.data.source import DataInfo
@@ -48,18 +48,17 @@ class Sine(TaskSettings):
 
         x = torch.linspace(-1.0, 1.0, self.points).unsqueeze(-1)
 
-        class SineTask(SupervisedTask):
+        class SineTask(SupervisedTask[TwoSums]):
             info = DataInfo("sine", hashlib.sha256(x.numpy().tobytes()).hexdigest(), f"generated: {len(x)} points")
             train = held = Split(x.to(device), torch.sin(3 * x).to(device))
             loss = Supervised(mean_squared_error)
 
-            def model(self, config: Config, seeds: Any, capacity: Any) -> torch.nn.Module:
-                assert isinstance(config.gate, TwoSums)
+            def model(self, gate: TwoSums, seeds: Any, capacity: Any) -> torch.nn.Module:
                 layers = []
                 for group, outputs in enumerate((4, 1)):
                     size = capacity(group)
                     inputs = 1 if group == 0 else 4
-                    bank = MLPBank([inputs, config.gate.width, outputs], size.K, seeds, group)
+                    bank = MLPBank([inputs, gate.width, outputs], size.K, seeds, group)
                     layers.append(OrderedSum(bank, size))
                 return torch.nn.Sequential(*layers)
 

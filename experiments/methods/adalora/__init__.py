@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from experiments.blocks import Count, Fraction, NonNegative
-from experiments.methods.base import OrderedGroup, Source
+from experiments.contract.config import Config, OrderedGroup, Replicas
+from experiments.contract.source import Source
 from experiments.methods.rival import Rival
-from experiments.methods.sora import SoRA
+from experiments.methods.sora import SoRASettings
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    from torch import nn
+
+    from experiments.contract.task import Task
     from experiments.methods.adalora.learner import AdaLoRALearner
-    from experiments.runs.stack import Stack
-    from experiments.tasks.base import Task
+    from experiments.tasks.language.components import Attached
     from experiments.tasks.language.task import AdaptationTask
     from ngn.methods.fixed import FixedCount
 
@@ -22,7 +25,7 @@ class AdaLoRA(Rival):
     """gate.K triplets for every map at the start, ``target`` over all maps at the end."""
 
     source: ClassVar[Source | None] = Source("AdaLoRA", "Zhang et al., ICLR 2023, arXiv 2303.10512", year=2023, rank=8)
-    unused: ClassVar[tuple[str, ...]] = SoRA.unused
+    unused: ClassVar[tuple[str, ...]] = SoRASettings.unused
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
     packages: ClassVar[tuple[str, ...]] = ("peft",)
@@ -55,15 +58,16 @@ class AdaLoRA(Rival):
 
         return FixedCount(group.preset_K, r=1.0)
 
-    def learner(self, stack: Stack, task: Task, high: bool = False) -> AdaLoRALearner:
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> AdaLoRALearner:
         from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
 
         first, language = stack.first, cast("AdaptationTask", task)
+        gate = cast("Attached", first.gate)
         steps = first.train.steps_on(task.samples(first.train))
         budget = TripletBudget(
             total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
             final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,
         )  # fmt: skip
         return AdaLoRALearner(
-            language.fresh(first), language.targets(first), budget, self.alpha, self.orthogonality, first.seed.value
+            language.fresh(), language.targets(gate), budget, self.alpha, self.orthogonality, first.seed.value
         )

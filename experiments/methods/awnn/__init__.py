@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Fraction, Positive
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Config, Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
     from experiments.methods.awnn.capacity import AdaptiveWidth
 
 

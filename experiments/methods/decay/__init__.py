@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import StrictBool, model_validator
 
 from experiments.blocks import Fraction, Positive
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Config, Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
     from experiments.methods.decay.capacity import DecayGate
 
 

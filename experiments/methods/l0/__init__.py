@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from experiments.blocks import Fraction, NonNegative, Positive
-from experiments.methods.base import Method, OrderedGroup, Source
+from experiments.contract.config import Method, OrderedGroup
+from experiments.contract.source import Source
 
 if TYPE_CHECKING:
     from experiments.methods.l0.capacity import HardConcrete

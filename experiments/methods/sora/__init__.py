@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from experiments.blocks import Positive
-from experiments.methods.base import OrderedGroup, Source
+from experiments.contract.config import OrderedGroup, Replicas
+from experiments.contract.source import Source
 from experiments.methods.fixed import PLAIN
 from experiments.methods.rival import Rival
 
 if TYPE_CHECKING:
-    from experiments.methods.sora.capacity import SoRA as Gates
-    from experiments.methods.sora.capacity import SoRALearner
-    from experiments.runs.stack import Stack
-    from experiments.tasks.base import Task
+    from torch import nn
+
+    from experiments.contract.task import Task
+    from experiments.methods.sora.capacity import SoRA, SoRALearner
 
 
-class SoRA(Rival):
+class SoRASettings(Rival):
     """Gates under proximal steps, whose threshold rises linearly until ``target`` of them are left.
 
     The paper raises the threshold from one training to the next. Within one training it says the same and costs no more
@@ -32,13 +34,13 @@ class SoRA(Rival):
     shrinkage: Positive
     """The sum of the thresholds xi over training, by which a gate without a gradient shrinks."""
 
-    def make(self, group: OrderedGroup) -> Gates:
-        from experiments.methods.sora.capacity import SoRA as Gates
+    def make(self, group: OrderedGroup) -> SoRA:
+        from experiments.methods.sora.capacity import SoRA
 
         seed = group.stack.first.seed.value
-        return Gates(group.preset_K, seed, shrinkage=self.shrinkage, name=group.number)
+        return SoRA(group.preset_K, seed, shrinkage=self.shrinkage, name=group.number)
 
-    def learner(self, stack: Stack, task: Task, high: bool = False) -> SoRALearner:
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> SoRALearner:
         from experiments.methods.sora.capacity import SoRALearner
 
-        return SoRALearner(self.model(stack, task, high), self.total)
+        return SoRALearner(model(), self.total)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.methods.base import OrderedGroup, Source
+from experiments.contract.config import OrderedGroup, Replicas
+from experiments.contract.source import Source
 from experiments.methods.rival import Rival
-from experiments.methods.sora import SoRA
+from experiments.methods.sora import SoRASettings
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.contract.task import Task
     from experiments.methods.svd.learner import SingularValueLearner
-    from experiments.runs.stack import Stack
-    from experiments.tasks.base import Task
     from ngn.methods.fixed import Retained
 
 
@@ -22,7 +25,7 @@ class SVD(Rival):
     """
 
     source: ClassVar[Source | None] = Source("LoRA cut by singular values", "not from a paper", rank=11)
-    unused: ClassVar[tuple[str, ...]] = SoRA.unused
+    unused: ClassVar[tuple[str, ...]] = SoRASettings.unused
     components: ClassVar[tuple[str, ...]] = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
 
@@ -33,7 +36,7 @@ class SVD(Rival):
 
         return Retained(group.preset_K)
 
-    def learner(self, stack: Stack, task: Task, high: bool = False) -> SingularValueLearner:
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> SingularValueLearner:
         from experiments.methods.svd.learner import SingularValueLearner
 
-        return SingularValueLearner(self.model(stack, task, high), self.total)
+        return SingularValueLearner(model(), self.total)

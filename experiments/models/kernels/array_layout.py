@@ -28,7 +28,7 @@ TILES = {"bank1d": 8, "planar": 4 * VECTOR}
 
 
 @dataclass(frozen=True)
-class Part:
+class ArrayPart:
     """One parameter of a component: ``shape`` as it is compiled, from float ``at`` of the component on."""
 
     name: str
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Group:
+class ArrayGroup:
     """K components, the first ``bare`` of them without parameters; the others begin at float ``offset`` of a row."""
 
     bank: Bank
@@ -78,16 +78,16 @@ class Layout:
         spare: int = 0,
     ) -> None:
         self.kernel, self.function, self.hidden, self.cost = kernel, function, hidden, cost
-        self.parts: list[Part] = []
+        self.parts: list[ArrayPart] = []
         at = 0
         for name, shape in parts:
-            self.parts.append(Part(name, at, shape))
+            self.parts.append(ArrayPart(name, at, shape))
             at += math.prod(shape)
         self.size = at + spare
-        self.groups: list[Group] = []
+        self.groups: list[ArrayGroup] = []
         self.parameters = 0
         for bank, bare in banks:
-            group = Group(bank, bank.K, bare, self.parameters)
+            group = ArrayGroup(bank, bank.K, bare, self.parameters)
             self.groups.append(group)
             self.parameters += -(-group.learned * self.size // VECTOR) * VECTOR
 
@@ -105,12 +105,12 @@ class Layout:
                 own = tuple(p.shape[-len(part.shape) :])
                 yield p, functools.partial(self._place, group, part, own)
 
-    def components(self, group: Group, rows: Tensor) -> Tensor:
+    def components(self, group: ArrayGroup, rows: Tensor) -> Tensor:
         """The components of a group with parameters in rows [R, parameters]: [R, learned, size]."""
         own = rows[:, group.offset : group.offset + group.learned * self.size]
         return own.unflatten(1, (group.learned, self.size))
 
-    def _place(self, group: Group, part: Part, own: tuple[int, ...], rows: Tensor) -> Tensor:
+    def _place(self, group: ArrayGroup, part: ArrayPart, own: tuple[int, ...], rows: Tensor) -> Tensor:
         at = slice(part.at, part.at + math.prod(part.shape))
         place = self.components(group, rows)[..., at].unflatten(-1, part.shape)
         for axis, length in enumerate(own):

@@ -143,7 +143,7 @@ def _compile(command: str, source: Path, built: Path) -> None:
             return
 
 
-def load(source: Path) -> ctypes.CDLL | None:
+def load_library(source: Path) -> ctypes.CDLL | None:
     """The library of ``source``; None, with a warning in the log, if it cannot be built or loaded here."""
     try:
         return ctypes.CDLL(str(build(source)))

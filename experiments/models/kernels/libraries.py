@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from experiments.models.kernels.build import load
+from experiments.models.kernels.build import load_library
 
 FOLDER = Path(__file__).parent
 _TYPES = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
@@ -77,5 +77,5 @@ class Library:
 @functools.cache
 def library(name: str) -> Library | None:
     """The library of ``<name>.cpp``, or None where it cannot be built; see ``Library`` for what it raises."""
-    loaded = load(FOLDER / f"{name}.cpp")
+    loaded = load_library(FOLDER / f"{name}.cpp")
     return None if loaded is None else Library(loaded)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Count
-from experiments.tasks.settings import Benchmark, Component, TaskSettings
+from experiments.contract.config import Component, TaskSettings
+from experiments.tasks.settings import Benchmark
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.cora.task import CoraTask
 
 
@@ -45,4 +46,4 @@ class Cora(Benchmark):
     def make(self, config: Config, device: torch.device) -> CoraTask:
         from experiments.tasks.cora.task import CoraTask
 
-        return CoraTask(config, device)
+        return CoraTask(self, config, device)

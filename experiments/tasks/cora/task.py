@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
 from experiments.models.gcn import GCNBank, GraphInput
 from experiments.models.parallel import ParallelModel
-from experiments.tasks.base import CapacityOf, Classification, Seeds
+from experiments.tasks.base import Classification
 from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
 from ngn.streams import generator
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
 
 
-class CoraTask(Classification):
+class CoraTask(Classification[GCNComponent]):
     """140 training nodes; scores on the 1,000 test nodes or the 500 validation nodes."""
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, Cora)
+    def __init__(self, settings: Cora, config: Config, device: torch.device) -> None:
         data = synthetic.graph() if config.profile == "smoke" else cora.load_data(data_root(config.data_root))
-        if config.task.nodes == "random":
+        if settings.nodes == "random":
             order = torch.randperm(len(data.labels), generator=generator(config.seed.value, "split"))
             data = cora.split_by(data, order.numpy())
         self.info = data.info
         features, edges = torch.from_numpy(data.features), torch.from_numpy(data.edge_index)
         labels = torch.from_numpy(data.labels)
-        held = data.test if config.task.split == "test" else data.validation
+        held = data.test if settings.split == "test" else data.validation
 
         def split(nodes: Tensor) -> Split:
             return Split(GraphInput.of(features, edges, nodes).to(device), labels[nodes].to(device))
@@ -48,7 +48,6 @@ class CoraTask(Classification):
         """The whole graph: a forward pass needs the neighbours of every held node."""
         return self.held.inputs, len(self.held)
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        assert isinstance(config.gate, GCNComponent)
+    def model(self, gate: GCNComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         size = capacity(0)
-        return ParallelModel(OrderedSum(GCNBank(self.features, config.gate.width, self.classes, size.K, seeds), size))
+        return ParallelModel(OrderedSum(GCNBank(self.features, gate.width, self.classes, size.K, seeds), size))

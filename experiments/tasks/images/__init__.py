@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from experiments.blocks import Count
-from experiments.tasks.settings import Benchmark, Component, MLPComponent, TaskSettings
+from experiments.contract.config import Component, TaskSettings
+from experiments.tasks.settings import Benchmark, MLPComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.images.task import ImageTask
 
 
@@ -43,7 +44,7 @@ class Mnist(Benchmark):
     def make(self, config: Config, device: torch.device) -> ImageTask:
         from experiments.tasks.images.task import mnist_task
 
-        return mnist_task(config, device)
+        return mnist_task(self, config, device)
 
 
 class Cifar10(Benchmark):
@@ -61,4 +62,4 @@ class Cifar10(Benchmark):
     def make(self, config: Config, device: torch.device) -> ImageTask:
         from experiments.tasks.images.task import cifar10_task
 
-        return cifar10_task(config, device)
+        return cifar10_task(self, config, device)

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
 from experiments.models.conv import ConvBank
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
-from experiments.tasks.base import CapacityOf, Classification, Seeds
+from experiments.tasks.base import Classification
 from experiments.tasks.images import Cifar10, ConvComponent, Mnist
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
 
 CLASSES = 10
 MNIST_STATISTICS = ([0.1307], [0.3081])
@@ -29,11 +30,12 @@ CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
 """Mean and deviation of the training pixels a channel, after division by 255."""
 
 
-class ImageTask(Classification):
+class ImageTask(Classification[MLPComponent | ConvComponent]):
     """Ten classes. MLP blocks take pixels / 255 and share a linear head; branches take standardised images."""
 
     def __init__(
         self,
+        settings: Mnist | Cifar10,
         config: Config,
         device: torch.device,
         load: Callable[[Path], mnist.ImageData],
@@ -45,9 +47,8 @@ class ImageTask(Classification):
         self.info, self.shape = data.info, shape
         train = (torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels))
         held = (torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
-        assert isinstance(config.task, Mnist | Cifar10)
-        if config.task.split == "validation":
-            keep = len(train[1]) - (len(train[1]) // 4 if smoke else config.task.held_out)
+        if settings.split == "validation":
+            keep = len(train[1]) - (len(train[1]) // 4 if smoke else settings.held_out)
             train, held = (train[0][:keep], train[1][:keep]), (train[0][keep:], train[1][keep:])
         self.train = Split(train[0].to(device), train[1].to(device))
         self.held = Split(held[0].to(device), held[1].to(device))
@@ -59,23 +60,22 @@ class ImageTask(Classification):
         scaled = inputs.float() / 255.0
         return scaled.flatten(-3) if self.flat else (scaled - self.mean) / self.deviation
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        gate, size = config.gate, capacity(0)
+    def model(self, gate: MLPComponent | ConvComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        size = capacity(0)
         if isinstance(gate, MLPComponent):
             pixels = self.shape[0] * self.shape[1] * self.shape[2]
             out = gate.features or CLASSES
             bank = MLPBank([pixels, *[gate.width] * gate.hidden_layers, out], size.K, seeds)
             head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
             return ParallelModel(OrderedSum(bank, size), head)
-        assert isinstance(gate, ConvComponent)
         return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
 
 
-def mnist_task(config: Config, device: torch.device) -> ImageTask:
+def mnist_task(settings: Mnist, config: Config, device: torch.device) -> ImageTask:
     """Handwritten digits, 28 x 28."""
-    return ImageTask(config, device, mnist.load_data, MNIST_STATISTICS, (1, 28, 28))
+    return ImageTask(settings, config, device, mnist.load_data, MNIST_STATISTICS, (1, 28, 28))
 
 
-def cifar10_task(config: Config, device: torch.device) -> ImageTask:
+def cifar10_task(settings: Cifar10, config: Config, device: torch.device) -> ImageTask:
     """Small colour images, 32 x 32; no augmentation."""
-    return ImageTask(config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))
+    return ImageTask(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))

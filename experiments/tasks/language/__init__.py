@@ -11,7 +11,7 @@ from experiments.tasks.settings import Benchmark
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.language.task import AdaptationTask
 
 
@@ -67,7 +67,7 @@ class Adaptation(Benchmark):
     def make(self, config: Config, device: torch.device) -> AdaptationTask:
         from experiments.tasks.language.task import AdaptationTask
 
-        return AdaptationTask(config, device)
+        return AdaptationTask(self, config, device)
 
 
 class WikiSQLEasy(Adaptation):

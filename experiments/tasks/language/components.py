@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from experiments.blocks import Count, Size
-from experiments.tasks.settings import Component
+from experiments.contract.config import Component
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
 """A linear map of a decoder layer: of its attention, or of its gated feed-forward block."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.blocks import ConfigError
+from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import DataInfo, combined_digest, data_root
 from experiments.language import pruning
@@ -22,7 +23,6 @@ from experiments.language.packing import Packed, pack, token_losses
 from experiments.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.models.adapter import attach_adapters
-from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.low_rank import attach_low_rank
@@ -31,7 +31,8 @@ from ngn.train.batches import Batches, MiniBatches, Split
 from ngn.train.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config, Train
+    from experiments.contract.config import Config
+    from experiments.contract.training import Train
 
 Tokens = tuple[list[int], list[int]]
 """Of a prompt and of its answer."""
@@ -54,7 +55,7 @@ class Replayed(Batches):
         return pack([*sequences, self.windows[self.order[index % len(self.order)]]], self.device), numbers
 
 
-class AdaptationTask(Task):
+class AdaptationTask(Task[Attached]):
     """Answers to questions of one corpus.
 
     Attributes:
@@ -62,15 +63,16 @@ class AdaptationTask(Task):
         examples, held: questions that scores are of, and their tokens.
         train: tokens of the training questions.
         chunks: tokens of general text.
+        plan: how it is trained, which says the batches that an order is measured on.
+        recomputes: whether activations are computed again in the backward pass.
         replay: windows of other general text that is trained on, too; none without ``task.replay``.
     """
 
     base: PretrainedModel
     scored = ("truncated", "soft")
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, Adaptation)
-        settings, smoke = config.task, config.profile == "smoke"
+    def __init__(self, settings: Adaptation, config: Config, device: torch.device) -> None:
+        smoke = config.profile == "smoke"
         root = data_root(config.data_root)
         if smoke:
             own = settings.model_dump(include=set(SMOKE))
@@ -80,7 +82,8 @@ class AdaptationTask(Task):
         else:
             assert config.model is not None, "Config has checked it"
             self.base = load_base(config.model, root, device)
-        self.settings, self.device, self.progress = settings, device, config.progress
+        self.settings, self.device, self.progress, self.plan = settings, device, config.progress, config.train
+        self.recomputes = config.model is not None and config.model.gradient_checkpointing
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
         scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
@@ -133,34 +136,33 @@ class AdaptationTask(Task):
             raise ConfigError(f"task={settings.name}: no question is left to train on; raise the limits on tokens")
         return list(held[:count]), train
 
-    def fresh(self, config: Config) -> nn.Module:
+    def fresh(self) -> nn.Module:
         """The frozen model to attach something to; its parameters are shared."""
         model = self.base.shared_copy()
-        if config.model is not None and config.model.gradient_checkpointing:
+        if self.recomputes:
             model.activation_checkpointing_enable()
         return model
 
-    def targets(self, config: Config) -> list[str]:
+    def targets(self, gate: Attached) -> list[str]:
         """Full names of what components are of: linear maps for ``gate=lora``, attention and feed-forward modules for
         ``gate=prune``, else decoder layers.
 
         Raises:
             ConfigError: if the model has another number of layers than ``gate.layers``.
         """
-        gate, layers = config.gate, self.base.layers
-        assert isinstance(gate, Attached)
+        layers = self.base.layers
         if len(layers) != gate.layers:
             raise ConfigError(f"gate.layers={gate.layers}, but {self.base.info.name} has {len(layers)} decoder layers")
         if isinstance(gate, PruneComponent):
             return [part.module for part in pruning.prunable_parts(self.base, gate.group_kinds)]
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+    def model(self, gate: Attached, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         """The frozen model with K components at each of the targets, of one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
-        gate, model, targets = config.gate, self.fresh(config), self.targets(config)
+        model, targets = self.fresh(), self.targets(gate)
         if isinstance(gate, PruneComponent):
-            return self._prunable(config, gate, model, seeds, capacity)
+            return self._prunable(gate, model, seeds, capacity)
         if isinstance(gate, AdapterComponent):
             features = self.base.model.config.hidden_size
             attach_adapters(model, targets, features, capacity, seeds, gate.width)
@@ -168,28 +170,24 @@ class AdaptationTask(Task):
             attach_low_rank(model, targets, capacity, seeds)
         return model
 
-    def _prunable(
-        self, config: Config, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf
-    ) -> nn.Module:
+    def _prunable(self, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf) -> nn.Module:
         """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
         parts = pruning.prunable_parts(self.base, gate.group_kinds)
         capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
-            model = pruning.ordered_prefix(model, parts, self._order(config, gate, parts, seed), left)
+            model = pruning.ordered_prefix(model, parts, self._order(gate, parts, seed), left)
         if gate.backbone == "updated":
             model = copy.deepcopy(model).float().requires_grad_(True)  # masters in single precision
         return pruning.learn_prefix(model, parts, capacities)
 
-    def _order(
-        self, config: Config, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int
-    ) -> dict[str, Tensor] | None:
+    def _order(self, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int) -> dict[str, Tensor] | None:
         """Module → the order of its heads or neurons; None for that of the model."""
         if gate.rank_by == "index":
             return None
         if gate.rank_by == "random":
             return {part.module: pruning.random_order(gate.draw, part.module, part.size) for part in parts}
-        batches, steps = self.batches(config.train, seed), math.ceil(gate.calibration / (config.train.batch or 1))
+        batches, steps = self.batches(self.plan, seed), math.ceil(gate.calibration / (self.plan.batch or 1))
         seen = (batches.at(step)[0] for step in range(steps))
         scores = pruning.wanda_scores(self.base.model, [part.map for part in parts], seen)
         return {part.module: pruning.order_by_score(scores[part.map], part.size) for part in parts}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import model_validator
 
 from experiments.blocks import Count, NonNegative, Size
-from experiments.tasks.settings import Component, TaskSettings
+from experiments.contract.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.manifold.task import ManifoldTask
 
 
@@ -60,4 +60,4 @@ class Manifold(TaskSettings):
     def make(self, config: Config, device: torch.device) -> ManifoldTask:
         from experiments.tasks.manifold.task import ManifoldTask
 
-        return ManifoldTask(config, device)
+        return ManifoldTask(self, device)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds
 from experiments.data.source import DataInfo
 from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
-from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
+from experiments.tasks.base import SupervisedTask
 from experiments.tasks.manifold import LatentComponent, Manifold
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config, Train
+    from experiments.contract.training import Train
 
 RANK_THRESHOLD = 1e-3
 """Singular values above this part of the largest count towards the numerical rank."""
@@ -90,23 +91,22 @@ def squared_distance(output: Tensor, target: Tensor) -> Tensor:
     return (output - target).square().sum(-1).mean(-1)
 
 
-class ManifoldTask(SupervisedTask):
+class ManifoldTask(SupervisedTask[LatentComponent]):
     """Squared error summed over coordinates for training; NMSE on fixed held-out points, as the paper reports it."""
 
     loss = Supervised(squared_distance)
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, Manifold)
-        self.settings, self.device = config.task, device
-        R = rotation(config.task)
-        self.embedding = (0.8 * R[:, : config.task.D].T).float().to(device)
-        z = latents(config.task.held, config.task.D, generator(config.task.draw, "manifold", "held"))
+    def __init__(self, settings: Manifold, device: torch.device) -> None:
+        self.settings, self.device = settings, device
+        R = rotation(settings)
+        self.embedding = (0.8 * R[:, : settings.D].T).float().to(device)
+        z = latents(settings.held, settings.D, generator(settings.draw, "manifold", "held"))
         held = self.embed(z)
         self.held = Split(held, held)
         self.power = held.double().square().sum(-1).mean()
         # Linear algebra libraries differ in the last bits of R, which are not what tells data apart.
         content = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
-        size = f"{config.task.held} held-out points, D = {config.task.D} in {config.task.ambient}"
+        size = f"{settings.held} held-out points, D = {settings.D} in {settings.ambient}"
         self.info = DataInfo("manifold", hashlib.sha256(content).hexdigest(), f"generated: {size}")
 
     def embed(self, z: Tensor) -> Tensor:
@@ -121,9 +121,7 @@ class ManifoldTask(SupervisedTask):
         assert train.batch is not None
         return train.batch
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        gate = config.gate
-        assert isinstance(gate, LatentComponent)
+    def model(self, gate: LatentComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         size = capacity(0)
         bank = RankOneBank(gate.width, gate.width, size.K, seeds)
         return Autoencoder(self.settings.ambient, gate, GatedBottleneck(bank, size, self.settings.kl), seeds)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Count, Size
-from experiments.tasks.settings import MLPComponent, TaskSettings
+from experiments.contract.config import TaskSettings
+from experiments.tasks.settings import MLPComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.regression1d.task import RegressionTask
 
 
@@ -30,4 +31,4 @@ class Regression1D(TaskSettings):
     def make(self, config: Config, device: torch.device) -> RegressionTask:
         from experiments.tasks.regression1d.task import RegressionTask
 
-        return RegressionTask(config, device)
+        return RegressionTask(self, config.profile == "smoke", device)

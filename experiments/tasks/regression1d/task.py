@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds
 from experiments.data.source import DataInfo
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
+from experiments.tasks.base import SupervisedTask
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
@@ -21,7 +22,7 @@ from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    pass
 
 
 def target(x: Tensor) -> Tensor:
@@ -38,24 +39,21 @@ def inputs(task: Regression1D) -> Tensor:
     return x.sort().values.unsqueeze(-1)
 
 
-class RegressionTask(SupervisedTask):
+class RegressionTask(SupervisedTask[MLPComponent]):
     """Mean squared error on the training points, as the paper reports it."""
 
     loss = Supervised(mean_squared_error)
     component_norms = True
     prefix_score = "mse"
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, Regression1D)
-        points = config.task.model_copy(update={"points": 64}) if config.profile == "smoke" else config.task
+    def __init__(self, settings: Regression1D, smoke: bool, device: torch.device) -> None:
+        points = settings.model_copy(update={"points": 64}) if smoke else settings
         x = inputs(points)
         digest = hashlib.sha256(x.numpy().tobytes()).hexdigest()
         self.info = DataInfo("regression1d", digest, f"generated: {points.points} points, {points.layout}")
         self.train = self.held = Split(x.float().to(device), target(x).float().to(device))
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        gate = config.gate
-        assert isinstance(gate, MLPComponent)
+    def model(self, gate: MLPComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         size = capacity(0)
         bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
         return ParallelModel(OrderedSum(bank, size))

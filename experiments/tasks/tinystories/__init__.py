@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from experiments.blocks import Count, Size
+from experiments.contract.config import Component, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
-from experiments.tasks.settings import Benchmark, Component, TaskSettings
+from experiments.tasks.settings import Benchmark
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.tinystories.task import StoriesTask
 
 
@@ -41,8 +43,7 @@ class LayerComponent(Component):
         return self
 
     def numbers(self, task: TaskSettings, samples: int) -> int:
-        assert isinstance(task, TinyStories)
-        return samples * task.context * (self.width // max(self.heads, self.slices))
+        return samples * prod(task.inputs) * (self.width // max(self.heads, self.slices))
 
     def check(self, config: Config) -> None:
         if any(self.K_of(group) is None for group in range(self.groups)) and "gate.K" not in config.method.unused:
@@ -98,6 +99,11 @@ class TinyStories(Benchmark):
     """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
     curve_held: Count = 20_000
 
+    @property
+    def inputs(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of one input."""
+        return (self.context,)
+
     def check(self, config: Config) -> None:
         if config.train.batch is None:
             raise ValueError("task=tinystories is trained on batches of windows: give train.batch")
@@ -105,4 +111,4 @@ class TinyStories(Benchmark):
     def make(self, config: Config, device: torch.device) -> StoriesTask:
         from experiments.tasks.tinystories.task import StoriesTask
 
-        return StoriesTask(config, device)
+        return StoriesTask(self, config, device)

@@ -11,17 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic, texts
 from experiments.data.source import DataInfo, data_root
 from experiments.data.tinystories import START, Characters, split_stories
-from experiments.tasks.base import CapacityOf, Seeds, Task
 from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
 from ngn.streams import generator
 from ngn.train.batches import Batches, TokenBatches
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config, Train
+    from experiments.contract.config import Config
+    from experiments.contract.training import Train
 
 PARTS = ("train", "valid")
 """What the names of the files have, in every layout."""
@@ -38,27 +39,25 @@ def _stories(config: Config) -> tuple[list[str], list[str], DataInfo]:
     return train, valid, data.info
 
 
-class StoriesTask(Task):
+class StoriesTask(Task[LayerComponent]):
     """Characters as tokens, a start before every story, windows of ``context`` characters."""
 
     timed_samples = 8
     prefix_score = "bits_per_character"
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, TinyStories)
-        self.settings, self.device, self.evaluations = config.task, device, config.task.evaluations
+    def __init__(self, settings: TinyStories, config: Config, device: torch.device) -> None:
+        self.settings, self.device, self.evaluations = settings, device, settings.evaluations
         self.sampled = 20 if config.profile == "smoke" else SAMPLE
         train, held, self.info = synthetic.stories() if config.profile == "smoke" else _stories(config)
         self.characters = Characters(train)
-        if config.task.split == "validation":
+        if settings.split == "validation":
             held, train = train[::HELD_OUT], [story for at, story in enumerate(train) if at % HELD_OUT]
         self.train, self.held = self.characters.mapped(train), self.characters.mapped(held)
-        self.held = self.held[: config.task.held]
+        self.held = self.held[: settings.held]
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        assert isinstance(config.gate, LayerComponent)
+    def model(self, gate: LayerComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         assert isinstance(seeds, int)
-        return LanguageModel(len(self.characters), self.settings.context, config.gate, seeds, capacity)
+        return LanguageModel(len(self.characters), self.settings.context, gate, seeds, capacity)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Nats per token."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from experiments.blocks import Count, Positive, Ratio, Size, Whole
-from experiments.tasks.settings import Component, TaskSettings
+from experiments.contract.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.config.schema import Config
+    from experiments.contract.config import Config
     from experiments.tasks.twist.task import TwistTask
 
 
@@ -59,4 +59,4 @@ class Twist(TaskSettings):
     def make(self, config: Config, device: torch.device) -> TwistTask:
         from experiments.tasks.twist.task import TwistTask
 
-        return TwistTask(config, device)
+        return TwistTask(self, config.profile == "smoke", device)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from experiments.contract.task import CapacityOf, Seeds
 from experiments.data.source import DataInfo
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.parallel import ParallelModel
-from experiments.tasks.base import CapacityOf, Seeds, SupervisedTask
+from experiments.tasks.base import SupervisedTask
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
 from ngn.streams import generator
@@ -19,7 +20,7 @@ from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
 if TYPE_CHECKING:
-    from experiments.config.schema import Config
+    pass
 
 STEPS = 3
 """Rotations that the teacher composes."""
@@ -32,28 +33,25 @@ def twist(x: Tensor, gamma: float) -> Tensor:
     return radius.unsqueeze(-1) * torch.stack([torch.cos(angle), torch.sin(angle)], -1)
 
 
-class TwistTask(SupervisedTask):
+class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
     """Mean squared error on the training points, of targets standardised over them, as the paper reports it."""
 
     loss = Supervised(mean_squared_error)
 
-    def __init__(self, config: Config, device: torch.device) -> None:
-        assert isinstance(config.task, Twist)
-        points = 64 if config.profile == "smoke" else config.task.points
-        x = torch.randn(points, 2, dtype=torch.float64, generator=generator(config.task.draw, "twist", "inputs"))
-        y = twist(x, config.task.gamma)
+    def __init__(self, settings: Twist, smoke: bool, device: torch.device) -> None:
+        points = 64 if smoke else settings.points
+        x = torch.randn(points, 2, dtype=torch.float64, generator=generator(settings.draw, "twist", "inputs"))
+        y = twist(x, settings.gamma)
         y = (y - y.mean(0)) / y.std(0, correction=0)
         # Rounded: processors differ in the last bits of normal draws, which are not what tells data apart.
         digest = hashlib.sha256((x * 1e6).round().long().numpy().tobytes()).hexdigest()
-        self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {config.task.gamma:g}")
+        self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {settings.gamma:g}")
         self.train = self.held = Split(x.float().to(device), y.float().to(device))
 
-    def model(self, config: Config, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        gate = config.gate
+    def model(self, gate: ChainComponent | LayersComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         if isinstance(gate, ChainComponent):
             size = capacity(0)
             return ParallelModel(OrderedSum(ChainBank(2, gate.width, size.K, seeds), size))
-        assert isinstance(gate, LayersComponent)
         layers = []
         for number in range(gate.layers):
             size = capacity(number)

@@ -10,7 +10,7 @@ import pytest
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
-from experiments.runs import launch, places
+from experiments.runs import launch, run_files
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row
@@ -21,7 +21,7 @@ from scripts import build_report, measure_latency
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Load the script with two rows of small runs as table 8; one row has records."""
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
     own = {"gate.t0": 1.0, "gate.K": 6}
     cora = Selection.of({"task": "cora", "gate": "gcn", "profile": "smoke"}, own, seeds=range(2))
     none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))

@@ -11,7 +11,7 @@ from record_samples import grown, record
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.store.records import Store
 from scripts import table
 

@@ -35,29 +35,28 @@ from scripts import sweep
 )
 def test_a_study_has_its_runs_each_once(name, runs):
     found = list(study(name).runs())
-    assert len(found) == len({run for run, _ in found}) == runs
-    assert all(run_id(config) == run for run, config in found[:: max(1, runs // 20)])
+    assert len(found) == len({run.id for run in found}) == runs
+    assert all(run_id(run.config) == run.id for run in found[:: max(1, runs // 20)])
 
 
 def test_configurations_are_those_of_the_selections():
     """Composing them once per selection must not change them."""
     for selection in STUDIES["schedules"].make():
         names = [run_id(selection.config(seed)) for seed in selection.seeds]
-        assert set(names) <= {name for name, _ in study("schedules").runs()}
+        assert set(names) <= {run.id for run in study("schedules").runs()}
 
 
 def test_the_lambda_sweep_is_log_spaced_with_the_snapping_at_the_price():
-    prices = [config.schedule.lambda0 for _, config in study("lambda_sweep").runs()]
+    prices = [run.config.schedule.lambda0 for run in study("lambda_sweep").runs()]
     assert (prices[0], prices[-1]) == (1e-6, 1e-2)
     ratios = [b / a for a, b in itertools.pairwise(prices)]
     assert max(ratios) / min(ratios) < 1.0001
-    assert all(
-        c.schedule.alpha_max == c.schedule.lambda0 and c.seed.value == 0 for _, c in study("lambda_sweep").runs()
-    )
+    configs = [run.config for run in study("lambda_sweep").runs()]
+    assert all(c.schedule.alpha_max == c.schedule.lambda0 and c.seed.value == 0 for c in configs)
 
 
 def test_the_three_panels_of_the_initial_boundaries():
-    configs = [config for _, config in study("init_sweep").runs()]
+    configs = [run.config for run in study("init_sweep").runs()]
     panels = {(c.gate.r, c.schedule.alpha_shape.kind) for c in configs}
     assert panels == {(0.5, "delayed_linear"), (1.0, "delayed_linear"), (0.5, "constant")}
     assert {round(c.gate.t0, 3) for c in configs} == {0.0, *map(float, range(1, 17))}
@@ -83,18 +82,18 @@ def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):
     store = Store(tmp_path)
     fill(store)
     for name in ("learners", "decay"):
-        named = {run for run, _ in study(name).runs()}
-        followed = {run for run, _ in study(name).runs(store)} - named
+        named = {run.id for run in study(name).runs()}
+        followed = {run.id for run in study(name).runs(store)} - named
         assert followed
         assert all("fixed" in run for run in followed)
 
 
 def test_continued_runs_are_the_baseline_and_three_prices():
-    continued = [config for _, config in study("continue_learning").runs()]
+    continued = [run.config for run in study("continue_learning").runs()]
     assert continued
-    for config, (_, baseline) in zip(continued, study("baseline").runs(), strict=False):
+    for config, baseline in zip(continued, study("baseline").runs(), strict=False):
         assert config.continue_with == [0.1, 1.0, 10.0]
-        assert config.model_copy(update={"continue_with": []}) == baseline
+        assert config.model_copy(update={"continue_with": []}) == baseline.config
 
 
 def test_a_variant_of_the_sensitivity_study_changes_one_setting():
@@ -105,8 +104,8 @@ def test_a_variant_of_the_sensitivity_study_changes_one_setting():
 
 @pytest.mark.parametrize("name", ["continue_learning", "learners", "decay", "sensitivity", "init_sweep_ten"])
 def test_the_status_of_a_study_is_shown(name, tmp_path, capsys):
-    _, config = next(study(name).runs())
-    Store(tmp_path).write(record(config, {"grown": grown([4.0], 1e-5, 1e-5)}))
+    run = next(study(name).runs())
+    Store(tmp_path).write(record(run.config, {"grown": grown([4.0], 1e-5, 1e-5)}))
     assert sweep.main(["status", name, f"--results={tmp_path}"]) == 1
     shown = capsys.readouterr().out
     assert f"{name} ({study(name).title}): 1 of " in shown
@@ -114,11 +113,11 @@ def test_the_status_of_a_study_is_shown(name, tmp_path, capsys):
 
 
 def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
-    named = {run for run, _ in study("tables").runs()}
+    named = {run.id for run in study("tables").runs()}
     assert {run_id(row.runs.config(s)) for row in FOUR.rows if row.runs for s in row.runs.seeds} <= named
     store = Store(tmp_path)
     fill(store)
-    followed = {run for run, _ in study("tables").runs(store)}
+    followed = {run.id for run in study("tables").runs(store)}
     assert named < followed
     assert all("fixed" in run for run in followed - named)
 

@@ -17,8 +17,8 @@ from experiments.cli.app import prepare
 from experiments.cli.overrides import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
-from experiments.config.schema import Config
 from experiments.config.seeds import named_sets
+from experiments.contract.config import Config
 from experiments.paths import CONF
 from experiments.tasks import GATES_OF_TASK, TASKS
 

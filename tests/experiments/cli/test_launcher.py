@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 from experiments import paths
 from experiments.cli import app
 from experiments.config.identity import run_id, scientific
-from experiments.config.schema import Config
-from experiments.runs import places, training
+from experiments.config.schema import CheckedConfig
+from experiments.runs import run_files, training
 from experiments.runs import stack as stacks
 from experiments.store.records import Store
 
@@ -22,12 +22,12 @@ SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 def command(monkeypatch, tmp_path):
     monkeypatch.setenv("NGN_SCRATCH", "")
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
     trained = []
     real = training.train_at_once
 
     def train_at_once(stack, *rest):
-        trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in stack.runs])
+        trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in stack.configs])
         return real(stack, *rest)
 
     monkeypatch.setattr(training, "train_at_once", train_at_once)
@@ -120,7 +120,7 @@ def test_folders_hold_the_configuration_that_was_trained(command, tmp_path, laun
     assert len(folders) == 2
     for seed, folder in enumerate(folders):
         assert f"seed.value={seed}" in str(folder)
-        trained = Config.model_validate(yaml.safe_load((folder / "config.yaml").read_text()))
+        trained = CheckedConfig.model_validate(yaml.safe_load((folder / "config.yaml").read_text()))
         record = Store(tmp_path / "results").get(run_id(trained))
         assert record["config"] == scientific(trained)
         assert {"gate.width=6", f"seed.value={seed}"} < set(yaml.safe_load((folder / "overrides.yaml").read_text()))

@@ -38,7 +38,7 @@ def test_a_broken_file_is_named_with_the_line(
         assert BROKEN[content] in shown
         assert shown.count("\n") == 1
     with pytest.raises(ConfigError, match=r"broken\.yaml") as told:
-        settings.load(str(path))
+        settings.load_cluster(str(path))
     assert BROKEN[content] in str(told.value)
 
 
@@ -78,4 +78,4 @@ def test_no_message_is_in_the_words_of_the_checker() -> None:
             assert not foreign.search(message), (key, value)
     for key in settings.Cluster.model_fields:
         with pytest.raises(ConfigError, match=f"{key}.*must be"):
-            settings.load("local", [f"{key}=[{{}}]"])
+            settings.load_cluster("local", [f"{key}=[{{}}]"])

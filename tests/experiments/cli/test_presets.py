@@ -48,8 +48,8 @@ def test_every_preset_of_the_suite_is_legal() -> None:
 
 def test_what_is_typed_takes_the_place_of_a_presets_line() -> None:
     _, jobs = app.prepare(["experiment=prices", "seed=7", "schedule.lambda0=1e-2"])
-    assert [(job.config.seed.value, job.config.schedule.lambda0) for job in jobs] == [(7, 1e-2)]
-    assert {job.config.tag for job in jobs} == {"prices"}
+    assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [(7, 1e-2)]
+    assert {job.run.config.tag for job in jobs} == {"prices"}
 
 
 def test_an_unknown_preset_is_refused() -> None:
@@ -112,7 +112,9 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None:
     _, jobs = app.prepare(["experiment=own"])
-    assert [(job.config.seed.value, job.config.schedule.lambda0) for job in jobs] == [(n, 3e-5) for n in (4, 5, 6)]
+    assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [
+        (n, 3e-5) for n in (4, 5, 6)
+    ]
     for foreign in ("schedule=../../../etc/x", "schedule=../schedule/slow", "schedule=papr", f"schedule={own_conf}/x"):
         with pytest.raises(ConfigError, match="no such schedule"):
             app.prepare([foreign])

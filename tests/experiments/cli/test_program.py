@@ -98,7 +98,7 @@ def test_real_runs_in_one_folder_from_another_in_a_path_with_blanks(project: Pat
     assert [text.split("]")[0] for text in done.stdout.splitlines()][:3] == ["[1/2", "[2/2", "medians:"]
     assert "-> my output/results/regression1d/" in done.stdout
     found = sorted(path.name for path in (elsewhere / "my output" / "results" / "regression1d").glob("*.json"))
-    assert found == [f"{job.run_id}.json" for job in app.expand(app.rewrite.rewrite(line))]
+    assert found == [f"{job.run.id}.json" for job in app.expand(app.rewrite.rewrite(line))]
     assert [path.name for path in elsewhere.iterdir()] == ["my output"]
     assert {path.name for path in (elsewhere / "my output").iterdir()} == {"checkpoints", "results", "sweeps"}
     assert sorted(project.iterdir()) == before

@@ -17,9 +17,10 @@ from experiments.blocks import ConfigError
 from experiments.cli import app, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.data import sets
 from experiments.runs import launch
+from experiments.runs.run_files import Run
 from experiments.store.records import RecordError
 from ngn.train.checkpoint import StorageError
 
@@ -42,13 +43,13 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
         ran: list[Config] = []
 
-        def train(config: Config) -> Any:
-            ran.append(config)
-            return engine(config)
+        def train(run: Run) -> Any:
+            ran.append(run.config)
+            return engine(run.config)
 
         monkeypatch.setattr(session, "train", train)
         monkeypatch.setattr(sets, "require_files", lambda *_: None)
-        monkeypatch.setattr(launch, "share", lambda configs: {})
+        monkeypatch.setattr(launch, "share", lambda runs: {})
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran
 
@@ -77,8 +78,8 @@ def test_what_ran_is_what_was_checked(command: Any) -> None:
     line = "task=mnist gate=mlp,conv schedule.lambda0=1e-5,1e-4 seed=4,7 train.clip=0.5"
     jobs = app.expand(app.rewrite.rewrite(line.split()))
     _, ran = command(line)
-    assert ran == [job.config for job in jobs]
-    assert [job.run_id for job in jobs] == [run_id(config) for config in ran]
+    assert ran == [job.run.config for job in jobs]
+    assert [job.run.id for job in jobs] == [run_id(config) for config in ran]
 
 
 def test_relative_folders_belong_to_the_caller(command: Any, tmp_path: Path) -> None:
@@ -165,19 +166,19 @@ def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys
 
 
 def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(config: Config) -> Any:
+    def train(run: Run) -> Any:
         raise RecordError("one.json: unreadable")
 
     monkeypatch.setattr(session, "train", train)
-    elsewhere = session.Session([compose()], [""], process=os.getpid() + 1)
+    elsewhere = session.Session([Run.of(compose())], [""], process=os.getpid() + 1)
     with pytest.raises(session.RunFailed, match="unreadable"):
-        elsewhere.report(0, compose())
+        elsewhere.report(0, Run.of(compose()))
 
 
 def test_a_job_that_is_sent_elsewhere_takes_no_configurations_along() -> None:
     """It composes its own, from the overrides that the launcher sends with it."""
-    sent = pickle.loads(pickle.dumps(session.Session([compose()] * 3, ["a", "b", "c"]).job)).__self__
-    assert (sent.configs, sent.labels, sent.process) == ([], ["a", "b", "c"], os.getpid())
+    sent = pickle.loads(pickle.dumps(session.Session([Run.of(compose())] * 3, ["a", "b", "c"]).job)).__self__
+    assert (sent.runs, sent.labels, sent.process) == ([], ["a", "b", "c"], os.getpid())
 
 
 def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.config.schema import CheckedConfig
 from experiments.paths import RESULTS
 from experiments.runs.phases import fixed_configuration
 
@@ -23,7 +23,7 @@ def test_frozen_ids_never_change():
     rows = json.loads(FROZEN.read_text())
     assert len(rows) >= 20
     for row in rows:
-        assert run_id(Config.model_validate(row["config"])) == row["id"]
+        assert run_id(CheckedConfig.model_validate(row["config"])) == row["id"]
 
 
 def test_every_committed_record_is_named_after_its_configuration():
@@ -31,7 +31,7 @@ def test_every_committed_record_is_named_after_its_configuration():
     assert paths
     for path in paths:
         record = json.loads(path.read_text())
-        assert run_id(Config.model_validate(record["config"])) == record["run_id"] == path.stem
+        assert run_id(CheckedConfig.model_validate(record["config"])) == record["run_id"] == path.stem
 
 
 @pytest.mark.parametrize(

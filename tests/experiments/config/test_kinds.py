@@ -12,10 +12,12 @@ from experiments.cli import machine
 from experiments.config import schema
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
-from experiments.methods.base import OrderedGroup
+from experiments.contract.config import Component, TaskSettings
+from experiments.contract.groups import GroupSettings
 from experiments.methods.fixed import Fixed
+from experiments.runs.groups import GroupOfStack
+from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack
-from experiments.tasks.settings import Component, GroupSettings, TaskSettings
 
 
 class Blocks(Component):
@@ -43,7 +45,7 @@ def test_each_kind_has_what_it_sets_and_else_what_the_block_says() -> None:
     config = configuration(gate)
     assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
     assert [gate.high_start(group) for group in range(2)] == [7.0, 15.0]
-    heads, slices = (OrderedGroup(Stack((config,)), group, 64) for group in (2, 3))
+    heads, slices = (GroupOfStack(Stack((Run(config, "blocks"),)), group, 64) for group in (2, 3))
     assert (heads.r, heads.t0, heads.lambda0) == (0.5, 1e-4, config.schedule.lambda0)
     assert (slices.r, slices.t0, slices.lambda0) == (0.75, 2.0, 1e-2)
     made = config.method.make(slices)

@@ -22,6 +22,7 @@ from experiments.analysis.selection import configurations
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
+from experiments.runs.run_files import runs_of
 from experiments.runs.stack import stacks_of
 from experiments.studies import STUDIES
 import experiments.sweeps.plan, experiments.sweeps.status
@@ -30,13 +31,13 @@ runs = stacks = 0
 for study in STUDIES.values():
     configs = [config for selection in study.make() for _, config, _ in configurations(selection)]
     assert all(numerics(config)["task"] >= 1 for config in configs)
-    planned = stacks_of(configs)
+    planned = stacks_of(runs_of(configs))
     assert sum(map(len, planned)) == len(configs)
     runs, stacks = runs + len(configs), stacks + len(planned)
 twist = [compose({"task": "twist"}, {"seed.value": seed}) for seed in range(25)]
 assert len({run_id(config) for config in twist}) == 25
-assert [len(stack) for stack in stacks_of(twist)] == [10, 10, 5]
-assert [len(stack) for stack in stacks_of([compose({}, {"seed.value": seed}) for seed in range(20)])] == [20]
+assert [len(stack) for stack in stacks_of(runs_of(twist))] == [10, 10, 5]
+assert [len(stack) for stack in stacks_of(runs_of(compose({}, {"seed.value": seed}) for seed in range(20)))] == [20]
 print(runs, stacks)
 """
 

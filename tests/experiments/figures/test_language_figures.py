@@ -105,10 +105,10 @@ def test_seeds_are_pooled(store: Store) -> None:
 
 
 def test_rivals_follow_what_was_learned_and_base_scores_come_first(store: Store) -> None:
-    named = [name for name, _ in study("lora_smollm2").runs()]
+    named = [run.id for run in study("lora_smollm2").runs()]
     assert [name.split("-")[2] for name in named] == ["base"] * 5 + ["ngn"] * 7
     assert {name.split("-")[0] for name in named} == set(TASKS.values())
-    followed = [(name, config) for name, config in study("lora_smollm2").runs(store) if name not in named]
+    followed = [(run.id, run.config) for run in study("lora_smollm2").runs(store) if run.id not in named]
     assert len(followed) == 8
     for _, config in followed:
         assert config.method.target == 20  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import ngn
+from experiments.contract.groups import GroupSettings
 from experiments.language import pruned_files, pruning
 from experiments.language.base import PretrainedModel, tiny_base
 from experiments.language.export import ExportError, logit_difference
@@ -21,7 +22,6 @@ from experiments.language.perplexity import documents
 from experiments.tasks.language import WikiSQLEasy
 from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.task import AdaptationTask
-from experiments.tasks.settings import GroupSettings
 
 CPU = torch.device("cpu")
 KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
@@ -58,7 +58,7 @@ def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[
     config: Any = SimpleNamespace(
         task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
     )
-    made_task = AdaptationTask(config, CPU)
+    made_task = AdaptationTask(config.task, config, CPU)
     made_task.base = base_of(family)
     return made_task, config
 
@@ -67,8 +67,8 @@ def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) ->
     """The trained model, with all gates practically open, or with gates of these counts."""
 
     if counts is None:
-        return task.model(config, 0, started(config, [31] * config.gate.groups))
-    return task.model(config, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
+        return task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+    return task.model(config.gate, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
 
 
 def started(config: Any, counts: list[int]) -> Callable[[int], ngn.CountGate]:
@@ -97,7 +97,7 @@ def test_the_full_model_is_the_original_in_any_order(family: str, rank_by: str) 
 @pytest.mark.parametrize("counts", [[1, 3, 2, 2], [2, 1, 1, 4]])
 def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, counts: list[int]) -> None:
     task, config = made(family, backbone="frozen")
-    model = task.model(config, 0, started(config, counts))
+    model = task.model(config.gate, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
     assert learner.count().tolist() == counts
     assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
@@ -197,7 +197,7 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     from transformers import AutoModelForCausalLM
 
     task, config = made(family, backbone="frozen")
-    model = task.model(config, 0, started(config, counts))
+    model = task.model(config.gate, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
     deployed = learner.deploy(unsettled="allow")
     with learner.mode("hard"):

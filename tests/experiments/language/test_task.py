@@ -23,12 +23,13 @@ TRAIN: Any = SimpleNamespace(batch=8)
 def config(kind: type[Adaptation] = WikiSQLEasy, gate=LORA, **settings) -> Any:
     usual = {"max_new_tokens": 12, "perplexity_tokens": 64}
     task = kind(name=legal_name(kind, "name"), **(usual | settings))
-    return SimpleNamespace(task=task, gate=gate, profile="smoke", data_root=None, model=None, progress="never")
+    carried_out = {"profile": "smoke", "data_root": None, "model": None, "train": None, "progress": "never"}
+    return SimpleNamespace(task=task, gate=gate, **carried_out)
 
 
 def made(config: Any) -> tuple[AdaptationTask, ngn.CapacityLearner]:
-    task = AdaptationTask(config, torch.device("cpu"))
-    model = task.model(config, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5))
+    task = AdaptationTask(config.task, config, torch.device("cpu"))
+    model = task.model(config.gate, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5))
     return task, ngn.CapacityLearner(model)
 
 

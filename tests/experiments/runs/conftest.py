@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs import places
+from experiments.runs import run_files
 
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")

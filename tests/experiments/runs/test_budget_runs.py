@@ -6,6 +6,7 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import launch
+from experiments.runs.run_files import runs_of
 from experiments.store.records import Store
 
 
@@ -56,7 +57,7 @@ def test_what_is_no_budget_is_refused(tmp_path, own, message):
 
 def test_a_budget_out_of_reach_leaves_the_others(tmp_path):
     configs = [config(tmp_path, **{"method.parameters": share}) for share in ("10%", "70%")]
-    done = launch.share(configs)
+    done = launch.share(runs_of(configs))
     assert isinstance(done[run_id(configs[0])], ConfigError)
     assert "no model has as few as" in str(done[run_id(configs[0])])
     assert done[run_id(configs[1])].status == "complete"

@@ -14,7 +14,8 @@ import torch
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config, branch_of, branch_phase
+from experiments.config.schema import branch_of, branch_phase
+from experiments.contract.config import Config
 from experiments.paths import CONF
 from experiments.runs import phases
 from experiments.runs.launch import launch
@@ -74,11 +75,11 @@ def test_a_branch_is_a_training_of_its_own_from_the_grown_parameters(tmp_path: P
     (config,) = pack = smoke(tmp_path, engine="torch", gate__K=K)
     ((_, curves),) = trained(pack)
     task = make_task(config, torch.device("cpu"))
-    grown = learner_of(Stack((config,)), task)
+    grown = learner_of(Stack.of(config), task)
     batches = task.batches(config.train, config.seed.value)
-    Trainer(grown, batches, task.loss, plan_of(Stack((config,)), len(task.train)), progress="never").fit()
+    Trainer(grown, batches, task.loss, plan_of(Stack.of(config), len(task.train)), progress="never").fit()
     for factor, name in zip(FACTORS, NAMES, strict=True):
-        branch = Stack((branch_of(config, factor),))
+        branch = Stack.of(branch_of(config, factor))
         fresh = learner_of(branch, task)
         fresh.restore(grown.state())
         course = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()

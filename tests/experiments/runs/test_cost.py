@@ -31,7 +31,7 @@ def smoke(seed, tmp_path, **own):
 def test_one_model_of_a_stack_stands_alone(tmp_path):
     pack = [smoke(seed, tmp_path) for seed in (3, 4)]
     task = make_task(pack[0], torch.device("cpu"))
-    stack, single = learner_of(Stack(tuple(pack)), task), learner_of(Stack((pack[1],)), task)
+    stack, single = learner_of(Stack.of(*pack), task), learner_of(Stack.of(pack[1]), task)
     with torch.no_grad():
         for n, p in enumerate(stack.model.parameters()):
             p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(n), dtype=p.dtype))

@@ -21,7 +21,7 @@ from experiments.config.compose import compose
 from experiments.config.numerics import numerics
 from experiments.models.kernels.build import FLAGS
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, places
+from experiments.runs import launch, run_files
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS
 
@@ -147,7 +147,7 @@ def test_a_digest_is_of_code_wherever_it_stands_and_not_of_comments(tmp_path):
 
 if __name__ == "__main__" and "--update" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
-        places.SCRATCH = Path(folder) / "scratch"
+        run_files.SCRATCH = Path(folder) / "scratch"
         new = {"-".join(case): train(config_of(*case, Path(folder)), Path(folder)) for case in CASES}
     content = merged(json.loads(FILE.read_text()), new, "--same-numbers" in sys.argv)
     FILE.write_text(json.dumps(content, indent=1) + "\n")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.runs import places, training
+from experiments.runs import run_files, training
 from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
@@ -71,9 +71,9 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
     with pytest.raises(RuntimeError, match="on the way"), denormals_flushed():
         raise RuntimeError("on the way")
     assert not is_zero()
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
     config = compose({"task": "regression1d", "gate": "mlp", "profile": "smoke"}, {"results": str(tmp_path)})
-    training.train_stack(Stack((config,)))
+    training.train_stack(Stack.of(config))
     assert not is_zero()
 
 
@@ -111,11 +111,11 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 
     def trained():
         task = make_task(config, torch.device("cpu"))
-        learner = learner_of(Stack((config,)), task)
+        learner = learner_of(Stack.of(config), task)
         if name == "regression1d":
             with torch.no_grad():  # as the last maps of far components are: they have hardly left zero
                 learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
-        batches, plan = task.batches(config.train, 0), plan_of(Stack((config,)), task.samples(config.train))
+        batches, plan = task.batches(config.train, 0), plan_of(Stack.of(config), task.samples(config.train))
         kind = trainer_of(engine, learner, batches, task, plan)
         course = kind(learner, batches, task.loss, plan, progress="never").fit()
         return course.curves, learner

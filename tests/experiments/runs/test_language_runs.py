@@ -13,10 +13,10 @@ from experiments.blocks import ConfigError
 from experiments.cli import machine
 from experiments.cli.expand import expand
 from experiments.cli.rewrite import rewrite
-from experiments.config import like
+from experiments.config import rival_target
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.runs import launch, models
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
@@ -86,7 +86,7 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
     half = smoke(tmp_path, method="uniform", method__target=2)
     assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # of q and of v one layer each, not v alone
     assert run_id(rival) == run_id(smoke(tmp_path, method="uniform", method__target=3))
-    like.compare(rival)
+    rival_target.check_target(rival)
     record = trained(rival)
     assert record["config"]["method"] == {"name": "uniform", "target": 3, "like": learned["run_id"]}
     assert record["phases"]["fixed"]["sizes"]["total"] == 3
@@ -99,7 +99,7 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
         "method=uniform",
     ]
     (job,) = expand(rewrite([*command, f"method.like={learned['run_id']}"]))
-    assert job.run_id == run_id(rival)
+    assert job.run.id == run_id(rival)
     (other,) = expand(rewrite([*command, f"method.like={learned['run_id']}", "method.target=4"]))
     with pytest.raises(ConfigError, match=r"it retains 3, not method.target=4"):
         machine.check([other], command)
@@ -107,7 +107,7 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
     with pytest.raises(ConfigError, match="there is no such record"):
         machine.check([absent], command)
     with pytest.raises(ConfigError, match="that is gate=lora, and this gate=adapter"):
-        like.compare(smoke(tmp_path, gate="adapter", method="uniform", method__like=learned["run_id"]))
+        rival_target.check_target(smoke(tmp_path, gate="adapter", method="uniform", method__like=learned["run_id"]))
 
 
 def test_a_training_goes_on_bit_by_bit_after_a_kill_in_mid_epoch(
@@ -170,9 +170,9 @@ def test_what_does_not_fit_together_is_said(choices: dict[str, str], overrides: 
 
 def test_weights_that_do_not_fit_are_refused_before_anything_starts() -> None:
     (job,) = expand(rewrite(["task=gsm8k", "model=smollm2_135m"]))
-    machine._memory(job.config, 2**30)
+    machine._memory(job.run.config, 2**30)
     with pytest.raises(ConfigError, match=r"model=smollm2_135m: its weights alone take 1 GiB in float32"):
-        machine._memory(job.config, 2**28)
+        machine._memory(job.run.config, 2**28)
 
 
 def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from waiting import until
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import launch, outcome, phases, sharing, training
+from experiments.runs.run_files import runs_of
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import plan as plans
@@ -97,7 +98,7 @@ def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
             launch.launch(configs, patience=0.05)
         done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
         assert done == [True, False, True], "the free part of the stack is trained"
-    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
+    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", runs_of(configs), 10)
     with Leases(tmp_path / "results") as other:
         other.take([run_id(configs[1])])
         assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
@@ -130,7 +131,7 @@ def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkey
 
 def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch):
     configs = smoke(tmp_path, range(2))
-    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", configs, 10)
+    path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", runs_of(configs), 10)
     real = phases.fit_phase
     monkeypatch.setattr(phases, "fit_phase", lambda *_, **__: 1 / 0)
     told = worker.run_task(path, 0)
@@ -154,6 +155,6 @@ def test_two_multiruns_share_their_stacks(tmp_path, monkeypatch):
         other.close()
 
     monkeypatch.setattr(sharing.time, "sleep", wait)
-    done = launch.share(configs)
+    done = launch.share(runs_of(configs))
     assert waits == [[False, False, True, True]]
     assert {outcome.status for outcome in done.values()} == {"complete"}

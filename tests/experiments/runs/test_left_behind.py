@@ -8,10 +8,10 @@ from record_samples import untimed
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import phases, places, sharing, training
+from experiments.runs import phases, run_files, sharing, training
 from experiments.runs.launch import launch, share
 from experiments.runs.phases import fixed_configuration
-from experiments.runs.places import results_root
+from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
@@ -66,7 +66,7 @@ def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(
     monkeypatch.setattr(phases, "fit_phase", dies)
     with pytest.raises(KeyboardInterrupt):
         launch([config])
-    (finished,) = places.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
+    (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
     content = finished.read_text()
     if harm == "other code":
         monkeypatch.setattr(provenance, "_sources", lambda: "another digest")
@@ -127,7 +127,7 @@ def test_a_continuation_without_its_start_trains_that_again(tmp_path, monkeypatc
     begun = _dies_in(monkeypatch, "continue_10")
     with pytest.raises(KeyboardInterrupt):
         launch([config])
-    for path in places.SCRATCH.rglob("end/step-*.safetensors"):
+    for path in run_files.SCRATCH.rglob("end/step-*.safetensors"):
         path.unlink() if harm == "lost" else path.write_bytes(path.read_bytes()[:-1])
     assert launch([config])[0].status == "complete"
     assert begun == ["grown", "continue_10", "grown", "continue_10"]
@@ -150,7 +150,7 @@ def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypa
 def test_a_damaged_note_of_a_stack_costs_no_run(tmp_path, content, caplog):
     """None: a folder in its place."""
     configs = [smoke(tmp_path, seed__value=seed) for seed in range(2)]
-    note = places.checkpoints_named("pack3-deadbeef0000", results_root(configs[0])) / sharing.NOTE
+    note = run_files.checkpoints_named("pack3-deadbeef0000", Run.of(configs[0]).root) / sharing.NOTE
     note.mkdir(parents=True) if content is None else note.parent.mkdir(parents=True)
     if content is not None:
         note.write_text(content)
@@ -159,10 +159,11 @@ def test_a_damaged_note_of_a_stack_costs_no_run(tmp_path, content, caplog):
 
 
 def test_notes_of_other_folders_are_not_read(tmp_path, monkeypatch):
-    other = places.checkpoints_named("pack3-deadbeef0000", tmp_path / "elsewhere")
-    sharing.note_stack(other, Stack(tuple(smoke(tmp_path, seed__value=s) for s in range(3))), tmp_path / "elsewhere")
+    other = run_files.checkpoints_named("pack3-deadbeef0000", tmp_path / "elsewhere")
+    elsewhere = {"results": str(tmp_path / "elsewhere")}
+    sharing.note_stack(other, Stack.of(*(smoke(tmp_path, seed__value=s, **elsewhere) for s in range(3))))
     monkeypatch.setattr(sharing.checkpoint, "read_sealed", lambda *_: pytest.fail("read"))
-    assert sharing.arrange([smoke(tmp_path)], tmp_path / "results")
+    assert sharing.arrange([Run.of(smoke(tmp_path))], tmp_path / "results")
 
 
 @pytest.mark.parametrize("harm", ["garbled", "a link that leads nowhere"])
@@ -171,7 +172,7 @@ def test_a_damaged_record_fails_its_own_run_and_says_what_to_do(tmp_path, harm):
     path = Store(tmp_path / "results").path(run_id(configs[0]))
     path.parent.mkdir(parents=True)
     path.write_text("garbage") if harm == "garbled" else path.symlink_to(tmp_path / "nowhere")
-    damaged, *others = share(configs).values()
+    damaged, *others = share(runs_of(configs)).values()
     assert str(path) in str(damaged)
     assert "force=true runs it again" in str(damaged)
     assert [o.status for o in others] == ["complete"] * 2

@@ -14,9 +14,10 @@ from experiments.blocks import ConfigError
 from experiments.cli import app, expand
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.runs import loggers
 from experiments.runs.launch import launch
+from experiments.runs.run_files import Run
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
 
@@ -64,14 +65,14 @@ def test_prices_are_those_that_each_axis_pays() -> None:
     layers = compose(
         {**groups, "schedule": "dec_lambda"}, {"schedule.kappa": 2.0, "schedule.lambda_shape.kind": "constant"}
     )
-    row = loggers.row_of(layers, 1.0, True, 0.1, 0.1, [1.0] * layers.gate.groups)
+    row = loggers.row_of(Run.of(layers), 1.0, True, 0.1, 0.1, [1.0] * layers.gate.groups)
     prices = [value for key, value in row.items() if key.startswith("price")]
     assert len(prices) == layers.gate.groups > 1
     assert prices[0] == pytest.approx(1e-1)
     assert prices[-1] == pytest.approx(1e-5)
     assert row["alpha_0"] == pytest.approx(2e-1)
     under_budget = compose({"method": "budget", "profile": "smoke"}, {"method.count": 3})
-    assert loggers.row_of(under_budget, 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t", "beta"}
+    assert loggers.row_of(Run.of(under_budget), 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t", "beta"}
 
 
 def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,12 +29,12 @@ def test_what_is_refused_before_data_are_read_would_take_at_least_as_much(task, 
     made = make_task(config, CPU)
     samples = len(made.batches(config.train, 0).at(0)[0])
     K = sum(config.gate.K_of(group) for group in range(config.gate.groups))
-    assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(config, made)
+    assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(Stack.of(config), made)
 
 
 def kept_by_a_stack(configs, task):
     """Bytes that a real stack keeps for its backward pass, counted independently: by walking the graph."""
-    learner = learner_of(Stack(tuple(configs)), task)
+    learner = learner_of(Stack.of(*configs), task)
     x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
     node = task.loss(learner.model, (x, y)).sum().grad_fn
     storages, todo, seen = {}, [node], set()
@@ -56,16 +56,16 @@ def kept_by_a_stack(configs, task):
 def test_a_replica_is_measured_and_a_stack_takes_so_many_times_that(task, gate):
     configs = [smoke(task, gate, **{"seed.value": seed}) for seed in range(4)]
     made = make_task(configs[0], CPU)
-    one = replica_bytes(configs[0], made)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack((configs[0],)), made).parameters())
+    one = replica_bytes(Stack.of(configs[0]), made)
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack.of(configs[0]), made).parameters())
     assert kept_by_a_stack(configs, made) / 4 == pytest.approx(one - parameters, rel=0.35)
 
 
 def test_larger_batches_take_more():
     small, large = smoke(**{"train.batch": 16}), smoke(**{"train.batch": 128})
     made = make_task(small, CPU)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack((small,)), made).parameters())
-    assert replica_bytes(large, made) - parameters > 4 * (replica_bytes(small, made) - parameters)
+    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack.of(small), made).parameters())
+    assert replica_bytes(Stack.of(large), made) - parameters > 4 * (replica_bytes(Stack.of(small), made) - parameters)
 
 
 def test_free_memory_is_told_on_linux():
@@ -76,9 +76,9 @@ def test_free_memory_is_told_on_linux():
 
 def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
-    one = replica_bytes(configs[0], make_task(configs[0], CPU))
+    one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
-    assert replicas_that_fit(configs[0], make_task(configs[0], CPU), CPU) == 2
+    assert replicas_that_fit(Stack.of(configs[0]), make_task(configs[0], CPU), CPU) == 2
     real, sizes = phases.fit_phase, []
 
     def train_phase(stack, *rest):
@@ -93,4 +93,4 @@ def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
 def test_one_replica_is_always_tried(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     config = smoke()
-    assert replicas_that_fit(config, make_task(config, CPU), CPU) == 1
+    assert replicas_that_fit(Stack.of(config), make_task(config, CPU), CPU) == 1

@@ -15,10 +15,11 @@ from experiments.cli.expand import expand
 from experiments.cli.presets import written_out
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import compose
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.paths import ROOT
-from experiments.runs import outcome, places
+from experiments.runs import outcome, run_files
 from experiments.runs.launch import launch
+from experiments.runs.run_files import Run
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 
@@ -26,9 +27,9 @@ from experiments.store.records import RecordError, Store
 @pytest.fixture
 def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clean checkout with folders of its own."""
-    monkeypatch.setattr(places, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(places, "code", lambda: provenance.Code("c", True, "git"))
+    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     return tmp_path
 
 
@@ -57,17 +58,17 @@ def test_the_suites_records_answer_and_are_never_replaced(clean: Path) -> None:
 def test_a_stale_record_of_the_suite_is_no_answer(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch([short(results=str(clean / "results"))])
     monkeypatch.setattr(outcome, "numerics", lambda config: {"regression1d": 99, "ngn": 1})
-    assert outcome.reference(short()) is None
+    assert outcome.reference(Run.of(short())) is None
 
 
 @pytest.mark.parametrize("where", [{"results": "elsewhere"}, {"profile": "smoke"}])
 def test_other_places_have_no_reference(clean: Path, where: dict[str, str]) -> None:
     launch([short(results=str(clean / "results"))])
-    assert outcome.reference(short()) is not None
+    assert outcome.reference(Run.of(short())) is not None
     profile = {key: where[key] for key in where.keys() & {"profile"}}
     asked = compose(profile, {"train.steps": 12, "gate.K": 4, "progress": "never", **(where if not profile else {})})
     launch([asked.model_copy(update={"results": str(clean / "results")})])
-    assert outcome.reference(asked) is None
+    assert outcome.reference(Run.of(asked)) is None
 
 
 def commands() -> list[list[str]]:
@@ -79,27 +80,29 @@ def commands() -> list[list[str]]:
 
 
 def test_what_the_readme_shows_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "code", lambda: provenance.Code("c", True, "git"))
+    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     assert len(commands()) >= 5
     for command in commands():
         for job in expand(rewrite(written_out(command))):
-            assert outcome.reference(job.config) is None, f"{' '.join(command)} only shows the record of {job.run_id}"
+            assert outcome.reference(job.run) is None, f"{' '.join(command)} only shows the record of {job.run.id}"
 
 
 LOAD = """
 import sys
 from pathlib import Path
 import torch
-from experiments.runs.models import load
+from experiments.runs.models import load_model
 from experiments.store.records import read
-from experiments.config.schema import Config
+from experiments.config.schema import CheckedConfig
+from experiments.contract.config import Config
 from experiments.tasks import make_task
+from experiments.runs.run_files import Run
 
 for path in sys.argv[1:]:
     record = read(Path(path))
-    task = make_task(Config.model_validate(record["config"]), torch.device("cpu"))
+    task = make_task(CheckedConfig.model_validate(record["config"]), torch.device("cpu"))
     for phase, found in record["phases"].items():
-        model = load(path, phase)
+        model = load_model(path, phase)
         with torch.no_grad():
             scores = task.evaluate(model)
         assert sum(p.numel() for p in model.parameters()) == found["parameters"]["deployed"]
@@ -123,12 +126,12 @@ def test_models_that_were_kept_load_in_another_process(tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_not_kept_is_named(tmp_path: Path) -> None:
-    from experiments.runs.models import load
+    from experiments.runs.models import load_model
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
     with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):
-        load(made.path)
+        load_model(made.path)
     assert Store(tmp_path).get(made.run_id) is not None
     wanted = short(results=str(tmp_path), tag="mine", save="deployed")
     (again,) = launch([wanted])

@@ -8,11 +8,11 @@ from whole_runs import ALL, checked
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import places, training
+from experiments.runs import run_files, training
 from experiments.runs.launch import launch
 from experiments.runs.phases import fixed_configuration, learner_of
-from experiments.runs.places import results_root
 from experiments.runs.result import prunes_back
+from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.tasks import GATES_OF_TASK, TASKS, make_task
@@ -109,19 +109,19 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
     for code, profile, place in (
         (clean, "full", provenance.ROOT / "runs"),
-        (dirty, "full", places.SCRATCH / "results"),
-        (clean, "smoke", places.SCRATCH / "results"),
+        (dirty, "full", run_files.SCRATCH / "results"),
+        (clean, "smoke", run_files.SCRATCH / "results"),
     ):
-        monkeypatch.setattr(places, "code", lambda code=code: code)
-        assert results_root(compose({"profile": profile})) == place
-    assert str(results_root(compose({}, {"results": "elsewhere"}))) == "elsewhere"
+        monkeypatch.setattr(run_files, "code", lambda code=code: code)
+        assert Run.of(compose({"profile": profile})).root == place
+    assert str(Run.of(compose({}, {"results": "elsewhere"})).root) == "elsewhere"
 
 
 def test_packs_differ_in_scalars_only(tmp_path):
     a = [smoke(tmp_path, seed__value=s, schedule__lambda0=price) for s in range(3) for price in (1e-4, 1e-3)]
     b = [smoke(tmp_path, seed__value=s, gate__width=8) for s in range(2)]
     c = [smoke(tmp_path, "mnist", "conv", seed__value=s) for s in range(2)]
-    assert [len(p) for p in stacks_of([*a, *b, *c], 4)] == [4, 2, 2, 1, 1]
+    assert [len(p) for p in stacks_of(runs_of([*a, *b, *c]), 4)] == [4, 2, 2, 1, 1]
     assert stack_key(a[0]) == stack_key(a[1]) != stack_key(b[0])
 
 
@@ -162,7 +162,7 @@ def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
 def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
     config = smoke(tmp_path, method="fixed", method__count=3)
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack((config,)), task, count=3)
+    learner = learner_of(Stack.of(config), task, count=3)
     assert learner.controller_parameters() == []
     assert learner.count().tolist() == [3]
     (outcome,) = launch([config])

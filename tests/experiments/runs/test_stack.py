@@ -9,6 +9,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.models.kernels import supported
 from experiments.runs import launch, phases, training
+from experiments.runs.run_files import runs_of
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
 
@@ -19,9 +20,9 @@ def runs(count, **overrides):
 
 def test_a_stack_of_one_has_no_replica_axis():
     (config,) = runs(1)
-    alone, three = Stack((config,)), Stack(tuple(runs(3)))
+    alone, three = Stack.of(config), Stack.of(*runs(3))
     assert (alone.replicas, alone.seeds, alone.id, alone.scalar("gate.r")) == (None, 0, run_id(config), 0.5)
-    assert (three.replicas, three.seeds, three.ids) == (3, [0, 1, 2], [run_id(config) for config in three.runs])
+    assert (three.replicas, three.seeds, three.ids) == (3, [0, 1, 2], [run.id for run in three.runs])
     assert torch.equal(three.scalar("gate.r"), torch.full([3], 0.5, dtype=torch.float64))
     assert three.take([2, 0]).seeds == [2, 0]
     assert [part.seeds for part in three.parts(2)] == [[0, 1], 2]
@@ -34,15 +35,15 @@ def test_runs_with_data_of_their_own_form_no_stack():
         [compose({"task": "cora"}, {"task.nodes": nodes, "seed.value": seed}) for seed in range(3)]
         for nodes in ("planetoid", "random")
     )
-    assert [len(stack) for stack in stacks_of(shared)] == [3]
-    assert [len(stack) for stack in stacks_of(own)] == [1, 1, 1]
-    assert [len(stack) for stack in stacks_of(own, largest=10)] == [1, 1, 1]
+    assert [len(stack) for stack in stacks_of(runs_of(shared))] == [3]
+    assert [len(stack) for stack in stacks_of(runs_of(own))] == [1, 1, 1]
+    assert [len(stack) for stack in stacks_of(runs_of(own), largest=10)] == [1, 1, 1]
 
 
 def test_its_name_is_that_of_its_runs():
     configs = runs(3)
-    assert Stack(tuple(configs)).id == Stack(tuple(runs(3))).id
-    assert len({Stack(tuple(part)).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
+    assert Stack.of(*configs).id == Stack.of(*runs(3)).id
+    assert len({Stack.of(*part).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
 
 
 def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
@@ -51,7 +52,7 @@ def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
     settings = {"results": str(tmp_path / "r"), "progress": "never", "train.steps": 2, "phases": ["grown"]}
     configs = runs(LARGEST + 2, **settings)
     assert largest_stack(configs[0]) == LARGEST_FUSED
-    assert [len(stack) for stack in stacks_of(configs)] == [LARGEST + 2]
+    assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST + 2]
     real, sizes = phases.fit_phase, []
 
     def fit_phase(stack, *rest):
@@ -91,7 +92,7 @@ def test_stacks_are_planned_for_the_trainer_that_takes_them(monkeypatch, choices
     """What the configuration says of the kernels is what they say of the model that is made of it."""
     monkeypatch.setattr(supported, "library", lambda name: object())
     config = compose({**choices, "profile": "smoke"}, own)
-    stack, task = Stack((config,)), make_task(config, torch.device("cpu"))
+    stack, task = Stack.of(config), make_task(config, torch.device("cpu"))
     learner, plan = phases.learner_of(stack, task), phases.plan_of(stack, task.samples(config.train))
     reason = supported.unsupported(learner, task.batches(config.train, 0), task.loss, plan)
     assert (why_no_kernel(config) is None) == (reason is None), (why_no_kernel(config), reason)

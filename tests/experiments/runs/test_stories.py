@@ -50,17 +50,17 @@ def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
     assert curves["grown.held"][-1] < curves["grown.held"][0] < 5
     program = (
         "import torch; from experiments.runs import models; from experiments.tasks.tinystories.model import continued\n"
-        f"model = models.load({str(outcome.path)!r})\n"
+        f"model = models.load_model({str(outcome.path)!r})\n"
         "print(continued(model, torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0)).tolist())"
     )
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
-    here = continued(models.load(outcome.path), torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0))
+    here = continued(models.load_model(outcome.path), torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0))
     assert json.loads(done.stdout) == here.tolist()
 
 
 def trainer_of(config, folder=None, on_step=None):
-    stack, task = Stack((config,)), make_task(config, torch.device("cpu"))
+    stack, task = Stack.of(config), make_task(config, torch.device("cpu"))
     learner = learner_of(stack, task)
     return task, Trainer(
         learner,

@@ -28,7 +28,7 @@ def configuration(name, seed=0, **overrides):
 
 
 def trainer_of(configs, folder=None, on_step=None):
-    stack = Stack(tuple(configs))
+    stack = Stack.of(*configs)
     train = stack.first.train
     task = make_task(stack.first, torch.device("cpu"))
     learner = learner_of(stack, task)
@@ -125,14 +125,14 @@ def test_a_chain_is_cut_after_its_last_retained_link():
 
 def test_each_group_has_its_own_price_and_weights():
     config = compose({"task": "twist", "schedule": "dec_lambda_inc_r"})
-    capacities = [group.capacity for group in learner_of(Stack((config,)), make_task(config, torch.device("cpu"))).axes]
+    capacities = [group.capacity for group in learner_of(Stack.of(config), make_task(config, torch.device("cpu"))).axes]
     prices = torch.logspace(-1, -5, 10, dtype=torch.float64)
     ratios = torch.linspace(0.5, 0.75, 10, dtype=torch.float64)
     for capacity, price, r in zip(capacities, prices, ratios, strict=True):
         assert torch.allclose(capacity.lambda0, price, rtol=1e-12)
         assert torch.allclose(capacity.w, r ** torch.arange(10, dtype=torch.float64))
     same = compose({"task": "twist"})
-    groups = learner_of(Stack((same,)), make_task(same, torch.device("cpu"))).axes
+    groups = learner_of(Stack.of(same), make_task(same, torch.device("cpu"))).axes
     assert {(float(g.capacity.lambda0), float(g.capacity.r)) for g in groups} == {(1e-3, 0.5)}
 
 
@@ -141,12 +141,12 @@ def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
     overrides = {**SMALL["twist-layers"], "method.count": counts, "gate.r_last": 0.75}
     config = compose({"task": "twist", "method": "fixed", "profile": "smoke"}, overrides)
     task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack((config,)), task, count=counts)
+    learner = learner_of(Stack.of(config), task, count=counts)
     assert learner.count().tolist() == counts
     assert [group.bank.K for group in learner.axes] == counts
     assert learner.axes[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
     trainer = Trainer(
-        learner, task.batches(config.train, 0), task.loss, plan_of(Stack((config,)), 64), progress="never"
+        learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 64), progress="never"
     )
     losses = trainer.fit().curves["loss"]
     assert losses[-1] < losses[0]

@@ -20,16 +20,15 @@ def complete(monkeypatch, tmp_path):
     base = STUDIES["smoke"].make()
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "three", lambda: [base[0].with_seeds(range(3))]))
     store = Store(tmp_path)
-    for _, config in STUDIES["tiny"].runs():
-        store.write(record(config, {"grown": grown([2.0], 1e-3, 1e-3)}))
+    for run in STUDIES["tiny"].runs():
+        store.write(record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)}))
     return lambda *words: sweep.main([words[0], "tiny", f"--results={tmp_path}", *words[1:]])
 
 
 @pytest.mark.parametrize("content", ["", '{"schema": 2}', "NaN"])
 def test_a_damaged_record_is_no_complete_study(complete, tmp_path, capsys, content):
     assert complete("run") == 0
-    name, _ = next(STUDIES["tiny"].runs())
-    Store(tmp_path).path(name).write_text(content)
+    Store(tmp_path).path(next(STUDIES["tiny"].runs()).id).write_text(content)
     capsys.readouterr()
     assert complete("run") == 1
     assert (
@@ -54,8 +53,8 @@ def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
 @pytest.mark.parametrize("content", ["", "[]", "[1]", "[" * 100_000, None])
 def test_a_damaged_plan_is_named_by_its_worker_and_by_the_status(complete, tmp_path, monkeypatch, capsys, content):
     """``None``: the task's line is not there."""
-    configs = [config for _, config in STUDIES["tiny"].runs()]
-    path = plans.freeze(plans.folder_of("tiny", tmp_path), "tiny", tmp_path, configs, 10)
+    runs = list(STUDIES["tiny"].runs())
+    path = plans.freeze(plans.folder_of("tiny", tmp_path), "tiny", tmp_path, runs, 10)
     head, _ = path.read_text().splitlines()
     path.write_text(head + "\n" + ("" if content is None else f"{content}\n"))
     statuses = worker.run_task(path, 0)

@@ -9,9 +9,9 @@ from sweep_samples import frozen
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
 from experiments.data import DataError
 from experiments.paths import CONF
+from experiments.runs.run_files import runs_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
@@ -40,9 +40,9 @@ def tiny(monkeypatch, tmp_path):
 
 def put(tiny, count, **changes):
     """Records of the first runs of the study, made up."""
-    for name, config in list(STUDIES["tiny"].runs())[:count]:
-        Store(tiny.results).write(record(config, {"grown": grown([2.0], 1e-3, 1e-3)}, **changes), replace=True)
-        assert Store(tiny.results).path(name).exists()
+    for run in list(STUDIES["tiny"].runs())[:count]:
+        Store(tiny.results).write(record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)}, **changes), replace=True)
+        assert Store(tiny.results).path(run.id).exists()
 
 
 def test_a_plan_freezes_what_is_missing_and_stays_as_it_is(tiny, capsys):
@@ -57,17 +57,17 @@ def test_a_plan_freezes_what_is_missing_and_stays_as_it_is(tiny, capsys):
     first, second = (plans.read(p) for p in sorted(tiny.folder.glob("plan-*.jsonl")))
     assert (first.runs, second.runs) == (4, 2)
     for plan in (first, second):
-        for number, configs in plans.configurations(plan.path):
-            assert [run_id(c) for c in configs] == list(plan.tasks[number])
+        for number, runs in plans.runs_of_tasks(plan.path):
+            assert [run.id for run in runs] == list(plan.tasks[number])
 
 
 def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
     tiny("plan")
     plan = plans.latest(tiny.folder)
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
-    configs = [c for _, task in plans.configurations(plan.path) for c in task]
-    assert [run_id(c) for c in configs] == [name for task in plan.tasks for name in task]
-    assert not {run_id(c) for c in configs} & {name for name, _ in STUDIES["tiny"].runs()}
+    names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
+    assert names == [name for task in plan.tasks for name in task]
+    assert not {*names} & {run.id for run in STUDIES["tiny"].runs()}
 
 
 def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
@@ -81,9 +81,9 @@ def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
 
 
 def test_states_are_told_apart(tiny, capsys):
-    names = [name for name, _ in STUDIES["tiny"].runs()]
+    names = [run.id for run in STUDIES["tiny"].runs()]
     put(tiny, 3)
-    stale = list(STUDIES["tiny"].runs())[1][1]
+    stale = list(STUDIES["tiny"].runs())[1].config
     old = record(stale, {"grown": grown([2.0], 1e-3, 1e-3)})
     old["code"]["numerics"] = {"task": 0, "method": 1}
     Store(tiny.results).write(old, replace=True)
@@ -103,8 +103,8 @@ def test_states_are_told_apart(tiny, capsys):
     assert tiny("run", "--strict") == 2
     assert "--again runs them anew" in capsys.readouterr().err
     again = list(status.wanting(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
-    assert [(run_id(c), c.force) for c in again][:1] == [(names[1], True)]
-    assert names[2] not in map(run_id, again)
+    assert [(run.id, run.config.force) for run in again][:1] == [(names[1], True)]
+    assert names[2] not in [run.id for run in again]
 
 
 def test_wrong_words_are_refused(tiny, capsys):
@@ -114,9 +114,9 @@ def test_wrong_words_are_refused(tiny, capsys):
     assert tiny("run", "--cluster=slrum") == 2
     assert "Did you mean 'slurm'" in capsys.readouterr().err
     for name in settings.names():
-        assert settings.load(name).kind in ("local", "slurm")
+        assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
-        settings.load("local", ["task_minutes=-1"])
+        settings.load_cluster("local", ["task_minutes=-1"])
 
 
 def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
@@ -153,7 +153,7 @@ def test_data_of_models_and_texts_are_fetched_where_a_study_is_planned(tmp_path,
     monkeypatch.setattr("experiments.data.fetch.fetch", lambda name, root, *_: fetched.append((root, name)))
     language = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
     configs = [compose(choices) for choices in (language, {"task": "mnist"}, {"task": "cora", "profile": "smoke"}, {})]
-    sweep._fetch_data(SimpleNamespace(data_root=tmp_path), configs)
+    sweep._fetch_data(SimpleNamespace(data_root=tmp_path), runs_of(configs))
     assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
 
 

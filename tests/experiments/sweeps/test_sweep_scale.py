@@ -35,10 +35,10 @@ def test_one_reading_a_run_and_one_listing(tmp_path, counted, size):
     study = Study("many", "many", lambda: [selection])
     runs = list(study.runs())
     store = Store(tmp_path)
-    for name, config in runs[: size // 2]:
-        text = record(config, {"grown": grown([2.0], 1e-3, 1e-3)})
+    for run in runs[: size // 2]:
+        text = record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)})
         store.write(text)
-        (store.path(name).parent / f"regression1d-other-{name[-10:]}.json").write_text("{}")
+        (store.path(run.id).parent / f"regression1d-other-{run.id[-10:]}.json").write_text("{}")
     view = status.View(tmp_path)
     told = status.progress(study.runs(), view, status.Speeds([]))
     assert told.counts == {"done": size // 2, "missing": size - size // 2}
@@ -47,6 +47,6 @@ def test_one_reading_a_run_and_one_listing(tmp_path, counted, size):
     assert len(missing) == size - size // 2
     assert counted == {"read": size // 2, "listed": 1}, "a plan opens no record"
     path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)
-    first = next(iter(plans.configurations(path)))
+    first = next(iter(plans.runs_of_tasks(path)))
     assert len(first[1]) == 10
     assert len(plans.read(path).tasks) == -(-len(missing) // 10)

@@ -11,7 +11,7 @@ from sweep_samples import frozen
 from waiting import until
 
 from experiments.paths import CONF, ROOT
-from experiments.runs.leave import leave
+from experiments.runs.shutdown import shut_down
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
@@ -133,11 +133,11 @@ def test_two_hundred_runs_killed_five_times(tmp_path):
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert kills == 5
-    names = {name for name, _ in STUDIES["smoke"].runs()}
+    names = {run.id for run in STUDIES["smoke"].runs()}
     assert {path.stem for path in Store(results).paths()} == names
     assert len(names) == 200
     view = status.View(results)
-    assert {view.state(name, config).state for name, config in STUDIES["smoke"].runs()} == {"done"}
+    assert {view.state(run).state for run in STUDIES["smoke"].runs()} == {"done"}
     assert not list(results.rglob("*.lease"))
 
 
@@ -223,7 +223,7 @@ def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
     for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     number = signal.Signals[signum]
-    assert leave(interrupt.Interrupted(number), "the command") == 128 + number
+    assert shut_down(interrupt.Interrupted(number), "the command") == 128 + number
     shown = capsys.readouterr().err
     assert "To go on:\n  the command" in shown
     assert asked.exists() == (told is not None)

@@ -85,7 +85,7 @@ def test_late_gradients_are_as_accurate_as_torchs() -> None:
     Not seed by seed: where the gradient itself has nearly vanished, either may be several times the other.
     """
     seeds = range(4)
-    stack = Stack(tuple(compose({}, {"seed.value": seed, "train.steps": 5_000}) for seed in seeds))
+    stack = Stack.of(*(compose({}, {"seed.value": seed, "train.steps": 5_000}) for seed in seeds))
     task = make_task(stack.first, torch.device("cpu"))
     batches, plan = task.batches(stack.first.train, list(seeds)), plan_of(stack, 512)
     learner = learner_of(stack, task)

@@ -16,7 +16,7 @@ import torch
 from kernel_cases import BANK, LOSS, needs_kernel, plan
 
 from experiments.models.kernels import unsupported
-from experiments.models.kernels.build import BuildError, _run, build, compiler, load
+from experiments.models.kernels.build import BuildError, _run, build, compiler, load_library
 from experiments.models.kernels.libraries import FOLDER, Library, library, structure
 
 
@@ -118,7 +118,7 @@ def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkey
         digest.unlink() if damage.startswith("without") else digest.write_text("0" * 64)
     else:
         path.write_bytes({"cut": whole[: len(whole) // 2], "zeroed": bytes(len(whole)), "empty": b""}[damage])
-    loaded = load(source)
+    loaded = load_library(source)
     assert loaded is not None
     assert loaded.answer() == 42
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest.read_text()
@@ -149,7 +149,7 @@ def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "wrong.cpp"
     source.write_text(WRONG)
-    wrong = load(source)
+    wrong = load_library(source)
     assert wrong is not None
     with pytest.raises(RuntimeError, match="struct takes 16 bytes, its declaration 24"):
         Library(wrong)

@@ -29,7 +29,7 @@ from kernel_cases import (
 
 from experiments.config.compose import compose
 from experiments.models.kernels import KernelTrainer
-from experiments.runs import places, training
+from experiments.runs import run_files, training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
@@ -261,7 +261,7 @@ def test_runs_by_either_engine(
     task: str, gate: str, schedule: str, largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From configuration to record: seeds are one stack of the kernel, and agree with the torch engine."""
-    monkeypatch.setattr(places, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
 
     def pack(engine: str) -> list[Any]:
         choice = {"task": task, "gate": gate, "schedule": schedule, "profile": "smoke"}
@@ -276,9 +276,9 @@ def test_runs_by_either_engine(
 
     fused, plain = pack("fused"), pack("torch")
     assert largest_stack(fused[0]) == largest
-    together = [json.loads(outcome.path.read_text()) for outcome in training.train_stack(Stack(tuple(fused)))]
+    together = [json.loads(outcome.path.read_text()) for outcome in training.train_stack(Stack.of(*fused))]
     for record, config in zip(together, plain, strict=True):
-        (outcome,) = training.train_stack(Stack((config,)))
+        (outcome,) = training.train_stack(Stack.of(config))
         other = json.loads(outcome.path.read_text())
         assert (record["execution"]["engine"], other["execution"]["engine"]) == ("fused", "torch")
         assert record["execution"]["replicas"] == 2

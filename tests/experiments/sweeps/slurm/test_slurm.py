@@ -12,6 +12,7 @@ from waiting import until
 
 from experiments.config.compose import compose
 from experiments.paths import CONF
+from experiments.runs.run_files import runs_of
 from experiments.sweeps import plan as plans
 
 HERE = Path(__file__).parent
@@ -78,7 +79,7 @@ def frozen(tmp_path, widths):
         for width in widths
         for seed in range(3)
     ]  # fmt: skip
-    return plans.read(plans.freeze(plans.folder_of("smoke", results), "smoke", results, configs, 10))
+    return plans.read(plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10))
 
 
 def job_of(plan, task):
@@ -164,11 +165,10 @@ def test_a_warning_while_python_starts_is_not_lost(cluster, tmp_path):
 
 def checkpoints(plan, task):
     """Where a task keeps its checkpoints."""
-    from experiments.runs.places import checkpoints_of
     from experiments.runs.stack import Stack
 
-    ((_, configs),) = plans.configurations(plan.path, [task])
-    return checkpoints_of(Stack(tuple(configs)))
+    ((_, runs),) = plans.runs_of_tasks(plan.path, [task])
+    return Stack(tuple(runs)).checkpoints
 
 
 def test_a_multirun_is_packed_into_array_tasks(cluster, tmp_path):

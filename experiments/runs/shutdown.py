@@ -1,4 +1,4 @@
-"""Leaving a program that a signal has stopped: what is said, and Slurm's queue."""
+"""Ending a program that a signal has stopped: what it says, its exit status, and Slurm's queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngn.train.interrupt import Interrupted
 
 
 @contextmanager
-def bell() -> Iterator[socket.socket]:
+def woken_by_signals() -> Iterator[socket.socket]:
     """A socket that becomes readable when a signal comes, for those who wait for files and would sleep through it.
 
     Python goes on waiting after a handler that only notes. Outside of the main thread it stays silent.
@@ -54,7 +54,7 @@ def requeue() -> str | None:
     return job
 
 
-def leave(stopped: KeyboardInterrupt, resume: str) -> int:
+def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
     """Tell how to go on, requeue a Slurm job that was warned, and return the exit status."""
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
     print(f"\n{Interrupted(signum)}; what was computed is saved. To go on:\n  {resume}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
-from experiments.config.schema import Config
+from experiments.contract.config import Config
 from experiments.methods.rival import Rival
 from experiments.paths import RESULTS, RUNS, SCRATCH
 from experiments.store.records import Store
@@ -29,7 +29,7 @@ def _record(run_id: str, results: str | None) -> Mapping[str, Any]:
     raise ConfigError(f"method.like={run_id}: there is no such record; train that run first, or name method.target=N")
 
 
-def total(record: Mapping[str, Any]) -> int:
+def retained(record: Mapping[str, Any]) -> int:
     """Components that a learned model retains, over all groups."""
     return sum(record["phases"]["grown"]["count"])
 
@@ -43,10 +43,10 @@ def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
     method = nested["method"]
     if not isinstance(method, Mapping) or method.get("like") is None or method.get("target") is not None:
         return nested
-    return {**nested, "method": {**method, "target": total(_record(str(method["like"]), nested.get("results")))}}
+    return {**nested, "method": {**method, "target": retained(_record(str(method["like"]), nested.get("results")))}}
 
 
-def compare(config: Config) -> None:
+def check_target(config: Config) -> None:
     """Check that the record which a rival names is of the same task and model, and has the total that it is given.
 
     Raises:
@@ -64,8 +64,8 @@ def compare(config: Config) -> None:
     name, path = (None, None) if ours is None else (ours.name, ours.path)
     if theirs.get("name") != name or (name == "local" and theirs.get("path") != path):
         raise ConfigError(f"method.like={method.like}: that run adapts another model")
-    if total(record) != method.target:
+    if retained(record) != method.target:
         raise ConfigError(
-            f"method.like={method.like}: it retains {total(record)}, not method.target={method.target}; "
+            f"method.like={method.like}: it retains {retained(record)}, not method.target={method.target}; "
             "leave method.target out to take it from there"
         )
