@@ -1,8 +1,8 @@
-"""What can be sized in a module that exists: widths, heads, channels, ranks, layers.
+"""The base of the kinds of size: widths, heads, channels, ranks, layers.
 
-A size finds the tensors that have its axis (their cuts, ``ngn/axis.py``) and the module that consumes the activation
-with it. That module gets the axis as the child ``size`` and a hook that calls it (``hooked.py``), so that the
-activation is multiplied and no weight is: frozen weights need no gradient. Truncation removes both.
+A size finds the tensors with its axis (their cuts, ``ngn/axis.py``) and the module that consumes the activation with
+it. That module gets the axis as its child ``size`` and a hook that calls it (``hooked.py``). The hook multiplies the
+activation, not a weight, so frozen weights need no gradient. Truncation removes the axis and the hook.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.hooked import HookedAxis, call_before
 
 SATURATED = 16.0
-"""Logit of a gate that float32 cannot tell from an open one: sigmoid(16) = 1 - 1e-7."""
+"""Logit at which a gate counts as open: sigmoid(16) = 1 - 1e-7, one up to float32 rounding."""
 REACH = 32
-"""Components that a boundary crosses in a usual training; over more of them it has a stride, which makes it so many."""
+"""Components that a boundary crosses in a usual training. With more of them, it moves in strides of K / REACH."""
 MIXING = (nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.Softmax2d, nn.ChannelShuffle)
 ALONG = (nn.Softmax, nn.Softmin, nn.LogSoftmax, nn.GLU)
-"""What mixes the entries of its dimension."""
+"""Modules that mix the entries along their ``dim``; those of MIXING always mix channels."""
 ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -37,14 +37,13 @@ class Size(ABC):
     """One kind of learned size.
 
     Args:
-        K: components, which has to divide the size; None for as many as there can be.
-        round_to: each component has a multiple of so many entries, so that the size that is learned is one, too.
-        by_importance: numbers of the module's components, the most important first: a permutation of 0 ... K - 1, or
-            what gives it for (the module's name, K). None: in the order of the module.
-        gate: settings of its :class:`~ngn.methods.ngn.CountGate`, before those of all sizes.
+        K: number of components, which must divide the size; None for as many as possible.
+        round_to: entries of each component, and so the learned size, are a multiple of this.
+        by_importance: component numbers, the most important first: a permutation of 0 ... K - 1, or a function
+            (module name, K) → permutation. None keeps the module's order.
+        gate: settings of this size's :class:`~ngn.methods.ngn.CountGate`; they override those of ``learn_sizes``.
 
-    A kind of size of one's own is a subclass with a method :meth:`attach`, which calls :meth:`axis` with the tensors
-    that have the components.
+    To add a kind of size, write a subclass whose :meth:`attach` calls :meth:`axis` with the tensors to cut.
 
     >>> import torch, ngn
     >>> class Hidden(ngn.Size):  # the features between two linear maps
@@ -66,35 +65,40 @@ class Size(ABC):
         self, K: int | None = None, by_importance: ByImportance = None, round_to: int = 1, **gate: Any
     ) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
-            raise ValueError(f"{type(self).__name__} takes how many components there are, 1 or more, not {K!r}")
+            raise ValueError(
+                f"{type(self).__name__}: K={K!r} is not a number of components: give a whole number, 1 or more"
+            )
         if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
-            raise ValueError(f"{type(self).__name__}: round_to is a number of entries, 1 or more, not {round_to!r}")
+            raise ValueError(
+                f"{type(self).__name__}: round_to={round_to!r} is not a number of entries: "
+                "give a whole number, 1 or more"
+            )
         if isinstance(by_importance, (Tensor, np.ndarray)):
             by_importance = by_importance.tolist()
         if not (by_importance is None or callable(by_importance) or isinstance(by_importance, Sequence)):
             raise TypeError(
-                f"{type(self).__name__}: by_importance takes a permutation such as [2, 0, 1], not {by_importance!r}"
+                f"{type(self).__name__}: by_importance={by_importance!r} is not a permutation such as [2, 0, 1]"
             )
         self.K, self.by_importance, self.round_to, self.settings = K, by_importance, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
-        """The gate of weights that exist: unit ordering weights and, without a ``t0``, all gates open."""
+        """Make the gate of existing weights: ordering weights are one and, without a ``t0``, all gates are open."""
         usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
         settings: dict[str, Any] = usual | common | self.settings
         known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
         for name in settings:
             if name not in known:
                 near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
-                raise TypeError(f"a gate has no setting {name!r}; there is {near}")
+                raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")
         full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
         return CountGate(K, **({"t0": full} | settings))
 
     @abstractmethod
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
-        """Put a learned size on the module ``name`` of ``model``: call :meth:`axis` with the tensors that have it.
+        """Give the module ``name`` of ``model`` a learned size: call :meth:`axis` with the tensors to cut.
 
         Args:
-            make: makes the capacity of (name, K); :meth:`axis` takes it.
+            make: makes the capacity of (name, K); pass it on to :meth:`axis`.
 
         Raises:
             ValueError: if the module has no such size, or K does not divide it.
@@ -110,19 +114,19 @@ class Size(ABC):
         counts: Counts = (),
         dim: int = -1,
     ) -> HookedAxis:
-        """A learned size of K components.
+        """Make a learned size of K components.
 
         Args:
-            name, make: what :meth:`attach` was given.
-            cuts: all tensors that have the components, as of :class:`~ngn.axis.OrderedAxis`; ``ngn.outputs`` and
-                ``ngn.inputs`` name those of maps, convolutions and normalisations.
-            consumers: modules whose first input is the activation with the axis: it is multiplied there. Without any,
-                :meth:`attach` says itself where the axis is called.
+            name, make: the arguments of :meth:`attach`.
+            cuts: every tensor with these components (:class:`~ngn.axis.OrderedAxis`). ``ngn.outputs`` and
+                ``ngn.inputs`` list them for linear layers, convolutions and normalisations.
+            consumers: modules whose first input is the activation with the axis; it is multiplied there. Without any,
+                :meth:`attach` has to call the axis itself.
             counts: (module, attribute) pairs that shrink with the count.
-            dim: the dimension of the activation; linear maps and convolutions say theirs themselves.
+            dim: dimension of the axis in the activation; known for linear layers and convolutions.
 
         Raises:
-            ValueError: if a consumer has an axis already.
+            ValueError: if a consumer already has an axis.
         """
         order = self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
         axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit)
@@ -131,64 +135,64 @@ class Size(ABC):
         return axis
 
     def divided(self, name: str, size: int) -> int:
-        """The number of components K that ``size`` entries have.
+        """Return K, the number of components of ``size`` entries.
 
         Raises:
-            ValueError: if K does not divide them, or its components are no multiples of ``round_to``.
+            ValueError: if K does not divide ``size``, or a component's entries are not a multiple of ``round_to``.
         """
         K = max(1, size // self.round_to) if self.K is None else self.K
         if size % K or size // K % self.round_to:
-            least = [k for k in range(1, size + 1) if size % k == 0 and size // k % self.round_to == 0]
-            near = ", ".join(map(str, sorted(sorted(least, key=lambda k: abs(k - K))[:4])))
+            possible = [k for k in range(1, size + 1) if size % k == 0 and size // k % self.round_to == 0]
+            near = ", ".join(map(str, sorted(sorted(possible, key=lambda k: abs(k - K))[:4])))
             multiples = f" into multiples of {self.round_to}" if self.round_to > 1 else ""
-            raise ValueError(
-                f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {near or 'none'} do"
-            )
+            advice = f"choose K from {near}" if near else "no K does: choose another round_to"
+            raise ValueError(f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {advice}")
         return K
 
 
 def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:
-    """Those of ``parts`` that hold a value for each of the ``units`` that are sized, and compute each by itself.
+    """Return the ``parts`` with one value for each of the ``units``, such as batch norms and PReLU.
 
     Args:
-        dims: the dimension of the units, where ``parts`` are known to be what the activation goes through.
+        dims: possible dimensions of the units, if the activation is known to pass through ``parts``.
 
     Raises:
-        ValueError: if a part takes means or sums over the units.
+        ValueError: if a part mixes the units, so that none can be removed.
     """
     for part in parts:
         if dims and (isinstance(part, MIXING) or (isinstance(part, ALONG) and part.dim in (*dims, None))):
-            raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} that are sized, so no cut fits")
+            raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} units, so none of them can be removed")
         shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
         if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:
             raise ValueError(
-                f"{name}: a {type(part).__name__} takes means over the {units} that are sized, so no cut fits"
+                f"{name}: a {type(part).__name__} averages over the {units} units, so none of them can be removed"
             )
     sizes = [(part, getattr(part, "num_features", getattr(part, "num_parameters", None))) for part in parts]
     return [part for part, size in sizes if isinstance(part, (_NormBase, nn.PReLU)) and size == units]
 
 
 def is_linear(module: nn.Module | None) -> bool:
-    """Whether it is a linear map."""
+    """Tell whether ``module`` is a linear layer."""
     return module is not None and (isinstance(module, nn.Linear) or is_conv1d(module))
 
 
 def entries(map_: Any) -> tuple[int, int]:
-    """How many entries a linear map takes and gives."""
+    """Return the numbers of inputs and outputs of a linear layer."""
     return (map_.nx, map_.nf) if is_conv1d(map_) else (map_.in_features, map_.out_features)
 
 
 def linear(module: nn.Module, name: str, path: str) -> nn.Module:
-    """The linear map ``path`` of ``module``, which is called ``name``."""
+    """Return the linear layer ``path`` inside ``module``, whose name is ``name``."""
     try:
         found = module.get_submodule(path)
     except AttributeError:
         raise ValueError(f"{name} has no module {path}") from None
     if not is_linear(found):
-        raise ValueError(f"{name}.{path} is a {type(found).__name__}, not a linear map")
+        raise ValueError(f"{name}.{path} is a {type(found).__name__}, not a linear layer")
     return found
 
 
-def has(module: nn.Module, paths: Sequence[str]) -> bool:
+def has_linear(module: nn.Module, paths: Sequence[str]) -> bool:
+    """Tell whether every one of ``paths`` is a linear layer inside ``module``."""
     names = dict(module.named_modules())
     return all(is_linear(names.get(path)) for path in paths)

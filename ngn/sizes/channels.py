@@ -1,4 +1,4 @@
-"""Learned numbers of channels of convolutions that exist."""
+"""Learned numbers of channels of convolutions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from ngn.cut_modules import value_of
 from ngn.sizes.base import ByImportance, Maker, Size, by_unit
 
 SQUEEZING = re.compile("[Ss]queeze|SE(Layer|Block|Module|$)")
-"""What classes of squeeze-and-excitation blocks are called."""
+"""Matches class names of squeeze-and-excitation blocks."""
 
 
 class Channels(Size):
-    """The channels that a convolution gives, in ``K`` groups of neighbours.
+    """The output channels of a convolution, in ``K`` groups of neighbours.
 
-    What has them is found in the order of the modules behind the convolution, beside it and, where it lies in
-    ``nn.Sequential``s, behind those: norms of each channel by itself, PReLU, depthwise convolutions of as many
-    channels and squeeze-and-excitation blocks, then the convolution or linear map that takes them. So the
-    convolution's output must go there and nowhere else: not into a residual sum. ``learner.deploy(example=...)`` finds
-    what does not hold.
+    The library follows the modules registered after the convolution:
+
+    * Norms of single channels, PReLU, depthwise convolutions and squeeze-and-excitation blocks are cut with it.
+    * The next convolution or linear layer is the consumer.
+    * From inside an ``nn.Sequential``, the search goes on behind it.
+
+    The output must go to this consumer only, not into a residual sum. Pass ``example=`` to test that.
 
     Args:
         K, by_importance, round_to, gate: see :class:`Size`; K = None for single channels.
-        also, into: names of what has the channels, and of what takes them, in the nearest module around the
-            convolution that has one of that name. A block of two maps, from the channels and back to them, in ``also``
-            is one of squeeze and excitation (Hu et al. 2018): their mean over places has the channels, too.
+        also: names of the modules with the same channels. A block of two layers, from the channels and back, is
+            squeeze and excitation (Hu et al. 2018).
+        into: name of the consumer. All names are looked up in the modules around the convolution, the nearest first.
 
     >>> import torch, ngn
     >>> convs = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3)]
@@ -56,7 +58,7 @@ class Channels(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         conv = model.get_submodule(name)
         if not isinstance(conv, _ConvNd) or conv.groups > 1:
-            raise ValueError(f"{name} is a {type(conv).__name__}, not a convolution without groups")
+            raise ValueError(f"{name} is a {type(conv).__name__}; ngn.Channels takes a convolution without groups")
         block = None
         if self.into:
             having, taking = self._named(model, conv, name)
@@ -64,18 +66,20 @@ class Channels(Size):
             having, taking, block = _found(model, conv, name)
         for module in taking:
             if not _fits(module, conv):
-                raise ValueError(f"{name} gives {conv.out_channels} channels, and {module} takes {_taken(module)}")
+                raise ValueError(
+                    f"{name} has {conv.out_channels} output channels, but {module} takes {_input_size(module)}"
+                )
         K = self.divided(name, conv.out_channels)
         for module in having:
             _check_having(module, conv, K, name)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
-        cuts += [cut for module in taking for cut in inputs(module, _taken(module) // K)]
+        cuts += [cut for module in taking for cut in inputs(module, _input_size(module) // K)]
         axis = self.axis(name, K, make, cuts, taking, dim=-1 - len(conv.kernel_size))
         if block is not None:
-            axis.guessed = f"what takes its channels was found within a {type(block).__name__}"
+            axis.guessed = f"the consumer of its channels was found inside a {type(block).__name__}"
 
     def _named(self, model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module]]:
-        """What is said to have the channels of ``conv``, and what to take them."""
+        """Return the modules that ``also`` names, and the consumers, for ``conv``."""
         around = [holder for holder, _ in _holders(model, name)]
         having: list[nn.Module] = []
         taking: list[nn.Module] = []
@@ -87,16 +91,18 @@ class Channels(Size):
                 having.append(part)
         last = _nearest(self.into, name, around)
         if not isinstance(last, (_ConvNd, nn.Linear)):
-            raise ValueError(f"{self.into} is a {type(last).__name__}, no convolution or linear map to take {name}")
+            raise ValueError(
+                f"{name}: into={self.into!r} is a {type(last).__name__}, not a convolution or linear layer"
+            )
         if getattr(last, "groups", 1) > 1:
             raise ValueError(
-                f"{self.into} is a convolution of {last.groups} groups, which cannot be cut to take {name}"
+                f"{name}: into={self.into!r} is a convolution of {last.groups} groups, which cannot be cut"
             )
         return having, [*taking, last]
 
 
 def _holders(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """The modules around that of a ``name``, from the inside, each with its part towards it."""
+    """Yield the modules around ``name``, the nearest first, each with its child on the way to ``name``."""
     part = model.get_submodule(name)
     while name:
         name = name.rpartition(".")[0]
@@ -106,33 +112,33 @@ def _holders(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module
 
 
 def _nearest(path: str, name: str, around: Sequence[nn.Module]) -> nn.Module:
-    """The module that is called ``path`` in the first of ``around`` that has it."""
+    """Return the module ``path`` of the first of ``around`` that has it."""
     for holder in around:
         with suppress(AttributeError):
             return holder.get_submodule(path)
-    raise ValueError(f"{name}: neither what holds it nor the model has a module {path!r}")
+    raise ValueError(f"{name}: no module around it has a module {path!r}")
 
 
-def _taken(module: Any) -> int:
-    """Entries or channels that ``module`` takes."""
+def _input_size(module: Any) -> int:
+    """Return the input features or channels of ``module``."""
     return int(module.in_features if isinstance(module, nn.Linear) else module.in_channels)
 
 
 def _fits(taking: Any, conv: Any) -> bool:
-    """Whether ``taking`` can be what takes the channels of ``conv``: flattened with all places, a linear map."""
-    per, channels = _taken(taking), conv.out_channels
+    """Tell whether ``taking`` can consume the channels of ``conv``; a linear layer may flatten all positions."""
+    per, channels = _input_size(taking), conv.out_channels
     return bool(per % channels == 0 if isinstance(taking, nn.Linear) else per == channels)
 
 
 def _check_having(module: Any, conv: Any, K: int, name: str) -> None:
-    """Raise a ValueError if ``module`` cannot be what has the channels of ``conv`` as well."""
-    what, C = f"{name}: {type(module).__name__}, which is named to have its channels,", conv.out_channels
+    """Raise a ValueError if ``module``, which ``also`` names, does not have the channels of ``conv``."""
+    what, C = f"{name}: the {type(module).__name__} in also=", conv.out_channels
     cuts = outputs(module)
     if not cuts:
-        raise ValueError(f"{what} has no weight, bias or mean of them; name the modules within it, or none")
+        raise ValueError(f"{what} has no weight, bias or mean per channel; name the modules inside it")
     if isinstance(module, nn.GroupNorm):
         if C // K % (C // module.num_groups):
-            raise ValueError(f"{what} is cut by whole groups: K = {K} has to divide its {module.num_groups}")
+            raise ValueError(f"{what} can lose whole groups only: K={K} must divide its {module.num_groups} groups")
     else:
         by_unit([module], C, name)
     for cut in cuts:
@@ -141,20 +147,24 @@ def _check_having(module: Any, conv: Any, K: int, name: str) -> None:
 
 
 def _squeeze(block: nn.Module, conv: Any, name: str) -> tuple[nn.Module, nn.Module]:
-    """The two maps of a squeeze-and-excitation block behind ``conv``: from its channels to fewer, and back."""
+    """Return the two layers of a squeeze-and-excitation block behind ``conv``: C channels to fewer, and back."""
     maps = [part for part in block.modules() if isinstance(part, (_ConvNd, nn.Linear))]
-    sizes = [(_taken(part), int(getattr(part, "out_features", getattr(part, "out_channels", 0)))) for part in maps]
+    sizes = [(_input_size(part), int(getattr(part, "out_features", getattr(part, "out_channels", 0)))) for part in maps]
     C = conv.out_channels
     if len(sizes) != 2 or sizes[0][0] != C or sizes[1] != sizes[0][::-1] or by_unit([*block.modules()], C, name):
-        raise ValueError(f"{name}: {type(block).__name__} is no block of two maps, of {C} channels and back to them")
+        raise ValueError(
+            f"{name}: {type(block).__name__} is not a block of two layers, from {C} channels to fewer and back"
+        )
     return maps[0], maps[1]
 
 
 def _behind(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module | None]]:
-    """What lies behind a convolution in the order of modules: beside it, and behind the ``nn.Sequential``s it is in.
+    """Yield the modules after a convolution, in the order of registration.
 
-    Squeeze-and-excitation blocks are given in one, of other modules each part; behind the ``nn.Sequential``s those end
-    it that have a forward pass of their own, such as a residual block. Beside it is given which one a part is within.
+    First come its later siblings, then those of each ``nn.Sequential`` around it. A squeeze-and-excitation block is
+    yielded whole, other modules part by part. Outside the first module around the convolution, a module with its own
+    forward pass, such as a residual block, ends the search. The second item is the sibling with its own forward pass
+    that holds the part, or None.
     """
     for number, (holder, within) in enumerate(_holders(model, name)):
         children = [*holder.children()]
@@ -169,7 +179,7 @@ def _behind(model: nn.Module, name: str) -> Iterator[tuple[nn.Module, nn.Module 
 
 
 def _in_order(module: nn.Module) -> bool:
-    """Whether it calls its children one after the other, and does nothing else."""
+    """Tell whether ``module`` only calls its children one after the other."""
     return type(module).forward is nn.Sequential.forward
 
 
@@ -188,8 +198,13 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], list[nn.Module], nn.Module | None]:
-    """What has the channels of ``conv`` behind it, what takes them, and the module with a forward pass of its own that
-    this is within, if it is."""
+    """Find the modules with the channels of ``conv``, and their consumers.
+
+    The third item is the module with its own forward pass that holds the consumer, or None.
+
+    Raises:
+        ValueError: if there is no consumer, or a module mixes the channels.
+    """
     having: list[nn.Module] = []
     taking: list[nn.Module] = []
     for part, block in _behind(model, name):
@@ -205,8 +220,8 @@ def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], lis
             break
         elif isinstance(part, nn.GroupNorm) and part.num_channels == conv.out_channels and part.num_groups > 1:
             raise ValueError(
-                f"{name}: a GroupNorm takes means over the channels of a group, so only whole groups can be cut: name "
-                f"it in also= and what takes them in into=, with a K that divides its {part.num_groups} groups"
+                f"{name}: a GroupNorm averages over the channels of a group, so only whole groups can be cut. Name it "
+                f"in also=, its consumer in into=, and choose a K that divides its {part.num_groups} groups"
             )
         elif found := by_unit([part], conv.out_channels, name, [1, -1 - len(conv.kernel_size)]):
             having += found
@@ -214,4 +229,6 @@ def _found(model: nn.Module, conv: Any, name: str) -> tuple[list[nn.Module], lis
             isinstance(part, nn.PReLU) and part.num_parameters == 1
         ):
             break
-    raise ValueError(f"what takes the channels of {name} is not beside it: name it with Channels(also=[...], into=...)")
+    raise ValueError(
+        f"{name}: no consumer of its channels found next to it; name it: ngn.Channels(also=[...], into=...)"
+    )

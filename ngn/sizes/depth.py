@@ -1,4 +1,4 @@
-"""A learned number of layers of a residual stack that exists."""
+"""A learned number of layers of a residual stack."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ngn.sizes.base import ByImportance, Maker, Size
 
 
 def _last_but_one_first(name: str, K: int) -> list[int]:
-    """ByImportance of layers in the order of importance: the last, then from the first on."""
+    """Order layers by importance: the last one, then from the first on."""
     return [K - 1, *range(K - 1)]
 
 
 _OF_LAYERS = ("layer_types", "mlp_layer_types", "no_rope_layers", "attention_layers")
-"""What configurations of transformers list for every layer."""
+"""Configuration keys of transformers that list one entry per layer."""
 
 
 class Depth(Size):
-    """The layers of a residual stack, h + F(h) each: h → h + g_k F(h).
+    """The layers h → h + F(h) of a residual stack, each computed as h → h + g_k F(h).
 
-    Without ``by_importance`` the last layer but one is the first to go, then those before it; the very last stays to
-    the end: in pretrained stacks the last layers matter least, but the very last does.
+    By default the second last layer goes first, then those before it; the last layer always stays. In pretrained
+    stacks, late layers matter least, except the last.
 
     Args:
-        by_importance, gate: see :class:`Size`; the weights w_k have to be one.
+        by_importance, gate: see :class:`Size`; the ordering weights w_k must be one.
 
     >>> import torch, ngn
     >>> class Layer(torch.nn.Linear):
@@ -50,9 +50,9 @@ class Depth(Size):
             raise ValueError(f"{name or 'the model'} is a {type(layers).__name__}, not an nn.ModuleList of layers")
         held = [part for part in model.modules() if part is not layers and {*part.children()} & {*layers}]
         if held:
-            raise ValueError(f"{name}: its layers are also called by a {type(held[0]).__name__}, which would keep all")
+            raise ValueError(f"{name}: a {type(held[0]).__name__} also holds these layers and would keep all of them")
         if len({id(layer) for layer in layers}) < len(layers):
-            raise ValueError(f"{name} has one layer in several places, which cannot be kept in some of them")
+            raise ValueError(f"{name} holds the same layer several times, so no single place of it can be removed")
         above, _, last = name.rpartition(".")
         parent = model.get_submodule(above)
         config = getattr(parent, "config", None)
@@ -65,9 +65,11 @@ class Depth(Size):
         counts += [(config, each) for each in lists if len(getattr(config, each)) == len(layers)]
         axis = self.axis(name, len(layers), make, [Cut(parent, last, 0)], counts=counts)
         if not axis.capacity.all_or_nothing:
-            raise ValueError(f"{name}: layers are kept or not, and a {type(axis.capacity).__name__} scales them")
+            raise ValueError(
+                f"{name}: a {type(axis.capacity).__name__} scales layers, but a layer is either kept or removed"
+            )
         if not bool((axis.capacity.weights() == 1).all()):
-            raise ValueError(f"{name}: layers are kept or not, so their ordering weights must be one (r=1)")
+            raise ValueError(f"{name}: layers need ordering weights of one: set r=1")
         parent.add_module(f"size_of_{last}", axis)
         for number, layer in enumerate(layers):
             layer.register_forward_pre_hook(axis.before_layer, with_kwargs=True)

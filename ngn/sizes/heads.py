@@ -1,4 +1,4 @@
-"""Learned numbers of heads of attention layers that exist."""
+"""Learned numbers of attention heads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from torch import nn
 
 from ngn.axis import Cut, inputs, outputs
 from ngn.components.attention import Attention
-from ngn.sizes.base import ByImportance, Maker, Size, entries, has, linear
+from ngn.sizes.base import ByImportance, Maker, Size, entries, has_linear, linear
 
 
 class Heads(Size):
     """The heads of an attention layer; with grouped queries, the key-value heads, each with its queries.
 
-    Found by name in Llama and what is built like it, GPT-NeoX, BERT, ``nn.MultiheadAttention`` and vision transformers
-    with one map ``qkv``.
+    Names are known for Llama and models like it, OPT, GPT-2, GPT-NeoX, BERT, DistilBERT, ``nn.MultiheadAttention``, and
+    vision transformers with a fused ``qkv``.
 
     Args:
         by_importance, gate: see :class:`Size`.
-        qkv: names of the maps for queries, keys and values within the module, or of one for all of them.
-        out: name of the map that takes the heads.
-        head_dim: entries of a head, where the module does not say.
-        interleaved: whether one map for all of them gives query, key and value of each head in turn, not all queries
-            first.
-        counts: integer attributes of the module that are numbers of heads, beside those that are known (``num_heads``
-            and the like): they shrink with the size.
+        qkv: names, inside the module, of the query, key and value layers, or of one fused layer.
+        out: name of the output projection.
+        head_dim: entries of a head, if the module has no such attribute.
+        interleaved: a fused layer orders its outputs by head (q, k, v of head 0, ...), not all queries first.
+        counts: further integer attributes of the module that count heads and shrink with the size. ``num_heads`` and
+            similar names are known.
 
     >>> import torch, ngn
     >>> attention = torch.nn.MultiheadAttention(8, 4, batch_first=True)
@@ -59,25 +58,29 @@ class Heads(Size):
         if isinstance(module, nn.MultiheadAttention):
             if type(module) not in (nn.MultiheadAttention, Attention):
                 raise ValueError(
-                    f"{name or 'the model'} is a {type(module).__name__}: its own forward pass would be lost"
+                    f"{name or 'the model'} is a {type(module).__name__}: learning its heads would replace its forward "
+                    "pass; use nn.MultiheadAttention itself"
                 )
             return self._attach_to_torch(module, name, make)
         known = [(self.qkv, self.out, self.interleaved)] if self.qkv else _ATTENTION
-        layout = next((part for part in known if self.qkv or has(module, [*part[0], part[1]])), None)
+        layout = next((part for part in known if self.qkv or has_linear(module, [*part[0], part[1]])), None)
         if layout is None:
             raise ValueError(
-                f"{name or type(module).__name__} is no attention layer that is known: name its maps with "
-                "Heads(qkv=..., out=..., head_dim=...)"
+                f"{name or type(module).__name__} is not a known attention layer; name its linear layers: "
+                "ngn.Heads(qkv=..., out=..., head_dim=...)"
             )
         paths, out, interleaved = layout
         interleaved |= getattr(module, "multi_query", None) is False  # of GPTBigCode, named as GPT-2 is
         maps, to = [linear(module, name, path) for path in paths], linear(module, name, out)
         d = self.head_dim or _head_dim(module)
         if d is None:
-            raise ValueError(f"{name} does not say how many entries a head has: Heads(head_dim=...)")
+            raise ValueError(f"{name} has no attribute for the entries of a head; give them: ngn.Heads(head_dim=...)")
         if len(maps) == 1:
             if entries(maps[0])[1] != 3 * entries(to)[0]:
-                raise ValueError(f"{name}.{paths[0]} does not give a query, a key and a value for each head")
+                raise ValueError(
+                    f"{name}.{paths[0]} has {entries(maps[0])[1]} outputs, "
+                    f"not {3 * entries(to)[0]} for queries, keys and values"
+                )
             K = entries(to)[0] // d
             starts = [0] if interleaved else [0, K * d, 2 * K * d]
             cuts = [cut for start in starts for cut in outputs(maps[0], 3 * d if interleaved else d, start)]
@@ -85,7 +88,7 @@ class Heads(Size):
             K = entries(maps[1])[1] // d
             cuts = [cut for m in maps for cut in outputs(m, entries(m)[1] // K)]
         queries = entries(maps[0])[1] // d if len(maps) > 1 else K
-        for key, value in module._parameters.items():  # a number for every head, such as the sinks of gpt-oss
+        for key, value in module._parameters.items():  # one value per head, such as the sinks of gpt-oss
             if (
                 value is not None
                 and value.dim() == 1
@@ -95,7 +98,7 @@ class Heads(Size):
         beside = module.get_submodule(paths[0].rpartition(".")[0])
         self._refuse_shared(module, name, beside, {entries(m)[1] for m in maps} - {d})
         if missing := [count for count in self.counts if not isinstance(getattr(module, count, None), int)]:
-            raise ValueError(f"{name or 'the model'} has no number {missing[0]}: counts are its attributes")
+            raise ValueError(f"{name or 'the model'} has no integer attribute {missing[0]!r}, which counts= names")
         named = dict.fromkeys((*_COUNTS, *self.counts))
         counts = [
             (m, count)
@@ -106,22 +109,22 @@ class Heads(Size):
         self.axis(name, K, make, cuts + inputs(to, entries(to)[0] // K), [to], counts)
 
     def _refuse_shared(self, module: nn.Module, name: str, beside: nn.Module, entries: set[int]) -> None:
-        """Refuse norms over all heads together, which have so many entries, and biases that are given for each."""
+        """Refuse norms over all heads (their parameters have one of these ``entries``) and a bias per head."""
         for path, part in beside.named_children():
             if "norm" in path and any(p.dim() and p.shape[-1] in entries for p in part.parameters()):
-                raise ValueError(f"{name}: {path} is a norm over all heads together, and cannot be cut")
+                raise ValueError(f"{name}: {path} normalises over all heads together, so no head can be removed")
         if "alibi" in inspect.signature(module.forward).parameters:
-            raise ValueError(f"{name} is given a bias for each head, which cannot be cut")
+            raise ValueError(f"{name}: its input alibi is a bias per head, which the library cannot cut")
 
     def _attach_to_torch(self, module: nn.MultiheadAttention, name: str, make: Maker) -> None:
         if module.bias_k is not None or module.add_zero_attn:
-            raise ValueError(f"{name}: an extra key (add_bias_kv, add_zero_attn) belongs to no head")
+            raise ValueError(f"{name}: an extra key (add_bias_kv, add_zero_attn) belongs to no head; build it without")
         K, d = module.num_heads, module.head_dim
         cuts = [Cut(module, part, 0, d) for part in ("q_proj_weight", "k_proj_weight", "v_proj_weight")]
         if module.in_proj_weight is not None:
             cuts = [Cut(module, "in_proj_weight", 0, d, start * K * d) for start in range(3)]
         cuts += [Cut(module, "in_proj_bias", 0, d, start * K * d) for start in range(3)]
-        module.__class__, module._qkv_same_embed_dim = Attention, False  # False: no way past the forward pass
+        module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
         out = module.out_proj
         self.axis(name, K, make, cuts + inputs(out, d), [out], [(module, "num_heads")])
 

@@ -1,4 +1,4 @@
-"""Learned ranks beside linear maps that exist."""
+"""Learned ranks of low-rank terms next to linear layers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ngn.sizes.base import Maker, Size
 
 
 class Rank(Size):
-    """``K`` low-rank terms beside a linear map, fresh ones (:class:`~ngn.components.low_rank.LowRankLinear`).
+    """``K`` new low-rank terms next to a linear layer (:class:`~ngn.components.low_rank.LowRankLinear`).
 
-    The boundary starts at 0.1 with delta = -1/2: a map may end with no terms, and is then what it was.
+    The boundary starts at 0.1, with delta = -1/2. A layer may end without terms; it is then the original layer.
 
     Args:
         K, gate: see :class:`Size`.
-        seed: of the terms.
+        seed: seed of the terms.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 3))
@@ -39,7 +39,7 @@ class Rank(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         def made(base: Any) -> LowRankLinear:
             if not isinstance(base, nn.Linear):
-                raise ValueError(f"{name} is a {type(base).__name__}, not a linear map")
+                raise ValueError(f"{name} is a {type(base).__name__}, not a linear layer")
             assert self.K is not None
             terms = LowRankLinear(base, make(name, self.K), self.seed, name)
             terms.axis.name, terms.axis.unit = name, self.unit

@@ -1,4 +1,4 @@
-"""What has to hold before sizes are learned, so that no training ends in a model that cannot be cut."""
+"""Checks before training that every size can be cut afterwards."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ngn.truncation import owned
 
 @contextmanager
 def unchanged_on_error(model: nn.Module) -> Iterator[None]:
-    """Whatever is done to the modules of ``model`` within is undone if it ends in an exception."""
+    """Undo all changes to the modules of ``model`` if the block raises."""
     before = [(module, type(module), dict(vars(module))) for module in model.modules()]
     tables = [(value, copy.copy(value)) for _, _, held in before for value in held.values() if isinstance(value, dict)]
     trained = [(p, p.requires_grad) for p in model.parameters()]
     try:
         yield
     except BaseException:
-        for value, content in tables:  # the same dictionaries, as handles of hooks refer to them
+        for value, content in tables:  # keep the dictionaries themselves: handles of hooks refer to them
             value.clear()
             value.update(content)
         for module, kind, held in before:
@@ -40,16 +40,18 @@ _KNOWN = (nn.Linear, _ConvNd)
 
 
 def _plain(kind: type[nn.Module]) -> bool:
-    """Whether a linear map or a convolution computes what torch's do; a parametrised one has a class of its own."""
+    """Tell whether a linear layer or convolution uses torch's forward pass, as a parametrised one does."""
     return kind.forward.__module__.startswith("torch.nn.")
 
 
 def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool) -> None:
-    """Refuse cuts of tensors that are not there or too short, that something else has, too, or that another axis cuts;
-    and, unless they are to be ``tried`` on an example, of maps that compute something of their own.
+    """Refuse tensors that cannot be cut: too short, tied to another module, or cut by another axis.
+
+    Args:
+        tried: an example will test the cuts. Without it, layers with a forward pass of their own are refused, too.
 
     Raises:
-        ValueError: naming the size and the tensor.
+        ValueError: with the names of the size and the tensor.
     """
     paths = {id(module): path for path, module in model.named_modules()}
     bases = {id(module.base): path for path, module in model.named_modules() if isinstance(module, Bottleneck)}
@@ -61,8 +63,8 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
     for axis in axes:
         if axis.guessed and not tried:
             raise ValueError(
-                f"{axis.name}: {axis.guessed}, whose forward pass may use them otherwise: give example=, on which the "
-                "cut is tried, or name what takes them with into="
+                f"{axis.name}: {axis.guessed}, whose forward pass may use them in another way: pass example= to test "
+                "the cut, or name the consumer with into="
             )
         own = {(id(cut.module), cut.name) for cut in axis.cuts}
         for cut in axis.cuts:
@@ -72,19 +74,24 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
                 continue
             if not tried and isinstance(cut.module, _KNOWN) and not _plain(type(cut.module)):
                 raise ValueError(
-                    f"{what} is of a {type(cut.module).__name__}, which has a forward pass of its own: give example=, "
-                    "on which the cut is tried"
+                    f"{what} belongs to a {type(cut.module).__name__} with its own forward pass: pass example= to test "
+                    "the cut"
                 )
             if id(cut.module) in bases:
                 raise ValueError(
-                    f"{what} has a learned rank beside it, {bases[id(cut.module)]}, which is not cut with it"
+                    f"{what} has a learned rank next to it ({bases[id(cut.module)]}), which would not be cut: learn "
+                    "one of the two sizes"
                 )
             dim, span = cut.dim % value.dim(), range(max(0, cut.start), cut.start + axis.K * cut.width)
             if span.stop > value.shape[dim]:
-                raise ValueError(f"{what} has {value.shape[dim]} entries along dimension {dim}, not {span.stop}")
+                raise ValueError(
+                    f"{what} has {value.shape[dim]} entries along dimension {dim}; the size needs {span.stop}"
+                )
             if others := [place for place in holders.get(id(held), []) if place not in own]:
-                raise ValueError(f"{what} is tied to {paths[others[0][0]]}.{others[0][1]}, which is not cut with it")
+                raise ValueError(
+                    f"{what} is tied to {paths[others[0][0]]}.{others[0][1]}, which would not be cut: untie them"
+                )
             for place, other, by in taken:
                 if place == (id(held), dim) and by is not axis and other[0] <= span[-1] and span[0] <= other[-1]:
-                    raise ValueError(f"{what} is cut by {by.name}, too: learn one of the two sizes")
+                    raise ValueError(f"{what} is also cut by {by.name}: learn one of the two sizes")
             taken.append(((id(held), dim), span, axis))

@@ -1,4 +1,4 @@
-"""A trial of every cut on an example, before sizes are learned: names and shapes do not show what a model computes."""
+"""A test of every cut on an example, before training: names and shapes do not show what a model computes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ngn.truncation import deploy_axes, is_stack, owned
 
 
 def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
-    """Cut every size to half and to one for a trial, whatever learns it, and refuse what then computes something else
-    than the model without the others.
+    """Cut every size to half and to one, and compare with the model in which the other components are masked.
 
     Args:
-        axes: all sizes of the model.
+        axes: all sizes of the model; their capacities are back in place afterwards.
 
     Raises:
-        ValueError: naming the size; ``ExampleError`` if the model fails by itself.
+        ValueError: with the name of the size whose outputs differ.
+        ExampleError: if the uncut model fails on the example.
     """
 
     def half(axis: OrderedAxis) -> int:
         return max(1, axis.K // 2)
 
     trials: list[tuple[str, Callable[[OrderedAxis], int]]] = [("half", half), ("one", lambda axis: 1)]
-    if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers, what is within them can be compared
+    if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
         trials.append(("half", lambda axis: axis.K if _of_layers(axis) else half(axis)))
     for said, count in trials:
         if axes and (reason := _difference(model, axes, example, count)):
@@ -43,23 +43,21 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
 
             axis, reason = next(((axis, found) for axis in axes if (found := alone(axis))), (axes[0], reason))
             parts = _parts_of(model, axis)
-            raise ValueError(
-                f"{axis.name}: cut to {said} it is not what the model computes without the others ({reason}); {parts}"
-            )
+            raise ValueError(f"{axis.name}: cut to {said}, the model computes something else ({reason}); {parts}")
     _warn_of_untried(model, axes, example)
     for axis in axes:
-        axis.called = False  # in a training
+        axis.called = False  # only calls in training count
 
 
 def _parts_of(model: nn.Module, axis: OrderedAxis) -> str:
-    """What an axis cuts, and where it goes."""
+    """Say what an axis cuts, for an error message."""
     paths = {id(module): path for path, module in model.named_modules()}
     having, taking = (
         list(dict.fromkeys(paths[id(cut.module)] or "the model" for cut in axis.cuts if cut.fold is fold))
         for fold in (False, True)
     )
-    text = f"what has it was taken to be {_listed(having)}"
-    return f"{text}, and what takes it {_listed(taking)}" if taking else text
+    text = f"the size was found in {_listed(having)}"
+    return f"{text}, its consumer is {_listed(taking)}" if taking else text
 
 
 def _listed(names: list[str], most: int = 6) -> str:
@@ -68,7 +66,7 @@ def _listed(names: list[str], most: int = 6) -> str:
 
 @torch.no_grad()
 def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
-    """Warn of sizes on which the example is no trial: which it does not reach, or with nothing but zeros."""
+    """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
     live: set[str] = set()
     hooked: set[str] = set()
     handles = []
@@ -91,14 +89,14 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
             handle.remove()
     if untried := sorted(hooked - live):
         warnings.warn(
-            f"the example is no trial of {_listed(untried)}: it does not get there, or nothing but zeros does. Give an "
-            "input like your data",
+            f"the example does not test {_listed(untried)}: it never reaches it, or only with zeros. Pass an input "
+            "like your data",
             stacklevel=4,
         )
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
-    """Whether its components are the layers of a stack."""
+    """Tell whether the components are layers of a stack."""
     return any(is_stack(owned(cut)) for cut in axis.cuts)
 
 
@@ -108,7 +106,7 @@ def _difference(
     example: Any,
     count: Callable[[OrderedAxis], int],
 ) -> str | None:
-    """Why ``model`` with these sizes at a ``count`` does not deploy to what it computes; None if it does."""
+    """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
     learned = [axis.capacity for axis in axes]
     try:
         for axis in axes:
@@ -118,9 +116,9 @@ def _difference(
             check_equal(model, small, example)
         for name, want, got in pairs():
             if want.shape != got.shape:
-                return f"of {name} {list(got.shape)} is kept, not {list(want.shape)}"
+                return f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}"
             if (worst := apart(want, got)) is not None:
-                return f"what is kept of {name} differs by {worst:.1e}"
+                return f"the activation of {name} differs by {worst:.1e}"
     except ExampleError:
         raise
     except (ValueError, RuntimeError, TypeError, IndexError, ArithmeticError, AssertionError) as fault:
@@ -132,7 +130,7 @@ def _difference(
 
 
 def _leading(learned: Capacity, count: int) -> Capacity:
-    """In place of a ``learned`` capacity one that retains its ``count`` leading components, with its weights."""
+    """Return a capacity that retains the ``count`` leading components of ``learned``, with its weights."""
     capacity = Retained(learned.K)
     capacity.w = learned.weights().detach().to(torch.float64)
     capacity.left.fill_(count)
@@ -143,9 +141,11 @@ def _leading(learned: Capacity, count: int) -> Capacity:
 def _activations(
     model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]
 ) -> Iterator[Callable[[], list[tuple[str, Tensor, Tensor]]]]:
-    """What is kept of the activations at the axes that hooks call, in the model and in its cut copy: what lies behind
-    them may hide that they differ, a map of zeros or a layer scale of 1e-6. Nothing if layers are cut, which changes
-    the names of the others."""
+    """Collect the activations of hooked axes, in the model and its cut copy.
+
+    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Yields no activations if
+    layers are cut, because the remaining ones then change their names.
+    """
     seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     handles = []
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))

@@ -1,4 +1,4 @@
-"""Learned widths of feed-forward layers that exist."""
+"""Learned widths of feed-forward layers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import inputs, outputs
-from ngn.sizes.base import ByImportance, Maker, Size, by_unit, entries, has, is_linear, linear
+from ngn.sizes.base import ByImportance, Maker, Size, by_unit, entries, has_linear, is_linear, linear
 
 
 class Width(Size):
-    """The width of a feed-forward layer: ``K`` slices of neighbouring units.
+    """The width of a feed-forward layer: ``K`` slices of neighbouring hidden units.
 
-    The maps are found by their shapes where the module has no other linear maps (``down`` takes what all the others
-    give), and in layers of BERT and of ``nn.TransformerEncoder`` by their names.
+    If the module has only these linear layers, their shapes identify them. In layers of BERT and
+    ``nn.TransformerEncoder``, their names do.
 
     Args:
         K, by_importance, round_to, gate: see :class:`Size`; K = None for single units.
-        up, down: names of the maps within the module that give the units, and of the one that takes them.
+        up, down: names, inside the module, of the linear layers into the hidden units, and of the one out of them.
 
     >>> import torch, ngn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.GELU(), torch.nn.Linear(12, 4))
@@ -50,13 +50,13 @@ class Width(Size):
         ups, down = self._maps(module, name)
         units = entries(down)[0]
         if wrong := [up for up in ups if entries(up)[1] != units]:
-            raise ValueError(f"{name or 'the model'}: {wrong[0]} does not give the {units} units that {down} takes")
+            raise ValueError(f"{name or 'the model'}: {wrong[0]} does not have the {units} outputs that {down} needs")
         K = self.divided(name, units)
         parts = [*module.modules()]
         if isinstance(module, nn.Sequential):
             parts = parts[parts.index(ups[0]) + 1 : parts.index(down)]
         elif units in (entries(ups[0])[0], entries(down)[1]):
-            parts = []  # whether a norm of this size is of the units or of the stream cannot be told
+            parts = []  # a norm of this size may be of the hidden units or of the residual stream
         through = [-1, 1] if isinstance(module, nn.Sequential) else []
         having = by_unit(parts, units, name or "the model", through)
         cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
@@ -65,23 +65,23 @@ class Width(Size):
     def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module]:
         named = [(self.up, self.down)] if self.down else []
         for up, down in named or _FEED_FORWARD:
-            if named or has(module, [*up, down]):
+            if named or has_linear(module, [*up, down]):
                 return [linear(module, name, path) for path in up], linear(module, name, down)
         maps = [m for m in module.modules() if is_linear(m)]
         for number, last in reversed([*enumerate(maps)]):
             ups = maps[:number] + maps[number + 1 :]
             if len(ups) > 1 and (isinstance(module, nn.Sequential) or entries(ups[0])[0] == entries(last)[0]):
-                continue  # they may follow one another
+                continue  # they may be applied one after the other
             if last is not maps[-1] and entries(last)[1] != entries(ups[0])[0]:
-                continue  # one that gives for two, or attention, read backwards
+                continue  # this reading would invert a fused up projection, or attention
             if ups and all(entries(up) == (entries(ups[0])[0], entries(last)[0]) for up in ups):
                 return ups, last
         shapes = ", ".join(
             f"{path} {' -> '.join(map(str, entries(m)))}" for path, m in module.named_modules() if is_linear(m)
         )
         raise ValueError(
-            f"{name or type(module).__name__} is no feed-forward layer whose maps can be told by their shapes "
-            f"({shapes or 'no linear maps'}): name them with Width(up=[...], down=...)"
+            f"{name or type(module).__name__}: shapes alone do not tell its up and down layers "
+            f"({shapes or 'no linear layers'}); name them: ngn.Width(up=[...], down=...)"
         )
 
 

@@ -65,7 +65,7 @@ class Residual(nn.Module):
 
 
 class Fire(nn.Module):
-    """SqueezeNet's, whose first map alone takes what comes in."""
+    """SqueezeNet's block: only its first layer takes the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,17 +76,17 @@ class Fire(nn.Module):
 
 
 def test_what_takes_the_channels_within_a_block_is_believed_on_an_example_alone():
-    with pytest.raises(ValueError, match=r"was found within a Residual, whose forward pass .* give example="):
+    with pytest.raises(ValueError, match=r"was found inside a Residual, whose forward pass .* pass example="):
         ngn.learn_sizes(ended(conv(), Residual(8)), {"0": CHANNELS()})
-    parts = "what has it was taken to be 0, and what takes it 1.conv1"
-    with pytest.raises(ValueError, match=f"0: cut to half .*{parts}"):
+    parts = r"the size was found in 0, its consumer is 1\.conv1"
+    with pytest.raises(ValueError, match=f"0: cut to half, .*{parts}"):
         ngn.learn_sizes(ended(conv(), Residual(8)), {"0": CHANNELS()}, example=IMAGES)
     assert exact(ended(conv(), Fire()), {"0": CHANNELS()}, IMAGES, 3)[1].reduce.in_channels == 3
     ngn.learn_sizes(ended(conv(), Fire()), {"0": CHANNELS(into="1.reduce")})
 
 
 class Frozen(nn.Module):
-    """A batch norm of buffers, as of detectors."""
+    """A batch norm with buffers only, as in detectors."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Frozen(nn.Module):
 
 
 def test_a_module_with_buffers_has_to_be_named():
-    with pytest.raises(ValueError, match="not beside it"):
+    with pytest.raises(ValueError, match="no consumer of its channels found"):
         ngn.learn_sizes(ended(conv(), Frozen(8)), {"0": CHANNELS()})
     assert exact(ended(conv(), Frozen(8)), {"0": CHANNELS(also=["1"], into="3")}, IMAGES, 3)[1].bias.shape == (3,)
 
@@ -130,9 +130,9 @@ class Scale(nn.Module):
 @pytest.mark.parametrize(
     ("part", "K", "said"),
     [
-        (LayerNorm2d(8), 8, "takes means over the 8 that are sized"),
-        (Scale(), 8, "has no weight, bias or mean of them"),
-        (nn.GroupNorm(4, 8), 8, "cut by whole groups: K = 8 has to divide its 4"),
+        (LayerNorm2d(8), 8, "averages over the 8 units"),
+        (Scale(), 8, "has no weight, bias or mean per channel"),
+        (nn.GroupNorm(4, 8), 8, "whole groups only: K=8 must divide its 4 groups"),
         (nn.BatchNorm2d(16), 8, "has 16 entries of weight, not 8"),
         (nn.BatchNorm2d(4), 4, "has 4 entries of weight, not 8"),
     ],
@@ -143,7 +143,7 @@ def test_what_is_named_has_to_have_the_channels(part, K, said):
 
 
 def test_whole_groups_of_a_group_norm_can_be_cut():
-    with pytest.raises(ValueError, match=r"only whole groups can be cut: name it in also= .* divides its 4 groups"):
+    with pytest.raises(ValueError, match=r"only whole groups can be cut\. Name it in also=.* divides its 4 groups"):
         ngn.learn_sizes(ended(conv(), nn.GroupNorm(4, 8)), {"0": CHANNELS(4)}, example=IMAGES)
     small = exact(ended(conv(), nn.GroupNorm(4, 8)), {"0": CHANNELS(4, also=["1"], into="3")}, IMAGES, 3)
     assert (small[1].num_groups, small[1].num_channels) == (3, 6)
@@ -151,10 +151,10 @@ def test_whole_groups_of_a_group_norm_can_be_cut():
 
 def test_what_takes_them_has_no_groups_and_nothing_mixes_them():
     grouped = nn.Sequential(conv(), nn.ReLU(), nn.ConvTranspose2d(8, 8, 4, 2, 1, groups=2))
-    with pytest.raises(ValueError, match="a convolution of 2 groups"):
+    with pytest.raises(ValueError, match="a convolution of 2 groups, which cannot be cut"):
         ngn.learn_sizes(grouped, {"0": CHANNELS(into="2")})
     mixed = nn.Sequential(conv(), nn.GLU(1), nn.Flatten(), nn.Linear(4 * 10 * 10, 4))
-    with pytest.raises(ValueError, match="a GLU mixes the 8 that are sized"):
+    with pytest.raises(ValueError, match="a GLU mixes the 8 units"):
         ngn.learn_sizes(mixed, {"0": CHANNELS()})
 
 
@@ -178,7 +178,7 @@ class Heads(nn.Module):
 def test_an_example_that_tries_nothing_is_warned_of(model, sizes, example, untried, recwarn):
     learner = ngn.learn_sizes(model, sizes, example=example)
     (warning,) = [str(each.message) for each in recwarn]
-    assert warning.startswith(f"the example is no trial of {untried}: ")
+    assert warning.startswith(f"the example does not test {untried}: it never reaches it, or only with zeros")
     assert not any(axis.called for axis in learner.axes)
 
 

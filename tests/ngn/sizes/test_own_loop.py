@@ -154,9 +154,9 @@ def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, r
 
 
 def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
-    with pytest.raises(TypeError, match="a gate has no setting 'lamda0'; there is lambda0"):
+    with pytest.raises(TypeError, match=r"a gate has no setting 'lamda0'; did you mean lambda0\?"):
         ngn.learn_sizes(network(), {"": ngn.Width(12)}, lamda0=1.0)
-    with pytest.raises(TypeError, match="no setting 'K'; there is lambda0, alpha_max"):
+    with pytest.raises(TypeError, match="no setting 'K'; did you mean lambda0, alpha_max"):
         ngn.learn_sizes(network(), {"": ngn.Width(12)}, K=3)
 
 

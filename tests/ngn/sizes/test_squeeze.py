@@ -60,7 +60,7 @@ def test_both_consumers_are_cut(plain, after):
     model = net(*[lambda: Inverted(plain=plain, after=after)] * 2)
     learner = ngn.learn_sizes(model, {"*.block.0.0": ngn.Channels(6, t0=1.4)}, example=IMAGES)
     soft = learner.axes[0].coefficients()
-    assert 0 < soft.min() < 0.9  # so that what is folded can be seen
+    assert 0 < soft.min() < 0.9  # so that folding shows
     small = learner.deploy(example=IMAGES, unsettled="allow")  # compares with the hard model
     block = small[1].block
     kept = int(learner.count()[0]) * 2
@@ -71,7 +71,7 @@ def test_both_consumers_are_cut(plain, after):
 
 
 def test_the_soft_model_multiplies_what_each_consumer_is_given():
-    """h → c h in front of both, against the block written out with weights that are multiplied."""
+    """Both consumers get c h: compare with a block whose weights are multiplied by hand."""
     model = net(Inverted)
     learner = ngn.learn_sizes(model, {"1.block.0.0": ngn.Channels(t0=1.4)})
     c = learner.axes[0].coefficients().detach()
@@ -91,13 +91,13 @@ def test_one_that_no_class_names_is_named():
     )
     small = learner.deploy(example=IMAGES, unsettled="allow")
     assert small[1].block[2].fc1.in_channels == small[1].block[2].fc2.out_channels == small[1].block[4].in_channels
-    # unnamed, its first map looks like what takes the channels: the trial finds that
+    # without names, its first layer is taken for the consumer; the example shows that it is not
     with pytest.raises(ValueError, match=r"1\.block\.0\.0"):
         ngn.learn_sizes(net(lambda: Inverted(Renamed)), {"1.block.0.0": ngn.Channels(t0=1.4)}, example=IMAGES)
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [(nn.Sequential, "no block of two maps"), (Inverted, "no block of two maps")]
+    ("kind", "said"), [(nn.Sequential, "not a block of two layers"), (Inverted, "not a block of two layers")]
 )
 def test_other_blocks_are_refused(kind, said):
     odd = nn.Sequential(nn.Conv2d(12, 12, 1), nn.ReLU()) if kind is nn.Sequential else Inverted()
@@ -112,7 +112,7 @@ def test_a_squeeze_of_other_shape_is_refused():
             super().__init__()
             self.fc = nn.Conv2d(6, 6, 1)
 
-    with pytest.raises(ValueError, match="EffectiveSEModule is no block of two maps"):
+    with pytest.raises(ValueError, match="EffectiveSEModule is not a block of two layers"):
         ngn.learn_sizes(
             nn.Sequential(nn.Conv2d(3, 6, 1), EffectiveSEModule(), nn.Conv2d(6, 2, 1)), {"0": ngn.Channels()}
         )
@@ -132,8 +132,8 @@ def test_a_parametrised_norm_is_no_block():
 
 
 def test_a_residual_block_behind_is_not_entered():
-    """The stem's channels go into a sum there, too."""
-    with pytest.raises(ValueError, match="not beside it"):
+    """Its sum uses the stem's channels, too."""
+    with pytest.raises(ValueError, match="no consumer of its channels found"):
         ngn.learn_sizes(net(Inverted), {"0.0": ngn.Channels()})
     chain = net(lambda: nn.Sequential(ConvNorm(4, 4)))
     learner = ngn.learn_sizes(chain, {"0.0": ngn.Channels(t0=0.8)}, example=IMAGES)
@@ -152,7 +152,7 @@ def test_a_budget_counts_them():
 
 
 def test_efficientnet():
-    """Blocks of transformers', in which nothing is in an nn.Sequential; one name fits the convolutions of all."""
+    """Blocks of transformers without any nn.Sequential; one pattern matches all convolutions."""
     torch.manual_seed(0)
     config = EfficientNetConfig(
         image_size=32,

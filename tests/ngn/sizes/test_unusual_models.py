@@ -54,7 +54,7 @@ def test_a_copy_that_would_call_the_original_is_refused(way):
 
 @pytest.mark.parametrize("way", [nn.DataParallel, lambda model: nn.Sequential(nn.DataParallel(model))])
 def test_what_is_wrapped_for_several_processes_already_is_refused(way):
-    with pytest.raises(ValueError, match="DataParallel already, which would miss the boundaries"):
+    with pytest.raises(ValueError, match="DataParallel, which would not see the boundaries"):
         ngn.learn_sizes(way(chain(8, 16, 8)), {"**": ngn.Width(16)})
 
 
@@ -76,7 +76,7 @@ class Mixing(nn.Module):
 
 @pytest.mark.parametrize("gain", [0.0, 1e-6, 1.0])
 def test_the_trial_looks_at_the_axis_itself(gain):
-    with pytest.raises(ValueError, match=r"mlp: cut to half .*differs"):
+    with pytest.raises(ValueError, match=r"mlp: cut to half, .*differs"):
         ngn.learn_sizes(Scaled(Mixing(), gain), {"mlp": ngn.Width(16)}, example=X)
     ngn.learn_sizes(Scaled(nn.Tanh(), gain), {"mlp": ngn.Width(16)}, example=X)
 
@@ -93,7 +93,7 @@ def test_the_trial_looks_within_layers_of_a_learned_depth():
             return x
 
     sizes = {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)}
-    with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half .*differs"):
+    with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half, .*differs"):
         ngn.learn_sizes(Stack(Mixing()), sizes, example=X)
     ngn.learn_sizes(Stack(nn.Tanh()), sizes, example=X)
 
@@ -124,7 +124,7 @@ class Biased(nn.Module):
 
 
 def test_the_trial_goes_down_to_one():
-    with pytest.raises(ValueError, match="layers: cut to one it is not what"):
+    with pytest.raises(ValueError, match="layers: cut to one, the model computes something else"):
         ngn.learn_sizes(Parting(), {"layers": ngn.Depth()}, example=X)
 
 
@@ -135,7 +135,7 @@ class Adding(nn.Linear):
 
 
 class Staying(nn.Linear):
-    """A layer that gives back what something has written into before."""
+    """A layer that returns its input, which others have overwritten before."""
 
     def forward(self, x):
         return x
@@ -158,7 +158,7 @@ def test_a_layer_that_loses_its_input_is_refused(layer, fails):
     learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth(t0=1.0)})
     with torch.no_grad() if fails else torch.inference_mode():
         if fails:
-            with pytest.raises(ValueError, match="adds to its input in place"):
+            with pytest.raises(ValueError, match="a layer overwrites its input in place"):
                 learner(X)
         else:
             assert torch.equal(learner(X), X + 1.0)
@@ -171,9 +171,9 @@ def layers(count: int = 3) -> nn.ModuleDict:
 @pytest.mark.parametrize(
     ("capacity", "message"),
     [
-        (lambda name, K: HardConcrete(K, 0), "a HardConcrete scales them"),
-        (lambda name, K: SoRA(K, 0), "a SoRA scales them"),
-        (lambda name, K: ngn.CountGate(K, r=0.5), "ordering weights must be one"),
+        (lambda name, K: HardConcrete(K, 0), "a HardConcrete scales layers"),
+        (lambda name, K: SoRA(K, 0), "a SoRA scales layers"),
+        (lambda name, K: ngn.CountGate(K, r=0.5), "layers need ordering weights of one: set r=1"),
     ],
 )
 def test_layers_are_kept_or_not(capacity, message):
@@ -184,14 +184,14 @@ def test_layers_are_kept_or_not(capacity, message):
 def test_layers_that_something_else_calls_are_refused():
     model = layers()
     model["again"] = nn.Sequential(*model["layers"])
-    with pytest.raises(ValueError, match="layers: its layers are also called by a Sequential"):
+    with pytest.raises(ValueError, match="layers: a Sequential also holds these layers"):
         ngn.learn_sizes(model, {"layers": ngn.Depth()})
     with pytest.raises(ValueError, match="layers is a ModuleList, not"):
         ngn.learn_sizes(layers(0), {"layers": ngn.Depth()})
 
 
 class Equalised(nn.Linear):
-    """A linear map that computes with its own size."""
+    """A linear layer that divides by its own size."""
 
     def forward(self, x):
         return super().forward(x) / self.in_features
@@ -199,15 +199,15 @@ class Equalised(nn.Linear):
 
 def test_maps_with_a_forward_pass_of_their_own_take_an_example():
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), Equalised(16, 8))
-    with pytest.raises(ValueError, match=r"2\.weight is of a Equalised, .*give example="):
+    with pytest.raises(ValueError, match=r"2\.weight belongs to a Equalised with its own forward pass: pass example="):
         ngn.learn_sizes(model, {"": ngn.Width(16)})
-    with pytest.raises(ValueError, match="cut to half"):
+    with pytest.raises(ValueError, match="cut to half, the model computes something else"):
         ngn.learn_sizes(model, {"": ngn.Width(16)}, example=X)
 
 
 @pytest.mark.parametrize("dim", [None, 1, -1])
 def test_a_softmax_over_the_units_is_refused(dim):
-    with pytest.raises(ValueError, match="a Softmax mixes the 16"):
+    with pytest.raises(ValueError, match="a Softmax mixes the 16 units"):
         ngn.learn_sizes(chain(8, 16, nn.Softmax(dim), 8), {"": ngn.Width(16)})
 
 
@@ -267,7 +267,7 @@ def test_consumers_elsewhere_are_named_from_the_model():
     x = torch.randn(2, model[0][0].in_channels, 7, 7)
     learner = ngn.learn_sizes(model, {"0.0": ngn.Channels(into="1.0", t0=2.0)}, example=x)
     assert learner.deploy(example=x, unsettled="allow")[1][0].in_channels == 3
-    for wrong, message in (("2.0", "has a module '2.0'"), ("0.1", "no convolution or linear map")):
+    for wrong, message in (("2.0", "has a module '2.0'"), ("0.1", "not a convolution or linear layer")):
         with pytest.raises(ValueError, match=message):
             ngn.learn_sizes(nn.Sequential(convs(nn.ReLU())), {"0.0": ngn.Channels(into=wrong)})
 
