@@ -56,9 +56,9 @@ MISTAKES = {
     "weights are positive": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights are a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
     "a stride is positive": lambda: ngn.CountGate(4, stride=0.0),
-    "which of its modules get which size": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
-    "round_to is a number of entries, 1 or more, not -8": lambda: ngn.Width(round_to=-8),
-    "round_to is a number of entries, 1 or more, not '8'": lambda: ngn.Heads(round_to="8"),
+    "it takes a model and a dictionary of names and sizes": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
+    "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
+    "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "a share is written as in '60%'": lambda: ngn.learn_sizes(
         MLP, {"": ngn.Width(4)}, budget=ngn.Budget(parameters=0.6)
     ),
