@@ -192,7 +192,7 @@ def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
     assert "sweep.py status" in left.stdout
     names = [name for task in plan.tasks for name in task]
     until(lambda: all(Store(plan.results).path(name).exists() for name in names), "all records")
-    process = int(left.stdout.split("process ")[1].split(",")[0])
+    process = int(left.stdout.split("process ")[1].split(";")[0])
     until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the detached process")
 
 
