@@ -91,6 +91,7 @@ class Questions(AdaptationTask):
 
     def __init__(self, base: PretrainedModel, device: torch.device) -> None:
         self.base, self.device = base, device
+        self.recomputes = False  # as conf/model/llama3_8b.yaml has it
         source = torch.Generator().manual_seed(1)
         ids = torch.randint(base.model.config.vocab_size, (ROWS, PROMPT + 25), generator=source).tolist()
         self.prompts = [row[:PROMPT] for row in ids]
