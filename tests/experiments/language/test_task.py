@@ -52,7 +52,7 @@ def test_every_task_is_trained_and_scored(kind, gate):
     assert all(value.dtype == torch.float64 and value.isfinite() for value in scores.values())
     assert float(scores["nats"]) < before
     assert task.info.name == settings.task.name
-    assert len(learner.count()) == len(task.targets(settings)) == gate.groups
+    assert len(learner.count()) == len(task.targets(gate)) == gate.groups
     assert [p for p in learner.parameters() if p.requires_grad]
 
 
