@@ -217,10 +217,6 @@ class OrderedAxis(nn.Module):
         after = h.dim() - 1 - dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
-    def penalty(self) -> Tensor:
-        """What the capacity adds to the task loss, [*R]."""
-        own, prior = self.capacity.penalty(), self.capacity.body_penalty(self.component_parameters())
-        return own if prior is None else own + prior
 
     def component_parameters(self) -> Iterator[Tensor]:
         """The components' parameters, each as [*R, K, ...]."""

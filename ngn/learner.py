@@ -84,8 +84,8 @@ class CapacityLearner(Learner):
         return bool(wanted)
 
     def penalty(self) -> Tensor:
-        """Sum of the axes' penalties, [*R]."""
-        penalty = torch.stack([axis.penalty() for axis in self.axes]).sum(0)
+        """Sum of the capacities' penalties, [*R]."""
+        penalty = torch.stack([axis.capacity.penalty() for axis in self.axes]).sum(0)
         self.watch.priced(penalty)
         return penalty
 

@@ -21,7 +21,7 @@ from experiments.language.settings import BaseModel
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
     from experiments.contract.task import Seeds, Task
     from ngn.contract import Learner
@@ -230,6 +230,10 @@ class Method(Closed):
         from ngn.learner import CapacityLearner
 
         return CapacityLearner(model())
+
+    def learned_decay(self, capacity: Capacity) -> Tensor | None:
+        """The ratio r of the ordering weights that ``capacity`` learned: float64 [*R]; None where r is a setting."""
+        return None
 
 
 class Config(Closed):

@@ -53,7 +53,7 @@ def measure(
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
     samples = {name: trainer.evaluate(task.sample, MODES[name]) for name in scores if name != "gates_kept"}
     plan, replicas = trainer.plan, learner.replicas or 1
-    decays = [axis.capacity.learned_decay() for axis in axes_of(learner.model)]
+    decays = [] if fixed else [config.method.learned_decay(axis.capacity) for axis in axes_of(learner.model)]
     learned = [r for r in decays if r is not None]
     all_learned = bool(learned) and len(learned) == len(decays)
     ratios = torch.stack(learned, -1).reshape(replicas, -1).tolist() if all_learned else None

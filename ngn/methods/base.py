@@ -8,7 +8,7 @@ A :class:`Capacity` turns a learned (or given) size into one coefficient for eac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, Union, get_args
 
 import torch
@@ -150,9 +150,6 @@ class Capacity(nn.Module, ABC):
     def penalty(self) -> Tensor:
         """What is added to the task loss: [*R] in float64."""
 
-    def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor | None:
-        """What a prior on the components' ``parameters`` (each [*R, K, ...]) adds to the loss: [*R], None for none."""
-        return None
 
     def after_step(self) -> None:
         """Called after every optimiser step: clamping, proximal steps, re-allocation."""
@@ -168,10 +165,6 @@ class Capacity(nn.Module, ABC):
     def controllers(self) -> list[nn.Parameter]:
         """Its parameters that are trained at the boundary's rate; others are trained as the body is."""
         return list(self.parameters())
-
-    def learned_decay(self) -> Tensor | None:
-        """The ratio r of the ordering weights where it is learned: float64 [*R]; None where it is a setting."""
-        return None
 
 
 class Weighted(Capacity):

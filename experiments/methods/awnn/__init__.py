@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from experiments.blocks import Fraction, Positive
 from experiments.contract.config import Config, Method, OrderedGroup
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
-    from experiments.methods.awnn.capacity import AdaptiveWidth
+    from torch import Tensor, nn
+
+    from experiments.contract.config import Replicas
+    from experiments.contract.task import Task
+    from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
+    from ngn.methods.base import Capacity
 
 
 class AWNN(Method):
@@ -44,3 +50,11 @@ class AWNN(Method):
 
         own = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
         return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **own)
+
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> PriorLearner:
+        from experiments.methods.awnn.capacity import PriorLearner
+
+        return PriorLearner(model())
+
+    def learned_decay(self, capacity: Capacity) -> Tensor | None:
+        return cast("AdaptiveWidth", capacity).rate().neg().exp().detach()

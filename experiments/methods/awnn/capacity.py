@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import ordering_weights, prefix, rounded_up, softplus_inverse
+from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
 
 
@@ -78,11 +79,11 @@ class AdaptiveWidth(Capacity):
         return -torch.expm1(-self.rate()).unsqueeze(-1) * ordering_weights(torch.exp(-self.rate()), self.K)
 
     def penalty(self) -> Tensor:
-        """None of its own: the width moves by the fit and by the prior on what is live."""
+        """Zero: the width moves by the fit and by the prior, which :class:`PriorLearner` adds."""
         return torch.zeros_like(self.rho, requires_grad=False)
 
-    def body_penalty(self, parameters: Iterable[Tensor]) -> Tensor:
-        """||theta||^2 / (2 sigma^2 n) over the live blocks."""
+    def prior(self, parameters: Iterable[Tensor]) -> Tensor:
+        """||theta||^2 / (2 sigma^2 n) over the live blocks, [*R]; each of ``parameters`` is [*R, K, ...]."""
         live = prefix(self.count(), self.K)
         axis = self.rho.dim()
         squares = []
@@ -100,5 +101,22 @@ class AdaptiveWidth(Capacity):
         """The width before it is rounded up: ln(1 - q) / ln r."""
         return -torch.log1p(-self.quantile) / self.rate().detach()
 
-    def learned_decay(self) -> Tensor:
-        return torch.exp(-self.rate()).detach()
+
+class PriorLearner(CapacityLearner):
+    """Learns widths under the Gaussian prior on the parameters of the live blocks.
+
+    Args:
+        model: its axes have :class:`AdaptiveWidth` capacities.
+
+    >>> import ngn
+    >>> from experiments.models.mlp import MLPBank
+    >>> bank = MLPBank([1, 4, 1], 8, seeds=0)
+    >>> learner = PriorLearner(ngn.OrderedSum(bank, AdaptiveWidth(8, samples=100, width=2.5)))
+    >>> bool(learner.penalty() > 0)
+    True
+    """
+
+    def penalty(self) -> Tensor:
+        """The capacities' penalties and the priors of all axes, [*R]."""
+        priors = [axis.capacity.prior(axis.component_parameters()) for axis in self.axes]  # type: ignore[operator]
+        return super().penalty() + torch.stack(priors).sum(0)

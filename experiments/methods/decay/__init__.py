@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from pydantic import StrictBool, model_validator
 
@@ -11,7 +11,10 @@ from experiments.contract.config import Config, Method, OrderedGroup
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from experiments.methods.decay.capacity import DecayGate
+    from ngn.methods.base import Capacity
 
 
 class Decay(Method):
@@ -66,3 +69,6 @@ class Decay(Method):
             eps=self.eps,
             **group.count_gate(),
         )
+
+    def learned_decay(self, capacity: Capacity) -> Tensor | None:
+        return cast("DecayGate", capacity).decay().detach() if self.learn_r else None

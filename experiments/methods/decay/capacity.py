@@ -34,7 +34,7 @@ class DecayGate(CountGate):
 
     >>> import ngn
     >>> gate = DecayGate(4, t0=1.2, r=0.6)
-    >>> gate.count().item(), round(gate.learned_decay().item(), 6)
+    >>> gate.count().item(), round(gate.decay().item(), 6)
     (2, 0.6)
     """
 
@@ -99,5 +99,3 @@ class DecayGate(CountGate):
             return super().count()
         return rounded_up(self.size(), self.K)
 
-    def learned_decay(self) -> Tensor | None:
-        return None if self.rho is None else torch.sigmoid(self.rho).detach()

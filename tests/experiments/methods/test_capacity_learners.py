@@ -7,7 +7,7 @@ import torch
 from modes import hard_output
 from structures import STRUCTURES, awake
 
-from experiments.methods.awnn.capacity import AdaptiveWidth
+from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
 from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.ste.capacity import StraightThrough
@@ -64,7 +64,7 @@ def test_ste_prefix_follows_the_rounded_boundary(t, delta, count):
 @pytest.mark.parametrize("width", [1.0, 3.0, 7.3, 16.0])
 def test_awnn_width_is_the_smallest_prefix_that_holds_the_mass(width):
     gate = AdaptiveWidth(32, 512, width=width)
-    r, D = float(gate.learned_decay()), int(gate.count())
+    r, D = math.exp(-float(gate.rate().detach())), int(gate.count())
     assert math.ceil(width) == D
     assert 1 - r**D >= 0.9 - 1e-9
     assert 1 - r ** (D - 1) < 0.9
@@ -101,7 +101,8 @@ def test_awnn_rate_is_moved_by_the_weights_alone():
 
 
 def test_awnn_prior_is_on_live_blocks():
-    learner = learner_of(AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2), seeds=[1, 2])
+    capacity = AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2)
+    learner = PriorLearner(learner_of(capacity, seeds=[1, 2]).model)
     bank = learner.axes[0].bank
     penalty = learner.penalty()
     for r, (live, sd) in enumerate(((2, 10.0), (4, 3.0))):
@@ -122,9 +123,9 @@ def test_decay_gate_weighs_by_a_learned_ratio():
     assert torch.allclose(gate.coefficients("hard").detach(), 0.7**k * (k < 3))
     gate.coefficients("soft").sum().backward()
     assert float(gate.rho.grad) != 0
-    assert float(gate.learned_decay()) == pytest.approx(0.7)
+    assert float(gate.decay().detach()) == pytest.approx(0.7)
     assert gate.controllers() == [gate.tau]
-    assert DecayGate(K, learn_r=False, normalise=True).learned_decay() is None
+    assert DecayGate(K, learn_r=False, normalise=True).rho is None
 
 
 def test_without_a_boundary_a_part_of_the_finite_mass_is_kept():
@@ -189,7 +190,8 @@ CAPACITIES = {
 def trained(method, seeds, folder=None, on_step=None):
     replicas = None if isinstance(seeds, int) else len(seeds)
     bank = MLP.bank(K, seeds).double()
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
+    made = PriorLearner if method == "awnn" else CapacityLearner
+    learner = made(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
     x = MLP.x(torch.float64)
     y = torch.sin(torch.arange(33, dtype=torch.float64)).view(11, 3)
 
