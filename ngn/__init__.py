@@ -1,6 +1,6 @@
 """NGN: learn how many ordered components a network needs, as a differentiable count.
 
-What needs torch is loaded when it is first used, so that the configuration, the records and the tables do not.
+Public names are imported on first use, so that ``import ngn`` alone does not load torch.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = ["__version__", *_WHERE]
 
 
-if not TYPE_CHECKING:  # a type checker would take any name from it
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _WHERE:

@@ -1,8 +1,8 @@
-"""An ordered axis: a size that is learned along a dimension of tensors that somebody owns.
+"""An ordered axis: one learned size along a dimension of tensors that other modules own.
 
-Heads, slices of a feed-forward layer, channels, the terms of a low rank, blocks of a bank: K components lie along one
-dimension of some tensors, ``width`` entries each. Learning how many are needed is multiplying the activation on that
-axis by w_k g_k; truncation (``ngn/truncation.py``) cuts every tensor that has the axis.
+K components lie along one dimension of some tensors, ``width`` entries each. They can be heads, slices of a
+feed-forward layer, channels, the terms of a low rank, or blocks of a bank. Training multiplies the activation on that
+axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has the axis.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ Counts = Sequence[tuple[Any, str]]
 
 @dataclass(frozen=True)
 class Cut:
-    """A tensor that has the axis: component k has entries start + k width ... start + (k + 1) width - 1 of ``dim``.
+    """Name a tensor that has the axis.
+
+    Component k has the entries start + k width ... start + (k + 1) width - 1 of dimension ``dim``.
 
     Attributes:
         module, name: the tensor is ``module.name``: a parameter, a buffer, or a ``ModuleList`` of K modules.
-        dim: which dimension; of a stacked module, that of one replica's tensor.
+        dim: the dimension; for a stacked module, the dimension of one replica's tensor.
         width: entries per component.
-        start: where component 0 begins. Components that would begin before the tensor does have no entry in it, such as
-            an identity: -1 says that component 0 has none.
-        fold: truncation multiplies these entries by the components' coefficients, for good.
-        merge: truncation sums them over the axis, which stays with length 1: the output bias of a sum of blocks.
+        start: index at which component 0 begins. A negative start means that the leading components have no entries:
+            with -1 and width 1, component 0 (an identity, say) has none.
+        fold: truncation multiplies these entries by the components' coefficients, permanently.
+        merge: truncation sums the entries over the axis and keeps length 1, as for the output bias of a sum of blocks.
 
     >>> import torch, ngn
     >>> cut = ngn.Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
@@ -49,19 +51,19 @@ class Cut:
 
 
 def inputs_first(module: nn.Module) -> bool:
-    """Whether a weight is [in, out, ...]: of transposed convolutions and of ``Conv1D``, transformers' map in GPT-2."""
+    """Whether a weight is [in, out, ...], as in transposed convolutions and ``Conv1D`` (the map of GPT-2)."""
     return bool(getattr(module, "transposed", False)) or is_conv1d(module)
 
 
 def is_conv1d(module: nn.Module) -> bool:
-    """Whether a module is transformers' ``Conv1D``, a linear map; told by its name, as transformers may be missing."""
+    """Whether a module is the ``Conv1D`` of transformers; checked by name, since transformers may not be installed."""
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
 
 
 def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = False) -> list[Cut]:
-    """The cuts of a linear map, a convolution, a normalisation or an embedding whose output entries have the axis.
+    """Return the cuts of a module whose output has the axis: linear map, convolution, normalisation or embedding.
 
-    ``fold`` multiplies what the module gives by the coefficients; wrong for a module that something nonlinear follows.
+    ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
 
     >>> import torch, ngn
     >>> [(cut.name, cut.dim, cut.width) for cut in ngn.outputs(torch.nn.Linear(3, 8), width=2)]
@@ -79,9 +81,9 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
 
 
 def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True) -> list[Cut]:
-    """The cut of a linear map or a convolution whose input entries have the axis; the coefficients are folded into it.
+    """Return the cut of a linear map or convolution whose input has the axis; ``fold`` puts the coefficients into it.
 
-    Right where nothing but this map lies behind the axis; its bias is left as it is.
+    Use ``fold`` if this map is the only one that reads the axis. The bias does not change.
 
     >>> import torch, ngn
     >>> [(cut.name, cut.dim, cut.fold) for cut in ngn.inputs(torch.nn.Linear(8, 3))]
@@ -91,24 +93,24 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
 
 
 class OrderedAxis(nn.Module):
-    """A capacity over the K components along one axis of tensors that other modules own.
+    """Learn the size of one axis of tensors that other modules own.
 
-    The model calls it on the activation that has the axis: h [..., K width, ...] → h c_k. Deployed, its capacity is
-    None, and it multiplies by what could not be folded, mostly by nothing.
+    The model calls it on the activation that has the axis: h [..., K width, ...] → h c_k. After deployment the capacity
+    is None. The axis then multiplies only by coefficients that no cut could take.
 
     Args:
-        capacity: how many of its K components are in use. None for a model of a given size.
+        capacity: says how many of the K components are in use; None for a model of a given size.
         cuts: all tensors that have the axis.
-        counts: (module, attribute) pairs that shrink with the count: integers that are multiples of K (``num_heads``),
-            and lists of K entries, of which those of what is kept are left (``layer_types``).
+        counts: (module, attribute) pairs to shrink with the count: an integer that is a multiple of K (``num_heads``),
+            or a list of K entries (``layer_types``).
         dim: the dimension of the activation.
-        by_importance: places along the axis, that of the most important component first; None: component k is at k.
+        by_importance: places along the axis, the most important component first; None if component k is at place k.
         name, unit: what reports call the axis and its components.
 
     Raises:
         TypeError: if ``capacity`` is neither a Capacity nor None.
-        ValueError: if the capacity has a replica axis, allocates components or normalises them: that takes a bank; if
-            ``by_importance`` is no permutation of 0 ... K - 1.
+        ValueError: if the capacity has replicas, allocates components or normalises them (use :class:`OrderedSum`); if
+            ``by_importance`` is not a permutation of 0 ... K - 1.
 
     Example: the neurons between two linear maps.
 
@@ -124,16 +126,16 @@ class OrderedAxis(nn.Module):
     """None once truncated."""
     scale: Tensor | None
     ranks: Tensor | None = None
-    """Which component lies at each place, int64 [K], on the CPU. No buffer, as averages of models average buffers."""
+    """The component at each place, int64 [K], on the CPU. Not a buffer: averages of models would average it."""
     name, unit = "", "components"
     _ranks: Tensor | None = None
-    """The same, where they were last asked for."""
+    """A copy of ``ranks`` on the device of the last call."""
     hooked = False
-    """Whether hooks call the axis, which truncation then removes with them; else a forward pass does."""
+    """Whether hooks call the axis (truncation then removes both) and not the forward pass of a module."""
     called = False
-    """Whether it ever was."""
+    """Whether a forward pass has ever used the axis."""
     guessed: str | None = None
-    """What a size took for granted, which only a trial on an example can tell."""
+    """An assumption of the size that only a trial on an example can check."""
     calibrating = False
     """Whether the next forward pass fixes the rms of normalised components."""
     rms: Tensor | None = None
@@ -152,7 +154,9 @@ class OrderedAxis(nn.Module):
         super().__init__()
         if capacity is not None:
             if not isinstance(capacity, Capacity):
-                raise TypeError(f"OrderedAxis(capacity, cuts), not ({type(capacity).__name__}, ...)")
+                raise TypeError(
+                    f"the first argument must be a capacity: OrderedAxis(capacity, cuts), not {type(capacity).__name__}"
+                )
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
             self._K = capacity.K
@@ -169,24 +173,24 @@ class OrderedAxis(nn.Module):
 
     @property
     def K(self) -> int:
-        """Components that exist."""
+        """Number of components that exist."""
         return self._K
 
     @property
     def origin(self) -> tuple[str, str | int] | None:
-        """Seeds and name from which the components were drawn; None where they were given."""
+        """The seeds and the name that the components were drawn from; None if their values were given."""
         return None
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """All tensors that have the axis; none once truncated."""
+        """All tensors that have the axis; empty after truncation."""
         return self._cuts or ()
 
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
 
     def in_place(self, values: Tensor) -> Tensor:
-        """One value per component, [*R, K] → one per place along the axis."""
+        """Reorder values, [*R, K], from the order of components to the places along the axis."""
         if self.ranks is None:
             return values
         if self._ranks is None or self._ranks.device != values.device:
@@ -194,10 +198,10 @@ class OrderedAxis(nn.Module):
         return values[..., self._ranks]
 
     def coefficients(self) -> Tensor | None:
-        """c_k = w_k g_k in the present mode, [K] in the order of places; None where each component counts as it is."""
+        """c_k = w_k g_k in the current mode, [K] in the order of places; None if all are 1."""
         if self.capacity is None:
             return self.scale
-        if not self.called:  # a compiled graph would be made anew for an attribute that is set in every pass
+        if not self.called:  # setting an attribute in every pass would recompile a compiled graph
             self.called = True
         c = self.capacity.coefficients(self.mode)
         return self.in_place(F.pad(c, (0, self.K - c.shape[-1])))
@@ -211,15 +215,14 @@ class OrderedAxis(nn.Module):
         if c is None:
             return h
         if h.shape[dim] % max(1, len(c)):
-            what = f"{h.shape[dim]} entries along dimension {dim} of {list(h.shape)}"
-            raise ValueError(f"{self.name}: {what} are no multiple of its {len(c)} components")
+            shape = f"dimension {dim} of the activation {list(h.shape)}"
+            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {len(c)} components")
         width = h.shape[dim] // max(1, len(c))
         after = h.dim() - 1 - dim % h.dim()
         return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
-
     def component_parameters(self) -> Iterator[Tensor]:
-        """The components' parameters, each as [*R, K, ...]."""
+        """Yield the parameters of the components, each as [*R, K, ...]."""
         for cut in self.cuts:
             value = getattr(cut.module, cut.name)
             if isinstance(value, nn.Parameter):
@@ -228,27 +231,27 @@ class OrderedAxis(nn.Module):
                 yield span if self.ranks is None else span[self.ranks.argsort()]
 
     def activity_penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the task loss by what it computed: [*R], None for nothing."""
+        """A penalty on activations of the last forward pass, [*R]; None if there is none."""
         return None
 
     def before_step(self, step: int | None) -> None:
-        """Called before the forward passes of a step; with None before the trained model is evaluated."""
+        """Prepare the forward passes of a step; None: of an evaluation."""
         self.capacity.before_step(step)
 
     def grow(self, K: int) -> None:
-        """Go on with K components.
+        """Grow to K components.
 
         Raises:
-            ValueError: for tensors that somebody else owns.
+            ValueError: always; only banks can grow.
         """
         raise ValueError("the tensors of this axis cannot grow: build the model with more components")
 
     def retained(self) -> tuple[Tensor, Tensor]:
-        """Which components truncation leaves, bool [*R, K], and what each is multiplied by, float64 [*R, k <= K]."""
+        """Which components truncation keeps, bool [*R, K], and their coefficients, float64 [*R, k <= K]."""
         return self.capacity.kept(), self.capacity.coefficients("hard").detach()
 
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        """Called on the deployed copy when its tensors have been cut: leave the places ``kept``, bool [K]."""
+        """Update the deployed copy after its tensors were cut to the places ``kept``, bool [K]."""
         before, self._K = self.K, int(kept.sum())
         for module, name in self.counts:
             value = getattr(module, name)
@@ -261,10 +264,10 @@ class OrderedAxis(nn.Module):
 
 
 class Stacked(nn.Module):
-    """A module whose parameters have a leading replica axis, of which deployment takes one entry.
+    """A module whose parameters have a leading replica axis; deployment selects one replica.
 
     Attributes:
-        replicas: its length; None for one model, without the axis.
+        replicas: length of the replica axis; None for one model, which has no such axis.
 
     >>> import torch, ngn
     >>> class Scale(ngn.Stacked):  # a x

@@ -1,21 +1,21 @@
-"""A budget: sizes are learned under a limit on what the deployed model costs.
+"""A budget: learn sizes under a limit on the cost of the deployed model.
 
-    minimise L subject to C(t) <= B, by dual ascent with one multiplier for all groups, priced by their costs:
+    minimise L subject to C(t) <= B, by dual ascent with one multiplier for all axes, priced by their costs:
 
-    e      = C(t) / B(p) - 1                     B(p): linear from today's cost to B over the first fifth
+    e      = C(t) / B(p) - 1                     B(p): linear from the initial cost to B over the ramp
     lambda <- clip(lambda exp(K_I e dp + K_P (e - e_before)))
     loss  += sum_g lambda stop(dC/dt_g) / B t_g while e > 0: the slope of lambda max(0, C/B - 1)
     at the commit: the largest counts with C <= B near the boundaries
 
-p is the part of the time up to the commit that has passed.
+p is the part of the time before the commit that has passed.
 
-Only what is above the limit pays: a multiplier that has grown until it closes gates would go on closing them below the
-limit, and closed gates have no slope to return by. Such a penalty is exact: any lambda above the multiplier of the
-solution has that solution.
+The price acts only above the limit. A large multiplier would otherwise go on closing gates below the limit, and closed
+gates have no gradient with which to reopen. The penalty is exact: every lambda above the multiplier of the solution
+gives the same solution.
 
-The update of log lambda is the PI controller nuPI with nu = 0 (Sohrabi et al., "On PI controllers for updating Lagrange
-multipliers in constrained optimization", ICML 2024), its integral taken over p, so that it does not depend on the
-number of steps. C: ``ngn/cost.py``.
+log lambda follows the PI controller nuPI with nu = 0 (Sohrabi et al., "On PI controllers for updating Lagrange
+multipliers in constrained optimization", ICML 2024). Its integral is over p, so that it does not depend on the number
+of steps. C: ``ngn/cost.py``.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from ngn.methods.ngn import CountGate
 from ngn.watching import refuse_diverged
 
 Limit = float | str | Sequence[float] | Tensor
-"""A number, one per replica, or a share of what the largest model costs, such as "60%"."""
+"""A number, one per replica, or a share of the cost of the largest model, such as "60%"."""
 BUDGET_COMMIT = 0.5
-"""When sizes under a budget are fixed: the weights have made up for half-open gates, and have to learn anew."""
+"""When sizes under a budget are fixed. Half is early: the weights had adapted to half-open gates and need to adjust."""
 PRICES = (1e-7, 1e2)
-"""Smallest and largest multiplier: far below a budget it does not fall so low that it could not return."""
+"""Smallest and largest multiplier. The floor lets it rise again after a time far below the budget."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What the deployed model may cost: exactly one of the first three.
+    """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
 
     Attributes:
-        parameters: as deployed.
-        macs: multiply-adds in matrix products and convolutions of the forward pass of ``example``.
-        milliseconds: median wall time of that pass on this machine as it is now.
+        parameters: parameters of the deployed model.
+        macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
+        milliseconds: median wall time of that pass on this machine, as busy as it is now.
         example: an input of one model; a tuple for several arguments, a dictionary for named ones.
-        round_to: kept counts are multiples of it, or all components.
-        gains: K_I per training up to the commit, and K_P.
-        ramp: part of it in which the limit moves from today's cost to the budget.
-        price: the first lambda.
+        round_to: counts are multiples of it, or all components.
+        gains: K_I over the time before the commit, and K_P.
+        ramp: fraction of that time in which the limit moves from the initial cost to the budget.
+        price: initial lambda.
 
     Raises:
-        ValueError: if there is not exactly one limit, or a number is out of its range.
+        ValueError: if there is not exactly one limit, or a number is out of range.
 
     >>> import ngn
     >>> ngn.Budget(parameters="60%").kind
@@ -75,41 +75,46 @@ class Budget:
     def __post_init__(self) -> None:
         given = [name for name in ("parameters", "macs", "milliseconds") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"a budget is one of parameters, macs and milliseconds, not {given or 'nothing'}")
+            raise ValueError(f"a budget takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
         if given != ["parameters"] and self.example is None:
-            raise ValueError(f"a budget of {given[0]} needs an input of one model to measure it with: example=")
+            raise ValueError(f"a budget of {given[0]} needs an input to measure with: add example=")
         if self.round_to < 1 or not 0 <= self.ramp < 1 or not self.price > 0:
-            raise ValueError("a budget needs round_to of 1 or more, a ramp in [0, 1) and a positive price")
+            raise ValueError(
+                "a budget needs round_to of 1 or more, a ramp in [0, 1) and a positive price, "
+                f"not {self.round_to}, {self.ramp} and {self.price}"
+            )
 
     @property
     def kind(self) -> Literal["parameters", "macs", "milliseconds"]:
-        """Which cost is limited."""
+        """The name of the limited cost."""
         return "parameters" if self.parameters is not None else "macs" if self.macs is not None else "milliseconds"
 
     def limit(self, largest: float, replicas: int | None) -> Tensor:
-        """The largest cost, float64 [*R]; ``largest`` is that of all components.
+        """The limit on the cost, float64 [*R]; ``largest`` is the cost of the model with all components.
 
         Raises:
-            ValueError: if it is no positive number, and no share such as "60%".
+            ValueError: if it is neither a positive number nor a share such as "60%".
         """
         given: Any = getattr(self, self.kind)
         if isinstance(given, str):
             share = given.strip().removesuffix("%")
             if not given.strip().endswith("%") or not share.strip().replace(".", "", 1).isdigit():
-                raise ValueError(f"a share of the largest model is written as in '60%', not {given!r}")
+                raise ValueError(f"write a share of the largest model as in '60%', not {given!r}")
             given = float(share) / 100 * largest
         value = setting(given, replicas)
         if not bool((value > 0).all()):
-            raise ValueError(f"a budget is positive, not {given}")
+            raise ValueError(f"a budget must be positive, not {given}")
         if self.kind != "milliseconds" and bool((value < 1).any()):
-            raise ValueError(f"a budget of {given} {self.kind}: a share is written as in '60%'")
+            raise ValueError(f"a budget of {given} {self.kind} is below 1: write a share as in '60%'")
         return value
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What can be reached, known before training: costs of the smallest model, the requested (per replica) and the
-    largest one, whose size is None where components are allocated as boundaries advance."""
+    """Costs that a training can reach: of the smallest model, as requested (per replica), and of the largest model.
+
+    ``largest`` is None if components are allocated during training.
+    """
 
     kind: str
     smallest: float
@@ -131,23 +136,23 @@ class Reach:
 
 
 class BudgetLearner(CapacityLearner):
-    """Learns the sizes of a model so that the deployed one is never above a budget, every time.
+    """Learn sizes so that the deployed model never exceeds a budget.
 
-    Prices of the gates themselves (``lambda0``) are not paid; the snapping strength is theirs. Boundaries are committed
-    at the progress that they say, else at :data:`BUDGET_COMMIT`. No further component fits then, unless the sizes have
-    been below the budget from the first: the task asked for less, and the report says so.
+    The budget sets the price, so ``lambda0`` of the gates has no effect; their snapping strength does. Sizes are fixed
+    at the gates' ``commit``, else at :data:`BUDGET_COMMIT`, so that no further component fits. The model can end below
+    the budget if it never grew to it; the report then says so.
 
     Args:
         model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
-        budget: what it may cost.
+        budget: the limit.
 
     Attributes:
-        reach: the table of what can be reached, to be printed before training.
+        reach: the costs that training can reach; print it before training.
         price: lambda, [*R].
 
     Raises:
-        ValueError: if the budget is below the smallest model, whose cost the message says; if an axis has another
-            capacity, or another commit; if a share is asked for where components are allocated as boundaries advance.
+        ValueError: if the budget is below the smallest model (the message gives its cost), or a share without a preset
+            K; if axes have other capacities or different commits.
 
     >>> import torch, ngn
     >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
@@ -171,20 +176,22 @@ class BudgetLearner(CapacityLearner):
     before: Tensor
     start: Tensor
     reached: Tensor
-    """1 where the soft model was ever above the budget, so that it has held sizes back, else 0: float64 [*R]."""
+    """1 if the soft model was ever above the budget, which then held sizes back; else 0: float64 [*R]."""
     progress: Tensor
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError("a budget needs boundaries: every axis a CountGate")
+            raise ValueError("a budget needs learned boundaries: give every axis a CountGate")
         self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(f"sizes under one budget are fixed at once, not at {' and '.join(map(str, commits))}")
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
-            raise ValueError("without a preset K there is no largest model of which a budget could be a share")
+            raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
         least = tuple(self._allowed(g)[0] for g in range(len(self.axes)))
@@ -194,17 +201,17 @@ class BudgetLearner(CapacityLearner):
         )
         if smallest > float(self.limit.min()):
             raise ValueError(
-                f"no model has as few as {float(self.limit.min()):,g} {budget.kind}: the smallest has {smallest:,g}, "
-                f"with {', '.join(map(str, least))} components"
+                f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
+                f"{smallest:,g}, with {', '.join(map(str, least))} components"
             )
         nan = torch.full_like(self.limit, torch.nan)
         for name, value in (("price", torch.full_like(nan, budget.price)), ("before", nan), ("start", nan.clone())):
             self.register_buffer(name, value)
-        self.register_buffer("reached", torch.zeros_like(nan))  # a number, as averages of models average buffers
+        self.register_buffer("reached", torch.zeros_like(nan))  # no bool: averages of models average buffers
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What casts the model leaves the types of price and progress: small steps are lost in anything less."""
+        """Keep price and progress in float64 when the model is cast: lower precision would lose small steps."""
         before = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, value in before.items():
@@ -214,17 +221,17 @@ class BudgetLearner(CapacityLearner):
         return self
 
     def _counts(self) -> Tensor:
-        """Components as a boundary counts them, t + 1/2 + delta, no more than there are: float64 [*R, G]."""
+        """Continuous counts t + 1/2 + delta: float64 [*R, G]."""
         return torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
 
     def costs(self) -> tuple[Tensor, Tensor]:
-        """What the soft model costs, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
+        """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
         counts = self._counts()
         most = [float("inf") if gate.growing else gate.K for gate in self.gates]
         return self.cost(torch.minimum(counts, torch.tensor(most).to(counts)))
 
     def set_progress(self, progress: float) -> None:
-        """Move the schedules, then lambda by what has happened since the step before."""
+        """Move the schedules, then update lambda by the cost since the previous step."""
         cost, slopes = self.costs()
         self.reached[cost > self.limit.to(cost.device)] = 1.0
         committing = [gate.commit is not None and progress >= gate.commit for gate in self.gates]
@@ -237,7 +244,7 @@ class BudgetLearner(CapacityLearner):
             gate.pay(price * slopes[..., g] / self.limit.to(slopes.device))
 
     def _ascend(self, progress: float, cost: Tensor) -> None:
-        now = progress / (self.gates[0].commit or 1.0)  # so that sizes have come to the budget by then
+        now = progress / (self.gates[0].commit or 1.0)  # the sizes reach the budget by the commit
         passed = now - float(self.progress)
         self.progress.fill_(now)
         if passed < 0 or bool(self.start.isnan().any()):  # a training begins
@@ -251,7 +258,7 @@ class BudgetLearner(CapacityLearner):
         self.before.copy_(e)
 
     def _settle(self) -> None:
-        """Fix, of every replica, the largest counts that are within the budget."""
+        """Fix the sizes of each replica at the largest counts within the budget."""
         sizes, limits = self._counts().reshape(-1, len(self.gates)), self.limit.reshape(-1)
         allowed = [self._allowed(g) for g in range(len(self.gates))]
         each = zip(sizes.tolist(), limits.tolist(), self.reached.reshape(-1).tolist(), strict=True)
@@ -262,32 +269,32 @@ class BudgetLearner(CapacityLearner):
             gate.settle(settled[..., g])
 
     def _allowed(self, g: int) -> list[int]:
-        """The counts of a group that may be kept, ascending."""
+        """The counts that axis ``g`` may end with, ascending."""
         low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
         return sorted({K, *(n for n in range(0, K + 1, step) if n >= low)})
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
-        """As of :class:`~ngn.contract.Learner`.
+        """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
 
         Raises:
-            ValueError: if the boundaries are not committed yet, and the model would be above the budget; or if what has
-                been done to the model since it got its sizes, such as another head, takes it there.
+            ValueError: if the model exceeds the budget: its sizes are not fixed yet, were fixed under another budget,
+                or the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
         above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
         if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
-            way_out = f"which holds from the commit on: train to p = {self.gates[0].commit:g} (set_progress)"
+            reason = f"it holds from progress {self.gates[0].commit:g} on: train that far, or call set_progress"
             if self.gates[0].committed:
-                way_out = "which is not the one under which these sizes were fixed"
-            raise ValueError(f"{cost:,g} {above}, {way_out}")
+                reason = "these sizes were fixed under another budget"
+            raise ValueError(f"{cost:,g} {above}: {reason}")
         small = super().deploy(replica, **settings)
         if self.budget.kind != "milliseconds" and (cost := self.cost.of(small)) > limit:
-            raise ValueError(f"{cost:,g} {above}: the model was changed after it had got its sizes")
+            raise ValueError(f"{cost:,g} {above}: the model was changed after its sizes were made learnable")
         return small
 
     def _budget_used(self) -> str:
-        """Cost and budget of every model, and whether the task asked for less."""
+        """The cost and the budget of each model, and whether the task asked for less."""
         digits, parts = 3 if self.budget.kind == "milliseconds" else 0, []
         allowed = [self._allowed(g) for g in range(len(self.gates))]
         each = (self.count().reshape(-1, len(allowed)), self.limit.reshape(-1), self.reached.reshape(-1))
@@ -304,5 +311,5 @@ class BudgetLearner(CapacityLearner):
 
 
 def pi_step(e: Tensor, before: Tensor, passed: float, integral: float, proportional: float) -> Tensor:
-    """The change of log lambda when the error goes from ``before`` to ``e`` in a part ``passed`` of training."""
+    """The change of log lambda as the error moves from ``before`` to ``e`` over the progress ``passed``."""
     return integral * passed * e + proportional * (e - before)

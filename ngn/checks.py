@@ -1,4 +1,4 @@
-"""What has to hold for the copy of a model to be the model: every part found, nothing called behind its back."""
+"""Checks that a deployed copy is faithful: it contains every axis, and it does not call the original model."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ngn.axis import Cut, OrderedAxis
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """An example as a model is called with it: a tuple has several arguments, a dictionary named ones."""
+    """Positional and keyword arguments of an example: a tuple has several, a dictionary named ones."""
     if isinstance(example, dict):
         return (), example
     return (example if isinstance(example, tuple) else (example,)), {}
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """What ``state_dict`` holds, a tied tensor once."""
+    """The tensors of ``state_dict``, a tied one once."""
     seen: set[int] = set()
     tensors = {}
     for name, value in model.state_dict(keep_vars=True).items():
@@ -37,15 +37,15 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def is_frozen(value: Tensor) -> bool:
-    """Whether ``value`` is a parameter that is not trained."""
+    """Whether ``value`` is a parameter that does not require gradients."""
     return isinstance(value, nn.Parameter) and not value.requires_grad
 
 
 def axes_of(model: nn.Module) -> list[OrderedAxis]:
-    """The axes of ``model`` whose size is learned, in the order of the model.
+    """The axes of ``model`` that learn a size, in the order of its modules.
 
     Raises:
-        ValueError: if an axis cannot be found from the model, or cuts what is no tensor of the model.
+        ValueError: if an axis is not a submodule, or cuts a tensor of a module outside the model.
     """
     paths = {id(module): path for path, module in model.named_modules()}
     axes = []
@@ -53,8 +53,8 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
         for name, value in _attributes(module):
             if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
                 raise ValueError(
-                    f"{path or 'the model'}: .{name} holds an ordered axis that is no submodule; "
-                    "use nn.ModuleList, or its parameters are neither trained nor saved"
+                    f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
+                    "neither trained nor saved; use nn.ModuleList"
                 )
         if isinstance(module, OrderedAxis) and module.capacity is not None:
             axes.append(module)
@@ -62,30 +62,29 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
                 if id(cut.module) not in paths and not _replaced(model, cut):
                     raise ValueError(
                         f"{path or 'the axis'} cuts {type(cut.module).__name__}.{cut.name}, "
-                        "which is no part of the model"
+                        "which is not part of the model; add that module to it"
                     )
     return axes
 
 
 def _replaced(model: nn.Module, cut: Cut) -> bool:
-    """Whether another module of ``model`` holds the tensor of ``cut`` under its name, as SyncBatchNorm does of a
-    BatchNorm that was converted."""
+    """Whether another module of ``model`` holds the tensor of ``cut``, as after conversion to SyncBatchNorm."""
     value = getattr(cut.module, cut.name, None)
     each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
     return value is None or any(value is other for other in each)
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What a module holds beside its registered parts, and that may hold modules itself."""
+    """Yield the plain attributes of a module that may hold modules."""
     for name, value in vars(module).items():
-        nothing = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
-        # the last is what module.compile() has made, which copies are without
-        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not nothing:
+        plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
+        # _compiled_call_impl comes from module.compile(); deepcopy drops it
+        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
             yield name, value
 
 
 def _held(value: Any) -> Iterator[nn.Module]:
-    """Modules in plain lists, tuples, sets and dictionaries."""
+    """Yield the modules in plain lists, tuples, sets and dictionaries."""
     if isinstance(value, nn.Module):
         yield value
     elif isinstance(value, (list, tuple, set, frozenset, dict)):
@@ -98,7 +97,7 @@ def _has_axis(module: nn.Module) -> bool:
 
 
 def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
-    """Refuse functions that hold parts which are to be cut: a copy of the model would go on calling the original's.
+    """Refuse functions that hold modules to be cut: a copy of the model would still call the original modules.
 
     Raises:
         ValueError: naming the attribute.
@@ -106,7 +105,7 @@ def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
     changed = {id(cut.module) for axis in axes for cut in axis.cuts}
 
     def reached(value: Any, inside: bool, seen: set[int]) -> bool:
-        """Whether a function within ``value`` (or ``value`` itself, if it is ``inside`` one) reaches such a part."""
+        """Whether a function within ``value`` reaches such a module; ``inside``: ``value`` is held by a function."""
         if id(value) in seen:
             return False
         seen.add(id(value))
@@ -127,13 +126,13 @@ def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
         for name, value in _attributes(module):
             if reached(value, False, set()):
                 raise ValueError(
-                    f"{path or 'the model'}: .{name} is a function that holds a part with an ordered axis, "
-                    "which a copy cannot follow; make it a method or a module"
+                    f"{path or 'the model'}: .{name} is a function that holds a module with an ordered axis, which "
+                    "a copy cannot follow; make it a method or a module"
                 )
 
 
 def floating(outputs: Any) -> list[Tensor]:
-    """The tensors of real or complex numbers in what a model gives, those of data classes among them."""
+    """The real or complex tensors in the output of a model, also within data classes."""
     if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (type, Mapping)):
         outputs = vars(outputs)
     if isinstance(outputs, Tensor):
@@ -144,7 +143,7 @@ def floating(outputs: Any) -> list[Tensor]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in ``eval()`` mode; afterwards every module is as it was."""
+    """Put the model into ``eval()`` mode, and restore the mode of every module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -156,9 +155,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: int | None = None) -> None:
-    """Raise a ValueError if the outputs for ``example`` differ by more than their precision explains: by 6e-5 of the
-    largest in float32, 1e-2 in float16, 8e-2 in bfloat16; or if the deployed model calls a part of the other one that
-    has an axis. Both models draw the same random numbers, and each is given the example anew."""
+    """Compare the outputs of two models on ``example``, with the same random numbers and fresh copies of the input.
+
+    Raises:
+        ValueError: if they differ by more than rounding explains: 6e-5 of the largest output in float32, 1e-2 in
+            float16, 8e-2 in bfloat16. Also if the deployed model calls a module of ``model`` that has an axis.
+    """
     with evaluating(model), torch.random.fork_rng():
         torch.manual_seed(0)
         wanted = outputs_on(model, example)
@@ -167,28 +169,31 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
         with _refusing_calls(model):
             outputs = floating(deployed(*args, **named))
     if not wanted:
-        raise ValueError("the model gives no tensor of real numbers on the example, so there is nothing to compare")
+        raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
     if len(wanted) != len(outputs):
         raise ValueError(
-            f"on the example the deployed model returns {len(outputs)} tensors, the truncated one {len(wanted)}"
+            f"on the example the deployed model returns {len(outputs)} tensors, but the truncated model {len(wanted)}"
         )
     for want, got in zip(wanted, outputs, strict=True):
         want = want if replica is None else want[replica]
         if want.shape != got.shape:
-            raise ValueError(f"the deployed model gives {list(got.shape)} on the example, not {list(want.shape)}")
+            raise ValueError(f"the deployed model returns {list(got.shape)} on the example, not {list(want.shape)}")
         if (worst := apart(want, got)) is not None:
-            raise ValueError(f"the deployed model differs from the truncated one on the example, by {worst:.1e}")
+            raise ValueError(
+                f"on the example the deployed model differs from the truncated model, by {worst:.1e} of the largest "
+                "output. Perhaps a tensor with the axis has no cut, or a layer mixes components."
+            )
 
 
 class ExampleError(ValueError):
-    """An example on which the model itself fails, whatever its sizes are."""
+    """The model itself fails on the example, at any size."""
 
 
 def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
-    """The tensors of real numbers that ``model`` gives for a copy of ``example``.
+    """The floating-point tensors that ``model`` returns for a copy of ``example``.
 
     Raises:
-        ExampleError: with what the model says, if it fails.
+        ExampleError: if the model fails; with the first line of its message.
     """
     args, named = arguments(_copied(example))
     try:
@@ -199,10 +204,10 @@ def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:
-    """By which part of the largest of ``want`` two tensors of one shape differ, if precision does not explain it."""
+    """The difference of two tensors relative to the largest of ``want``; None if rounding explains it."""
     if not want.numel():
         return None
-    same = (want == got) | (want.isnan() & got.isnan())  # equal infinities, too
+    same = (want == got) | (want.isnan() & got.isnan())  # covers infinities
     differing = torch.where(same, torch.zeros_like(want), want - got).abs()
     largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()
     worst = float(differing.max()) / max(1e-30, float(largest))
@@ -211,21 +216,21 @@ def apart(want: Tensor, got: Tensor) -> float | None:
 
 
 def _copied(example: Any) -> Any:
-    """An example that may be written into; a cache that it holds is copied, too."""
+    """A copy of the example, which the model may write into; caches in it are copied, too."""
     tensors = [part for part in tree_leaves(example) if isinstance(part, Tensor)]
     return copy.deepcopy(example, {id(tensor): tensor.detach().clone() for tensor in tensors})
 
 
 @contextmanager
 def _refusing_calls(model: nn.Module) -> Iterator[None]:
-    """Refuse calls of the parts of ``model`` that have an axis: a copy that makes them was not cut there."""
+    """Refuse calls of modules of ``model`` that have an axis: a copy that makes them is not fully cut."""
     cut = {id(cut.module) for axis in model.modules() if isinstance(axis, OrderedAxis) for cut in axis.cuts}
     parts = [part for part in model.modules() if any(id(inner) in cut for inner in part.modules())]
 
     def refuse(module: nn.Module, args: Any) -> None:
         raise ValueError(
-            f"the deployed model calls a {type(module).__name__} of the model that was trained: what holds it (a "
-            "function, a weak reference, a global) is not copied; make it a submodule"
+            f"the deployed model calls a {type(module).__name__} of the trained model, held by a function, a weak "
+            "reference or a global, which are not copied; make it a submodule"
         )
 
     handles = [part.register_forward_pre_hook(refuse) for part in parts]

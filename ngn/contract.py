@@ -1,4 +1,4 @@
-"""A model whose size is learned, as the trainer sees it."""
+"""The learner: a model with learned sizes, as the trainer sees it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_u
 
 
 class Learner(nn.Module, ABC):
-    """The contract that the trainer keeps to. ``*R`` is nothing or one replica axis, G the number of learned sizes.
+    """Base class of everything that the trainer can train: a model and the hooks that learn its sizes.
 
-    The hooks, in the order in which a training calls them: :meth:`prepare` once; in every step :meth:`set_progress`,
-    :meth:`before_step`, :meth:`make_room`, the forward and backward passes with :meth:`penalty` and
-    :meth:`activity_penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`; :meth:`finish` once.
-    What a learner does not need it leaves as it is. Parameters and persistent buffers of its own, beside those of
-    ``model``, are its state and go into checkpoints.
+    The trainer calls the hooks in this order:
+
+    - once: :meth:`prepare`;
+    - in every step: :meth:`set_progress`, :meth:`before_step`, :meth:`make_room`, the forward and backward passes with
+      :meth:`penalty` and :meth:`activity_penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`;
+    - once: :meth:`finish`.
+
+    Override only the hooks that you need. Parameters and persistent buffers of the learner go into checkpoints, as
+    those of ``model`` do. In shapes, ``*R`` is nothing or one replica axis, and G the number of learned sizes.
 
     >>> import torch, ngn
     >>> class Rank(ngn.Learner):  # the largest singular values of a matrix
@@ -36,9 +40,9 @@ class Learner(nn.Module, ABC):
 
     replicas: int | None = None
     has_boundary = False
-    """Whether every ``size`` is a boundary t, of which one may ask how near to an integer it is."""
+    """Whether every ``size`` is a boundary t, so that its distance from an integer matters."""
     watch: LoopWatch | None = None
-    """What a training has done with the sizes so far, of a learner that watches it."""
+    """Notes on what the training loop did with the sizes; None if the learner takes none."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -47,59 +51,58 @@ class Learner(nn.Module, ABC):
         self._steps = 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model as it is trained: soft, unless a :meth:`mode` is set."""
+        """Call the model: soft, as it is trained, unless a :meth:`mode` is set."""
         return self.model(*args, **kwargs)
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
-        """Forward passes in ``mode`` while the context lasts, and soft ones after it.
+        """Run forward passes in ``mode`` within the context.
 
-        "soft": as trained; "kept": only what is retained, with its gates; "hard": as deployed.
+        "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
         """
         yield
 
     def prepare(self, batches: Any) -> None:
-        """Called once before step 0, and not when a training is resumed: here a learner may look at data."""
+        """Look at data before step 0; not called when a training is resumed."""
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
 
     def before_step(self, step: int | None) -> None:
-        """Called before the forward passes of a step; with None before the trained model is evaluated."""
+        """Prepare the forward passes of a step; None: of an evaluation of the trained model."""
 
     def make_room(self) -> bool:
-        """Allocate the components that have come to be needed; whether parameters have grown."""
+        """Allocate the components that are now needed, and return whether parameters have grown."""
         return False
 
     def penalty(self) -> Tensor:
-        """What is added to the task loss: [*R]."""
+        """The term to add to the task loss: [*R]."""
         return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64)
 
     def activity_penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the task loss by what it computed, [*R]; None for nothing."""
+        """A penalty on activations of the last forward pass, [*R]; None if there is none."""
         return None
 
     def after_backward(self, step: int) -> None:
-        """Called when the gradients of a step are complete, before they are clipped and the optimiser moves."""
+        """Use the gradients of a step, before they are clipped and the optimiser moves."""
 
     def after_step(self, step: int) -> None:
-        """Called when the optimiser has moved the parameters; the gradients are still there."""
+        """Change parameters after the optimiser's step, while the gradients are still there."""
 
     def finish(self, batches: Any) -> None:
-        """Called once after the last step."""
+        """Complete the model after the last step."""
 
     def step(self, progress: float) -> None:
-        """In a training loop of one's own: to be called after every step of the optimiser, the gradients still there.
+        """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
 
-        It stands for the hooks that ``ngn.fit`` calls between two steps. What is left to the loop is to add
-        :meth:`penalty` to the loss, and to give the optimiser ``learner.parameters()``, those of
-        :meth:`controller_parameters` at a higher rate.
+        Keep the gradients until then. Your loop also adds :meth:`penalty` to every loss, and gives the optimiser
+        ``learner.parameters()``, with a higher learning rate for :meth:`controller_parameters`.
 
         Args:
-            progress: the part of the training that is done, in (0, 1]; 1 after the last step.
+            progress: fraction of the training that is done, in (0, 1]; 1 after the last step.
 
         Raises:
-            ValueError: if components are to be allocated, which takes ``ngn.fit``.
+            ValueError: if components must be allocated; only ``ngn.fit`` can do that.
 
         >>> import torch, ngn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
@@ -120,11 +123,14 @@ class Learner(nn.Module, ABC):
         self.set_progress(progress)
         self.before_step(self._steps if progress < 1 else None)
         if self.make_room():
-            raise ValueError("components that are allocated in training need ngn.fit: give the gate a K")
+            raise ValueError("your own loop cannot allocate components: give the gate a K, or use ngn.fit")
 
     def resume(self, step: int, progress: float) -> None:
-        """In a loop of one's own that goes on from a checkpoint: to be called before step number ``step``, when the
-        part ``progress`` of the training is done."""
+        """Go on from a checkpoint. In your own loop, call it once before step number ``step``.
+
+        Args:
+            progress: fraction of the training that is done, in [0, 1].
+        """
         if self.watch is not None:
             self.watch.continued = True
         self._steps = step
@@ -133,35 +139,35 @@ class Learner(nn.Module, ABC):
 
     @abstractmethod
     def count(self) -> Tensor:
-        """Retained components: int64 [*R, G]."""
+        """Numbers of retained components: int64 [*R, G]."""
 
     def size(self) -> Tensor:
         """Continuous sizes (t for a boundary): float64 [*R, G]."""
         return self.count().double()
 
     def standing(self) -> str:
-        """The sizes in a word, for who waits: the mean over all."""
+        """Summarise the sizes for a progress line: their mean."""
         if self.has_boundary:
             return f"t {float(self.size().mean()):.2f}"
         return f"count {float(self.count().double().mean()):.1f}"
 
     def controller_parameters(self) -> list[nn.Parameter]:
-        """What decides the size; trained at a rate of its own and never decayed."""
+        """The parameters that decide the sizes; they have their own learning rate and no weight decay."""
         return []
 
     def body_parameters(self) -> list[nn.Parameter]:
-        """Everything else that is trained."""
+        """All other trained parameters."""
         controllers = {id(p) for p in self.controller_parameters()}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in controllers]
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """What moves in training, and frozen parameters. A tied tensor is there once."""
+        """The tensors that training changes, and the frozen parameters; a tied tensor once."""
         tensors = {name: value for name, value in tensors_of(self).items() if isinstance(value, Tensor)}
         frozen = {name: value for name, value in tensors.items() if is_frozen(value)}
         return {name: value for name, value in tensors.items() if name not in frozen}, frozen
 
     def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
-        """SHA-256 of the frozen parameters, uint8 [32]; computed again only when one of them has changed."""
+        """SHA-256 of the frozen parameters, uint8 [32]; cached until one of them changes."""
         versions = [(id(p), p._version, p.data_ptr(), p.dtype) for p in frozen.values()]
         if self._frozen is None or self._frozen[0] != versions:
             digest = hashlib.sha256()
@@ -172,7 +178,7 @@ class Learner(nn.Module, ABC):
         return self._frozen[1]
 
     def state(self) -> dict[str, Tensor]:
-        """All that training moves, for checkpoints: parameters and persistent buffers of the model and of the learner.
+        """The tensors for a checkpoint: trained parameters and persistent buffers of the model and the learner.
 
         Frozen parameters are left out; the key "frozen" holds their digest.
         """
@@ -181,20 +187,22 @@ class Learner(nn.Module, ABC):
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take what :meth:`state` of a learner of the same structure has given.
+        """Load the result of :meth:`state` of a learner with the same structure.
 
         Raises:
-            ValueError: if the frozen parameters are not those of the training that is to be resumed.
+            ValueError: if the frozen parameters differ from those of the saved training.
         """
         if self.watch is not None:
             self.watch.continued = True
         moving, frozen = self._tensors()
         if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
-            raise ValueError("the frozen parameters differ from those that this state was trained with")
+            raise ValueError(
+                "the frozen parameters differ from those of the saved training: load the same pretrained model first"
+            )
         self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
 
     def _distance(self) -> Tensor | None:
-        """|t - round(t)|, [*R, G]; None where sizes are no boundaries."""
+        """|t - round(t)|, [*R, G]; None if sizes are not boundaries."""
         return (self.size() - self.size().round()).abs() if self.has_boundary else None
 
     def _sizes_of(self, replica: int | None) -> Tensor:
@@ -204,17 +212,17 @@ class Learner(nn.Module, ABC):
             TypeError, ValueError: if there is no such replica.
         """
         if replica is not None and not isinstance(replica, int):
-            raise TypeError(f"replica is the number of one, not a {type(replica).__name__}; an input goes to example=")
+            raise TypeError(f"replica must be an integer, not a {type(replica).__name__}; pass an input as example=")
         if replica is not None and self.replicas is None:
-            raise ValueError("there is one model and no stack of replicas: leave replica= out")
+            raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
         return self.size() if replica is None else self.size()[replica]
 
     def _groups(self) -> list[SizeReport]:
-        """The learned sizes by name, of a learner that has one model and names."""
+        """The learned sizes by name; empty for a stack."""
         return []
 
     def _whole(self) -> nn.Module:
-        """The model that the deployed one is compared with in time; of a stack one."""
+        """The model whose latency is compared with the deployed model's; of a stack, one of its models."""
         return self.model
 
     def _budget_used(self) -> str | None:
@@ -227,14 +235,14 @@ class Learner(nn.Module, ABC):
         deployed: nn.Module | None = None,
         score: Callable[[nn.Module], Any] | None = None,
     ) -> Report:
-        """Where the sizes stand, and what deployment would leave.
+        """Report the sizes and what deployment would leave.
 
         Args:
-            latency: an input (a tuple for several arguments, a dictionary for named ones) on which one call of the
-                model, with all components and without gates, and deployed, is timed here.
-            deployed: what :meth:`deploy` of a single model gave, if it is there already.
-            score: what is to be known of the model, such as its accuracy on held-out data, called with it in eval mode:
-                as it is trained (soft), with the gates of what is retained (kept), and as it is deployed (hard).
+            latency: an input on which to time the model with all components and the deployed model; a tuple for several
+                arguments, a dictionary for named ones.
+            deployed: the result of :meth:`deploy`, if you have it already (a single model only).
+            score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
+                mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
 
         >>> import torch, ngn
         >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
@@ -264,7 +272,7 @@ class Learner(nn.Module, ABC):
 
     @torch.no_grad()
     def _scores(self, score: Callable[[nn.Module], Any]) -> dict[str, Any]:
-        """What ``score`` gives for the model in eval mode, in each mode of its gates."""
+        """``score`` of the model in eval mode, for each mode of its gates."""
         scores: dict[str, Any] = {}
         with evaluating(self.model):
             for mode in MODES:
@@ -273,11 +281,11 @@ class Learner(nn.Module, ABC):
         return scores
 
     def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
-        """A copy of the model, in eval mode, with only what is retained and no gates; nothing is checked.
+        """Return a copy of the model in eval mode with only the retained components and no gates; check nothing.
 
         Args:
             replica: which model of a stack.
-            share_frozen: frozen parameters that are not cut are shared with the model, not copied.
+            share_frozen: share frozen parameters that are not cut with the model; do not copy them.
         """
         return deploy(self.model, replica, share_frozen)
 
@@ -289,22 +297,22 @@ class Learner(nn.Module, ABC):
         unsettled: Literal["warn", "allow"] = "warn",
         verbose: bool = False,
     ) -> nn.Module:
-        """The model after :meth:`cut`, which has to be one that was trained to be cut there.
+        """Return the small model: :meth:`cut`, with checks of the training and of the result.
 
         Args:
             replica, share_frozen: see :meth:`cut`.
-            example: an input, on which the result has to give what the model gives in mode "hard"; a tuple for several
-                arguments, a dictionary for named ones.
-            unsettled: "warn" of boundaries that are more than 0.1 from an integer: truncation rounds them, so that what
-                is deployed may compute something else than what was trained; and of sizes that were not learned.
+            example: an input on which the result must equal the model in mode "hard"; a tuple for several arguments, a
+                dictionary for named ones.
+            unsettled: "warn" warns of sizes that were not learned, and of boundaries more than 0.1 from an integer.
+                Truncation rounds those, so that the deployed model may compute something else. "allow" is silent.
             verbose: print :meth:`report`.
 
         Raises:
-            ValueError: if a size is no number, the model cannot be copied faithfully, or the result differs on the
+            ValueError: if a size is not finite, the model cannot be copied faithfully, or the result differs on the
                 example.
         """
         if unsettled not in ("warn", "allow"):
-            raise ValueError(f"unsettled is 'warn' or 'allow', not {unsettled!r}")
+            raise ValueError(f"unsettled must be 'warn' or 'allow', not {unsettled!r}")
         sizes = self._sizes_of(replica)
         refuse_diverged(sizes)
         small = self.cut(replica, share_frozen)

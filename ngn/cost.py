@@ -1,13 +1,16 @@
-"""What a model costs at given counts, by truncation: parameters, multiply-adds, milliseconds.
+"""The cost of a model at given counts, measured on truncated copies: parameters, multiply-adds, milliseconds.
 
     C(n) = C(K) + sum_g s_g [T_g(n_g) - C(K)] + sum_{g,h} s_g B_gh (1 - u_g)(1 - u_h)
     u_g  = (n_g - low_g) / (K_g - low_g)
 
-T_g is measured with the other groups at full size, at counts 0, 1, 2, 4, 8, ..., K, and is linear between them; B_gh is
-what two groups that share a tensor save less together than one by one, as channels on both sides of a map do. s_g is 1,
-or of a group within layer k of a stack whose depth n_d is learned how much of the layer stays, n_d - k in [0, 1]: what
-is in a layer that is gone saves nothing. For parameters and multiply-adds that is exact where at most two groups share
-a tensor, or are within one layer.
+T_g is measured with all other axes at full size, at counts 0, 1, 2, 4, 8, ..., K, and is linear in between. B_gh
+corrects for two axes that share a tensor, such as the channels on both sides of a map: together they save less than
+one by one.
+
+The factor s_g is 1, except for an axis within layer k of a stack whose depth n_d is learned. There it is the part of
+the layer that stays, n_d - k in [0, 1], since an axis in a removed layer saves nothing.
+
+For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ from ngn.checks import arguments
 from ngn.truncation import Choice, is_stack, owned, truncated
 
 USED = 0.9
-"""Part of a limit that counts are expected to use."""
+"""Fraction of a limit that counts should use at least."""
 SECONDS = 0.2
-"""Wall time spent on timing one model."""
+"""Wall time for timing one model, s."""
 PASSES = (3, 70)
-"""Fewest and most timed forward passes behind a median."""
+"""Fewest and most timed forward passes for one median."""
 
 
 @torch.no_grad()
 def multiply_adds(forward: Callable[[], Any]) -> int:
-    """Multiply-adds in matrix products and convolutions of one call, those of attention among them; nothing else."""
+    """Count the multiply-adds of one call in matrix products (attention included) and convolutions; nothing else."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         forward()
     return counter.get_total_flops() // 2
@@ -46,8 +49,10 @@ def multiply_adds(forward: Callable[[], Any]) -> int:
 
 @torch.no_grad()
 def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
-    """Median wall time of a call, ms, with as many threads as torch has: the least of three medians, as whatever else
-    the machine does only adds to it."""
+    """Measure the wall time of a call, ms, with torch's number of threads.
+
+    The result is the smallest of three medians, since other load on the machine only adds time.
+    """
 
     def timed() -> float:
         began = time.perf_counter()
@@ -67,10 +72,10 @@ def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
 
 
 class Cost:
-    """What ``model`` costs at any counts of its axes.
+    """The cost of ``model`` at any counts of its axes.
 
     Args:
-        model, axes: with G ordered axes; of a stack any one replica, as all have the same structure.
+        model, axes: a model and its G ordered axes. A stack has one cost, as its replicas have one structure.
         kind: "parameters", "macs" or "milliseconds".
         example: an input of one model, for the last two; a tuple for several arguments, a dictionary for named ones.
 
@@ -98,8 +103,8 @@ class Cost:
         pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
         self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
         self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
-        self.stack, self.layer = _within(axes)
-        tensors = [_tensors(axis) for axis in axes]
+        self.stack, self.layer = _enclosing_layers(axes)
+        tensors = [_cut_tensors(axis) for axis in axes]
         pairs, together = [], []
         nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
         for g, h in combinations(range(len(axes)), 2):
@@ -113,7 +118,7 @@ class Cost:
         self.together = torch.tensor(together, dtype=torch.float64)
 
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
-        """C, float64 [...], and dC/dn, [..., G], at counts that need not be integers, [..., G]; linear at the ends."""
+        """C, float64 [...], and dC/dn, [..., G], at continuous counts [..., G]; extrapolated linearly."""
         n = count.detach().to("cpu", torch.float64)
         at = torch.minimum((n.unsqueeze(-1) >= self.counts).sum(-1).clamp(min=1), self.steps).unsqueeze(-1)
         counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
@@ -136,17 +141,17 @@ class Cost:
         return total.to(count.device), slope.to(count.device)
 
     def estimate(self, counts: tuple[int, ...]) -> float:
-        """C of whole counts."""
+        """C at integer counts, by the formula."""
         return float(self(torch.tensor(counts, dtype=torch.float64))[0])
 
     def measured(self, counts: tuple[int, ...]) -> float:
-        """Of the model that is truncated to ``counts``; each is measured once."""
+        """The cost of a copy truncated to ``counts``; each is measured once."""
         if counts not in self._known:
             self._known[counts] = self.of(cut_to(self.model, self.axes, counts))
         return self._known[counts]
 
     def of(self, small: nn.Module) -> float:
-        """Of a model that is truncated already."""
+        """The cost of a truncated model."""
         if self.kind == "parameters":
             return float(sum(p.numel() for p in small.parameters()))
         args, named = arguments(self.example)
@@ -156,23 +161,24 @@ class Cost:
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
-    """A copy of ``model`` (of a stack of its first) with so many leading components of each axis, not weighted; what is
-    not cut is shared with it."""
+    """Copy ``model`` (of a stack, its first) with ``counts`` leading components per axis, without weights.
+
+    Tensors that are not cut are shared with ``model``.
+    """
     parts = zip(axes, counts, strict=True)
     kept = {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in parts}
     stacked = any(axis.capacity.replicas is not None for axis in axes)
     return truncated(model, kept, 0 if stacked else None, share="all").eval()
 
 
-def _tensors(axis: OrderedAxis) -> set[int]:
-    """The tensors that an axis cuts, those of the layers that it keeps or not among them."""
+def _cut_tensors(axis: OrderedAxis) -> set[int]:
+    """The ids of the tensors that an axis cuts, including those of whole layers."""
     held = [owned(cut) for cut in axis.cuts]
     return {id(v) for part in held for v in (part.parameters() if isinstance(part, nn.Module) else [part])}
 
 
-def _within(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:
-    """Of every axis that of the stack whose layer it is in, and which component that layer is there; else 0 and
-    -inf."""
+def _enclosing_layers(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:
+    """For each axis within a layer of learned depth, the depth's axis and the layer's component; else 0 and -inf."""
     stack, layer = [0] * len(axes), [-inf] * len(axes)
     for d, outer in enumerate(axes):
         ranks = outer.in_place(torch.arange(outer.K)).tolist()
@@ -193,18 +199,22 @@ def largest(
     limit: float,
     fill: bool = False,
 ) -> tuple[int, ...]:
-    """Counts of a cost of at most ``limit``, near ``sizes``: the nearest; while that is too much, one group gives way,
-    where most is saved for what the counts move away; at last those below their sizes are raised where that fits, one
-    by one, the nearest first.
+    """Find counts near ``sizes`` whose cost is at most ``limit``.
 
-    A group whose one step saves much more than is needed, as a layer does among widths, would leave much of the limit
-    unused. So where a tenth of it is, those that gave way stay for a trial, one by one, and the others give way: the
-    counts that use most of the limit are taken.
+    The search has three steps:
+
+    1. Start from the nearest counts.
+    2. While the cost is above the limit, lower one count: the one that saves most for the distance it moves.
+    3. Raise counts that are below their sizes, the nearest first, as long as they fit.
+
+    One step of a coarse axis, such as the depth, can save far more than needed and leave much of the limit unused. If
+    a tenth is unused, the search is repeated with each lowered count held in place, one at a time. The counts that use
+    most of the limit win.
 
     Args:
-        allowed: ascending counts of each group.
-        estimate, measured: cost of counts, the second as it is and expensive to know.
-        fill: raise those above their sizes, too, until no more fits.
+        allowed: ascending counts of each axis.
+        estimate, measured: cost of counts; ``measured`` is exact and slow.
+        fill: also raise counts that are above their sizes, until no more fits.
 
     >>> total = lambda counts: sum(counts)
     >>> largest([2.6, 1.4], [range(1, 9)] * 2, total, total, 3)
@@ -239,7 +249,7 @@ def _largest(
     fill: bool,
     stays: int | None,
 ) -> tuple[int, ...] | None:
-    """As :func:`largest`, with one group that does not give way; None where nothing fits then."""
+    """One search of :func:`largest`, in which axis ``stays`` is not lowered; None if nothing fits then."""
     at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
 
     def counts(lower: int | None = None) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Modules whose tensors were cut: their attributes, parametrisations, layer numbers and hooks."""
+"""Repair modules after their tensors were cut: attributes, parametrisations, layer numbers and hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ngn.axis import OrderedAxis, is_conv1d
 
 
 def value_of(module: nn.Module, name: str) -> Any:
-    """``module.name``; of a parametrised tensor what it is in eval mode, since some move when read in training."""
+    """``module.name``; a parametrised tensor in eval mode, since reading some in training mode changes them."""
     parametrised = getattr(module, "parametrizations", {})
     if name not in parametrised:
         return getattr(module, name)
@@ -26,7 +26,7 @@ def value_of(module: nn.Module, name: str) -> Any:
 
 
 def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
-    """Make the tensors that ``module`` computes plain parameters, with the values of ``original``."""
+    """Turn the parametrised tensors of ``module`` into plain parameters with the values of ``original``."""
     if "parametrizations" in module._modules:
         names = [name for name, _ in module._modules.pop("parametrizations").named_children()]  # type: ignore[union-attr]
         module.__class__ = module.__class__.__bases__[0]
@@ -35,7 +35,7 @@ def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
 
 
 def update_attributes(module: nn.Module, name: str, dim: int) -> None:
-    """Set the size attributes of a module of torch to those of its tensor ``name``, which was cut along ``dim``."""
+    """Set the size attributes of a torch module from its tensor ``name``, which was cut along ``dim``."""
     shape = getattr(module, name).shape
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
@@ -45,13 +45,17 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
         module.num_embeddings, module.embedding_dim = module.weight.shape
     elif isinstance(module, _ConvNd):
         if 0 in shape:
-            raise ValueError(f"torch computes no convolution of no channels: the axis of {name} needs delta=0.5")
+            raise ValueError(
+                f"torch cannot compute a convolution without channels: give the gate of the axis of {name} delta=0.5"
+            )
         side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
         per_group, size = module.weight.shape[other], module.weight.shape[side]
         if module.groups > 1 and name == "weight":
             before = (module.in_channels if side else module.out_channels) // module.groups
             if dim % module.weight.dim() == other or size % before:
-                raise ValueError("a grouped convolution can be cut by whole groups only")
+                raise ValueError(
+                    "a grouped convolution can only be cut by whole groups: make width a multiple of the group size"
+                )
             module.groups = max(1, size // before)
         sizes = {side: size, other: per_group * module.groups}
         module.out_channels, module.in_channels = sizes[0], sizes[1]
@@ -67,7 +71,7 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
 
 
 def renumber_layers(layers: nn.ModuleList) -> None:
-    """Give layers of transformers the numbers by which they find their keys and values in a cache."""
+    """Renumber transformer layers; their numbers index the cache of keys and values."""
     for number, layer in enumerate(layers):
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
@@ -75,7 +79,7 @@ def renumber_layers(layers: nn.ModuleList) -> None:
 
 
 def remove_idle_axes(model: nn.Module) -> None:
-    """Remove the axes that hooks call, and the hooks, where they have nothing to multiply by any more."""
+    """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by."""
 
     def idle(part: Any) -> bool:
         return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic files: each is complete or absent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class FileError(ValueError):
-    """A file that is missing, damaged, foreign, or cannot be written; the message names it and the fault."""
+    """A file is missing, damaged, of another program, or cannot be written; the message names it and the fault."""
 
 
 @functools.lru_cache(maxsize=1)
 def machine() -> str:
-    """One boot of one machine, and one space of process numbers (containers have their own)."""
+    """Identify this boot of this machine and its process numbers (each container has its own)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -33,7 +33,7 @@ def machine() -> str:
 
 
 def started(pid: int) -> str | None:
-    """The tick at which a process of this machine was started, "" where that cannot be told, None if it is dead."""
+    """The clock tick at which a process of this machine started; "" if unknown, None if it is dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -49,25 +49,25 @@ def started(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _writers() -> str:
+def _machine_digest() -> str:
     return hashlib.sha256(machine().encode()).hexdigest()[:12]
 
 
 def temporary(path: Path) -> Path:
-    """A name beside ``path`` for what becomes ``path``; it says which process of which machine is writing."""
-    return path.with_name(f".{path.name}.{_writers()}-{os.getpid()}-{os.urandom(4).hex()}.part")
+    """The name of a temporary file beside ``path``; it contains the machine and the process that write it."""
+    return path.with_name(f".{path.name}.{_machine_digest()}-{os.getpid()}-{os.urandom(4).hex()}.part")
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that processes of this machine, dead by now, have left in a folder."""
-    for path in folder.glob(f".*.{_writers()}-*.part"):
+    """Remove the temporary files that dead processes of this machine have left in a folder."""
+    for path in folder.glob(f".*.{_machine_digest()}-*.part"):
         if started(int(path.name.split("-")[-2])) is None:
-            with contextlib.suppress(FileNotFoundError):  # others sweep, too
+            with contextlib.suppress(FileNotFoundError):  # another process may sweep at the same time
                 remove(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder in a file's place; nothing if there is none."""
+    """Remove a file, a link, or a folder; do nothing if there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -75,15 +75,16 @@ def remove(path: Path) -> None:
 
 
 def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool = False) -> bool:
-    """Give ``content`` the name ``path``, whole or not at all; whether this call did it.
+    """Write ``content`` to ``path`` atomically, and return whether this call did it.
 
-    A temporary file in the same folder is written, flushed to the disk, and linked to its final name, which fails if
-    the name is taken: of many processes exactly one succeeds. With ``replace`` an existing file is exchanged instead.
+    The content goes to a temporary file in the same folder, is flushed to the disk, and is linked to its final name.
+    The link fails if the name is taken, so that of many processes exactly one succeeds.
 
     Args:
-        content: the bytes, or what writes them into a file whose name it is given.
+        content: the bytes, or a function that writes them to the path that it is given.
+        replace: replace an existing file.
     """
-    if not path.parent.is_dir():  # asking is cheaper than trying
+    if not path.parent.is_dir():  # cheaper than mkdir
         path.parent.mkdir(parents=True, exist_ok=True)
     written = temporary(path)
     try:
@@ -103,7 +104,7 @@ def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool
             except FileExistsError:
                 done = False
     except OSError as fault:
-        fault.filename = str(path)  # "no space left" alone does not say on what
+        fault.filename = str(path)  # "no space left" alone does not name the file
         raise
     finally:
         written.unlink(missing_ok=True)
@@ -116,23 +117,23 @@ def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool
 
 
 def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """:func:`publish` tensors as safetensors, in place of what is there, without a second copy of them in memory.
+    """:func:`publish` tensors as safetensors, replacing an existing file, without a second copy in memory.
 
     Raises:
         OSError: if the file cannot be written.
     """
-    import safetensors.torch  # needs torch, which readers of other files do without
+    import safetensors.torch  # imports torch, which readers of other files do not need
 
     def write(to: Path) -> None:
-        place = temporary(path)  # the library has a temporary file of its own, which lies in here
+        place = temporary(path)  # safetensors writes a temporary file of its own into this folder
         place.mkdir()
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
             safetensors.torch.save_file(alone, place / path.name, metadata)
-            to.touch()  # the library's files are for their owner alone; this one is as any other
+            to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
             os.chmod(place / path.name, to.stat().st_mode)
             os.replace(place / path.name, to)
-        except safetensors.SafetensorError as fault:  # what was wrong with the disk is in its text alone
+        except safetensors.SafetensorError as fault:  # it gives the system's error code in its text only
             code = re.search(r"os error (\d+)", str(fault))
             raise OSError(int(code[1]) if code else errno.EIO, str(fault)) from fault
         finally:
@@ -142,6 +143,6 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, which is not read at once."""
+    """SHA-256 of a file, read in blocks."""
     with open(path, "rb") as stored:
         return hashlib.file_digest(stored, "sha256").hexdigest()

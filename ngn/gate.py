@@ -1,4 +1,4 @@
-"""The count gate, as close to the equations as code can be.
+"""The count gate: the equations of the paper.
 
     t = softplus(tau)                              boundary
     g_k(t) = sigmoid(beta (t - k + delta))         gate of component k = 0, 1, ...
@@ -6,8 +6,8 @@
     lambda t + alpha sin^2(pi t)                   capacity price and snapping
     floor(t + 1/2) + 1   (delta = +1/2)            retained count; floor(t + 1/2) for delta = -1/2
 
-Shapes: ``*R`` stands for nothing (one model) or one leading replica axis; K is the number of candidates. Everything
-about the boundary is kept in float64: near t_0 = 1e-4 dt/dtau is itself 1e-4.
+Shapes: ``*R`` is nothing (one model) or one leading replica axis; K is the number of candidates. The boundary is in
+float64, since near t_0 = 1e-4 its slope dt/dtau is 1e-4, too.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from torch import Tensor
 from ngn.schedules import GATE_CUTOFF
 
 COMMITTED = 1e6
-"""Sharpness at which gates half a component away from an integer boundary are exactly 0 and 1 in float64."""
+"""Sharpness after the commit: at an integer boundary every gate is exactly 0 or 1 in float64."""
 
 
 def softplus_inverse(t: Tensor | float) -> Tensor:
-    """tau with softplus(tau) = t, for t > 0, as t + log(-expm1(-t)): exact at t = 1e-4 and without overflow at large t.
+    """tau with softplus(tau) = t, for t > 0: t + log(-expm1(-t)), exact at t = 1e-4 and without overflow.
 
     Raises:
         ValueError: if any t is not positive and finite.
     """
     t = torch.as_tensor(t, dtype=torch.float64)
     if not bool(((t > 0) & torch.isfinite(t)).all()):
-        raise ValueError("a boundary must be positive and finite")
+        raise ValueError(f"a boundary must be positive and finite, not {t.tolist()}")
     return t + torch.log(-torch.expm1(-t))
 
 
@@ -49,18 +49,20 @@ def ordering_weights(r: Tensor | float, K: int) -> Tensor:
 
 
 def half_up(x: Tensor) -> Tensor:
-    """The nearest integer, halves up, as int64 (``round`` would take halves to the even neighbour)."""
+    """Round to the nearest integer, halves up: int64 (``round`` takes halves to the even neighbour)."""
     return torch.floor(x + 0.5).to(torch.int64)
 
 
 def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
-    """Components that truncation keeps, as int64 [*R]; t may pass the last candidate, so it is clamped to K."""
+    """The number of components that truncation keeps, int64 [*R]: at most K, also if t is beyond the last one."""
     return (half_up(t) + (1 if delta > 0 else 0)).clamp(max=K)
 
 
 def rounded_up(width: Tensor, K: int) -> Tensor:
-    """The smallest count, of 1 to K, that is not below a width: int64. A width of 16 + 1e-9 or less is 16, so that
-    rounding adds nothing to an initial width."""
+    """Round a width up to a count from 1 to K: int64.
+
+    An excess of 1e-9 is ignored, so that an initial width of 16 stays 16 in spite of rounding errors.
+    """
     return torch.ceil(width - 1e-9).to(torch.int64).clamp(1, K)
 
 
@@ -70,14 +72,14 @@ def prefix(count: Tensor, K: int) -> Tensor:
 
 
 def snapping(t: Tensor) -> Tensor:
-    """sin^2(pi t), t reduced to [-1/2, 1/2] first so that large t loses no digits. Its derivative: pi sin(2 pi t)."""
+    """sin^2(pi t), with slope pi sin(2 pi t); t is reduced to [-1/2, 1/2] first, to keep the digits of a large t."""
     return torch.sin(math.pi * (t - torch.floor(t + 0.5).detach())) ** 2
 
 
 def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
-    """How many leading components have a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
+    """The number of leading components with a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
 
-    A replica whose boundary is no longer finite has diverged and asks for none. Reads the boundary back to the host.
+    A replica with a boundary that is not finite has diverged and counts as 0. Copies the boundary to the host.
     """
     reach = -math.log(GATE_CUTOFF)
     furthest = t + delta + reach / beta

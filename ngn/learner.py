@@ -18,13 +18,13 @@ from ngn.watching import LoopWatch
 
 
 class CapacityLearner(Learner):
-    """The learner of any model that contains :class:`~ngn.axis.OrderedAxis` modules, with one capacity per axis.
+    """Learn the sizes of a model that contains :class:`~ngn.axis.OrderedAxis` modules, one capacity per axis.
 
     Attributes:
-        axes, names: the axes in the order of counts and sizes, and what each is called.
+        axes, names: the axes, in the order of counts and sizes, and their names.
 
     Raises:
-        ValueError: if the model has no axis, or axes of different replica counts.
+        ValueError: if the model has no axis, if axes differ in their replicas, or if two banks share seed and name.
 
     >>> import ngn, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
@@ -39,16 +39,20 @@ class CapacityLearner(Learner):
         super().__init__(model)
         self.axes = axes_of(model)
         if not self.axes:
-            raise ValueError("the model has no OrderedAxis with a capacity: there is no size to learn")
+            raise ValueError(
+                "the model has no OrderedAxis with a capacity, so no size to learn: add one, or call ngn.learn_sizes"
+            )
         paths = {id(module): path for path, module in model.named_modules()}
         self.names = [axis.name or paths[id(axis)] for axis in self.axes]
         replicas = {axis.capacity.replicas for axis in self.axes}
         if len(replicas) != 1:
-            raise ValueError(f"all axes of a model need the same replicas, not {sorted(map(str, replicas))}")
+            raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
         origins = [axis.origin for axis in self.axes if axis.origin is not None]
         if len({*origins}) < len(origins):
-            raise ValueError("two banks of one seed and name would start alike: give each bank a name of its own")
+            raise ValueError(
+                "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
+            )
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
         self.watch = LoopWatch(self.axes, self.names)
 
@@ -68,7 +72,7 @@ class CapacityLearner(Learner):
             axis.capacity.set_progress(progress)
 
     def commit_at(self, progress: float) -> None:
-        """Let the boundaries that are not committed at a time of their own be integers from ``progress`` on."""
+        """Fix, from ``progress`` on, all sizes that have no ``commit`` of their own."""
         for axis in self.axes:
             if axis.capacity.commit is None:
                 axis.capacity.commit_at(progress)
@@ -98,7 +102,7 @@ class CapacityLearner(Learner):
     def _distance(self) -> Tensor | None:
         if not self.has_boundary:
             return None
-        # Beyond the last component there is nothing to be rounded.
+        # Beyond the last component, rounding changes nothing.
         last = torch.tensor([axis.K - axis.capacity.smallest_count for axis in self.axes])
         t = self.size().minimum(last.to(self.size()))
         return (t - t.round()).abs()
@@ -112,15 +116,15 @@ class CapacityLearner(Learner):
             axis.capacity.after_step()
 
     def finish(self, batches: Any) -> None:
-        """Calibrate normalised components on the inputs of batch 0."""
+        """Calibrate normalised components on batch 0."""
         if any(axis.capacity.rms_eps is not None for axis in self.axes):
             self.calibrate(batches.at(0)[0])
 
     @torch.no_grad()
     def calibrate(self, x: Any) -> None:
-        """Make the rms of the components over the batch ``x`` the constants of all that follows, deployment included.
+        """Fix the rms of normalised components at its value on the batch ``x``, for evaluation and deployment.
 
-        The next ``before_step`` of a training drops them. Without normalised axes this changes nothing.
+        The next training step drops it. Without normalised components this does nothing.
         """
         sums = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
         for axis in sums:

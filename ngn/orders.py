@@ -1,7 +1,7 @@
-"""Orders: what makes earlier components count for more.
+"""Orders: rules that make earlier components count for more.
 
-A random cut C leaves the components k < C. An order is its law w_k = P(C > k), with w_0 = 1 and never rising in k, and
-whether components are multiplied by the mean of the mask or by the mask itself (``p`` is training progress, in [0, 1]):
+A random cut C leaves the components k < C. An order is defined by w_k = P(C > k), with w_0 = 1 and not increasing in k.
+It multiplies components by this mean of the mask, or by the mask itself (``p`` is training progress, in [0, 1]):
 
     geometric       w_k = r^k                                  kept by truncation; the paper's
     power           w_k = (k + 1)^-a                           kept
@@ -9,10 +9,12 @@ whether components are multiplied by the mean of the mask or by the mask itself 
     matryoshka      w_k = |{m in M: m > k}| / |M|              deployed with 1; M are target ranks
     nested_dropout  1[u < w_k], u ~ U(0, 1) once a step        deployed with 1; w of geometric, or of matryoshka
 
-matryoshka is the mean over M of the outputs of nested prefixes (Modoranu et al., "MatryoshkaLoRA", arXiv 2605.07850);
-from a commit on it has the weights that it is deployed with. nested_dropout is the law of Rippel, Gelbart and Adams
-(ICML 2014); with ranks its loss is in expectation the mean over M of the losses of nested prefixes, as in Matryoshka
-representations (Kusupati et al., arXiv 2205.13147) and FjORD's ordered dropout (Horvath et al., arXiv 2102.13451).
+matryoshka is the mean over M of the outputs of nested prefixes (Modoranu et al., "MatryoshkaLoRA", arXiv 2605.07850).
+After a commit it has the weights of the deployed model.
+
+nested_dropout follows Rippel, Gelbart and Adams (ICML 2014). With ranks, its expected loss is the mean over M of the
+losses of nested prefixes. Matryoshka representations (Kusupati et al., arXiv 2205.13147) and FjORD's ordered dropout
+(Horvath et al., arXiv 2102.13451) do the same.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ OrderKind = Literal["geometric", "power", "annealed", "matryoshka", "nested_drop
 
 @dataclass(frozen=True)
 class Order:
-    """How much earlier components count for more; see :mod:`ngn.orders`.
+    """Choose the rule by which earlier components count for more; see :mod:`ngn.orders`.
 
     Attributes:
-        kind: which order.
-        exponent: a, of a power.
-        ranks: M, of matryoshka and nested dropout. None: 1, 2, 4, ..., K of matryoshka, the law r^k of nested dropout.
-        seeds: one, or one per replica, from which cuts are drawn; all groups of a model are cut by the same u.
+        kind: the order.
+        exponent: a, for power.
+        ranks: M, for matryoshka and nested dropout. None: 1, 2, 4, ..., K for matryoshka, w_k = r^k for nested dropout.
+        seeds: one seed, or one per replica, for the random cuts; all axes of a model use the same u.
 
     Raises:
-        ValueError: if there is no such kind, or a number is out of its range.
+        ValueError: if the kind is unknown, or a number is out of range.
 
     >>> import ngn
     >>> ngn.CountGate(4, order=ngn.Order("power"), t0=9.0).weights().tolist()
@@ -55,30 +57,30 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(OrderKind):
-            raise ValueError(f"an order is one of {', '.join(get_args(OrderKind))}, not {self.kind!r}")
+            raise ValueError(f"an order must be one of {', '.join(get_args(OrderKind))}, not {self.kind!r}")
         if not self.exponent > 0:
-            raise ValueError(f"the exponent of an order is positive, not {self.exponent}")
+            raise ValueError(f"the exponent of an order must be positive, not {self.exponent}")
         if self.ranks is not None and (not isinstance(self.ranks, (tuple, list)) or min(self.ranks, default=0) < 1):
-            raise ValueError(f"ranks are numbers of components, 1 or more, such as (1, 2, 4), not {self.ranks}")
+            raise ValueError(f"ranks must be numbers of components, 1 or more, such as (1, 2, 4), not {self.ranks}")
 
     @property
     def kept(self) -> bool:
-        """Whether truncation keeps the weights; else they are 1 in what is deployed."""
+        """Whether truncation keeps the weights; else the deployed model has weights of 1."""
         return self.kind not in ("matryoshka", "nested_dropout")
 
     @property
     def drawn(self) -> bool:
-        """Whether a prefix is drawn in every step."""
+        """Whether each step draws a random prefix."""
         return self.kind == "nested_dropout"
 
     @property
     def by_ratio(self) -> bool:
-        """Whether the weights follow from a ratio r."""
+        """Whether the weights depend on the ratio r."""
         return self.kind in ("geometric", "annealed") or (self.drawn and not self.ranks)
 
     @property
     def constant(self) -> bool:
-        """Whether the weights are the same numbers throughout."""
+        """Whether the weights stay the same during training."""
         return self.kind in ("geometric", "power")
 
     def weights(self, r: Tensor, K: int, progress: float = 0.0) -> Tensor:
@@ -93,7 +95,7 @@ class Order:
         return ordering_weights(r ** (1.0 - progress) if self.kind == "annealed" else r, K)
 
     def uniform(self, step: int) -> Tensor:
-        """u of one step: float64, one number or one per seed."""
+        """u for one step: float64, one number, or one per seed."""
         each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
         drawn = [torch.rand((), dtype=torch.float64, generator=generator(seed, "order", step)) for seed in each]
         return drawn[0] if isinstance(self.seeds, int) else torch.stack(drawn)

@@ -1,4 +1,4 @@
-"""Deployed models as programs, which run without the class that they were made of."""
+"""Export deployed models as programs, which run without the model's Python class."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ngn.shapes import check_deployed
 
 
 def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True) -> None:
-    """Write a deployed model as a program: ``.pt2`` for torch (``torch.export.load``), ``.onnx`` for everything else.
+    """Write a deployed model as a program: ``.pt2`` for torch (``torch.export.load``), ``.onnx`` for ONNX runtimes.
 
-    What :func:`ngn.save` writes is smaller, but takes the model's class to be loaded; a program takes none.
+    A program runs without the model's class. The files of :func:`ngn.save` are smaller, but need the class to load.
 
     Args:
-        model: what :meth:`~ngn.contract.Learner.deploy` gave.
+        model: the result of :meth:`~ngn.contract.Learner.deploy`.
         example: an input; a tuple for several arguments, a dictionary for named ones.
-        batch: whether the first dimension of every tensor of the example may have any length, the same for all.
+        batch: let the first dimension of every tensor in the example have any length, the same for all.
 
     Raises:
         TypeError: if the model is a learner.
-        ValueError: if sizes are still to be learned, the suffix is another, the example has one sample, the model would
-            return a cache, or a program of torch does not give what the model does.
-        ImportError: if ONNX is wanted and not installed.
+        ValueError: if sizes are still learned, the suffix is unknown, the example has one sample, or the model would
+            return a cache; if the ``.pt2`` program differs from the model on the example.
+        ImportError: if ``.onnx`` is asked for and ONNX is not installed.
 
     >>> import tempfile, torch, ngn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
@@ -41,25 +41,27 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
     path = Path(path)
     check_deployed(model, "export")
     if path.suffix not in (".pt2", ".onnx"):
-        raise ValueError(f"{path.name}: the suffix says which program, .pt2 (torch) or .onnx")
+        raise ValueError(f"{path.name}: the suffix must be .pt2 (torch) or .onnx")
     args, named = arguments(example)
     config = getattr(model, "config", None)
     if getattr(config, "use_cache", False) and named.get("use_cache", True):
-        raise ValueError("a program returns tensors and no cache of keys: set model.config.use_cache = False")
+        raise ValueError("a program cannot return a cache of keys and values: set model.config.use_cache = False")
     dim = torch.export.Dim("batch")
 
     def first(value: Any) -> Any:
         if not batch or not isinstance(value, Tensor) or not value.dim():
             return None
         if len(value) == 1:
-            raise ValueError("a program of any batch takes an example of two samples or more (or batch=False)")
+            raise ValueError(
+                "a program for any batch size needs an example of two samples or more; for one sample, pass batch=False"
+            )
         return {0: dim}
 
     shapes = tree_map(first, named or args)
     model.eval()
     if path.suffix == ".onnx":
         if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
-            raise ImportError(f"ONNX takes another package: pip install {' '.join(missing)}")
+            raise ImportError(f"ONNX needs more packages: pip install {' '.join(missing)}")
         with torch.no_grad():
             program = torch.onnx.export(model, args, kwargs=named, dynamo=True, dynamic_shapes=shapes, verbose=False)
         assert program is not None

@@ -1,4 +1,4 @@
-"""What a learned size comes to: counts, parameters, milliseconds."""
+"""Reports on learned sizes: counts, parameters, milliseconds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class SizeReport:
     """One learned size in a :class:`Report`.
 
     Attributes:
-        name, unit: what it is called, and its components.
+        name, unit: the names of the size and of its components.
         t: the continuous size.
-        before, after: components that exist, and that truncation keeps.
-        entries: entries of one component in the activation that is cut; None for layers.
-        removed: parameters of the components that truncation removes. Sizes that cut one tensor share some.
+        before, after: number of components now, and after truncation.
+        entries: entries of one component in the activation; None for layers.
+        removed: parameters of the removed components. Two sizes that cut one tensor both count the entries they share.
     """
 
     name: str
@@ -42,19 +42,19 @@ class SizeReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What :meth:`~ngn.contract.Learner.report` says; G learned sizes, for a stack of models a list per model.
+    """The result of :meth:`~ngn.contract.Learner.report` for G learned sizes; a stack has one list per model.
+
+    ``print(report)`` prints a line for each size.
 
     Attributes:
-        size, count: continuous sizes (t for a boundary) and what truncation keeps of each, [G].
-        distance: from t to the nearest integer, [G]; None where sizes are no boundaries.
-        parameters, deployed: how many one model has now, without those that decide its sizes, and how many deployment
-            leaves.
+        size, count: continuous sizes (t for a boundary) and retained components, [G].
+        distance: distance from t to the nearest integer, [G]; None if sizes are not boundaries.
+        parameters: parameters of one model now, without those that decide its sizes.
+        deployed: parameters that deployment leaves.
         groups: the sizes of one model by name.
-        milliseconds: of one call of the model with all components, and of the deployed one, here; None if not asked.
-        scores: of the model in each mode, by its name; empty if not asked.
-        budget: what is used of it, and whether the task asked for less; None without one.
-
-    ``print(report)`` has a line for each size.
+        milliseconds: one call of the model with all components, and of the deployed model; None without ``latency=``.
+        scores: scores of the model by mode; empty without ``score=``.
+        budget: how much of the budget is used, and whether the task asked for less; None without a budget.
     """
 
     size: list[Any]
@@ -85,7 +85,7 @@ class Report:
 
 
 def _number(value: Any) -> str:
-    """Four digits of a number; anything else as it shows itself."""
+    """Format a number with four digits, and anything else with ``str``."""
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     return f"{number:.4g}" if isinstance(number, float) else str(number)
 
@@ -99,7 +99,7 @@ def _short(n: int) -> str:
 
 
 def component_parameters(axis: OrderedAxis) -> Tensor:
-    """Parameters of each component of ``axis``, in the order of components: int64 [K], of one model of a stack."""
+    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack."""
     parts = torch.zeros(axis.K, dtype=torch.int64)
     stacks = [m for m in (getattr(cut.module, cut.name) for cut in axis.cuts) if isinstance(m, nn.ModuleList)]
     for layers in stacks:
@@ -112,12 +112,12 @@ def component_parameters(axis: OrderedAxis) -> Tensor:
 
 
 def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
-    """The sizes of a model that is no stack."""
+    """Report the sizes of a single model."""
     groups = []
     for axis, name in zip(axes, names, strict=True):
         kept, size = axis.retained()[0].cpu(), axis.capacity.size()
         tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
-        # what takes flattened channels has a column for each of their pixels
+        # a map that reads flattened channels has one column per pixel
         entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
         removed = int(component_parameters(axis)[~kept].sum())
         groups.append(SizeReport(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
@@ -126,7 +126,7 @@ def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
 
 @torch.no_grad()
 def latency_of(model: nn.Module, example: Any) -> float:
-    """Median wall time of a call of ``model`` in eval mode; ``example``: a tuple or a dictionary for many arguments."""
+    """Measure a call of ``model`` in eval mode, ms; ``example`` is a tuple or dictionary for several arguments."""
     args, named = arguments(example)
     with evaluating(model):
         return milliseconds(lambda: model(*args, **named), next(model.parameters()).device)

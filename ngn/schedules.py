@@ -1,7 +1,7 @@
-"""Scheduled values over training progress p = step / steps, in [0, 1].
+"""Schedules: values that change with training progress p = step / steps, in [0, 1].
 
-A shape is a number that multiplies an amplitude. The shape is the same for all replicas of a stack and is computed on
-the host; the amplitude may be a tensor with one entry per replica.
+A shape gives a number that multiplies an amplitude. All replicas of a stack share the shape, which is computed on the
+host. The amplitude may be a tensor with one entry per replica.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar, get_args
 
 GATE_CUTOFF = 1e-15
-"""Gates below this contribute nothing that float32 training can notice: leaving their components out gave trajectories
-identical to the full bank over 25,000 steps, while 1e-13 did not."""
+"""Smaller gates are skipped: they change nothing in float32. Over 25,000 steps, training with this cutoff was identical
+to training the full bank; with 1e-13 it was not."""
 T = TypeVar("T")
 ShapeKind = Literal["constant", "linear", "power", "delayed_linear", "cosine"]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The course of a scheduled value over training progress p in [0, 1]; see :func:`shape_at`.
+    """Choose how a value changes with training progress p in [0, 1]; see :func:`shape_at`.
 
-    ``start`` and ``full`` are the fractions at which a delayed ramp begins and reaches full strength.
+    Attributes:
+        kind: the shape.
+        start, full: progress at which a delayed ramp begins and reaches 1.
+        power: exponent of the shape "power".
 
     Raises:
-        ValueError: if there is no such kind, the ramp does not start before its end, both in [0, 1], or the power is
-            not positive.
+        ValueError: if the kind is unknown, ``start`` is not below ``full`` (both in [0, 1]), or the power is not
+            positive.
 
     >>> import ngn
     >>> gate = ngn.CountGate(8, alpha_shape=ngn.Shape("delayed_linear", start=0.7))
@@ -37,32 +40,32 @@ class Shape:
     power: float = 1.0
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    """Unknown keys are refused where a configuration is read into it."""
+    """Refuse unknown keys when a configuration is read into it."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ShapeKind):
-            raise ValueError(f"a shape is one of {', '.join(get_args(ShapeKind))}, not {self.kind!r}")
+            raise ValueError(f"a shape must be one of {', '.join(get_args(ShapeKind))}, not {self.kind!r}")
         if not 0.0 <= self.start <= 1.0 or not 0.0 <= self.full <= 1.0:
-            raise ValueError(f"a ramp lies in [0, 1], not from {self.start:g} to {self.full:g}")
+            raise ValueError(f"a ramp must lie in [0, 1], not run from {self.start:g} to {self.full:g}")
         if self.start >= self.full:
-            raise ValueError(f"the ramp starts at {self.start:g}, which is not before its end at {self.full:g}")
+            raise ValueError(f"a ramp must start before its end, not at {self.start:g} with the end at {self.full:g}")
         if not 0.0 < self.power < math.inf:
-            raise ValueError(f"the power of a course must be positive, not {self.power:g}")
+            raise ValueError(f"the power of a shape must be positive, not {self.power:g}")
 
 
 def require_shapes(**values: object) -> None:
-    """Raise a TypeError that names the first argument that is no :class:`Shape`."""
+    """Raise a TypeError that names the first argument that is not a :class:`Shape`."""
     for name, value in values.items():
         if not isinstance(value, Shape):
-            raise TypeError(f"{name} takes a shape, such as ngn.Shape('linear'), not {value!r}")
+            raise TypeError(f"{name} must be a shape, such as ngn.Shape('linear'), not {value!r}")
 
 
 CONSTANT = Shape(kind="constant")
 POWER_DECAY = Shape(kind="power")
-"""(1 - p)^power; the paper's "decreases with power one"."""
+"""(1 - p)^power: the paper's "decreases with power one"."""
 LINEAR = Shape(kind="linear")
 DELAYED_LINEAR = Shape(kind="delayed_linear", start=0.5)
-"""Zero until half of training, then linear to one at its end: the paper's standard course of alpha."""
+"""0 for the first half of training, then linear to 1 at its end: the paper's standard schedule of alpha."""
 COSINE = Shape(kind="cosine")
 
 
@@ -89,9 +92,9 @@ def shape_at(shape: Shape, progress: float) -> float:
 
 
 def warmed_up(shape: Shape, progress: float, warmup: float) -> float:
-    """``shape`` after a linear rise from 0 over the first part ``warmup`` of training, in [0, 1); 0 for none.
+    """The value of a shape that follows a linear warm-up over the first fraction ``warmup`` of training, in [0, 1).
 
-    p < warmup: p / warmup shape(0); then shape((p - warmup) / (1 - warmup)).
+    (p / warmup) shape(0) for p < warmup; then shape((p - warmup) / (1 - warmup)).
 
     >>> [warmed_up(POWER_DECAY, p, warmup=0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -102,5 +105,5 @@ def warmed_up(shape: Shape, progress: float, warmup: float) -> float:
 
 
 def between(start: T, end: T, shape: Shape, progress: float) -> T:
-    """From ``start`` to ``end`` along ``shape`` (numbers or tensors)."""
+    """Move from ``start`` to ``end`` along ``shape`` (numbers or tensors)."""
     return start + (end - start) * shape_at(shape, progress)  # type: ignore[operator]

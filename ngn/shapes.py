@@ -1,4 +1,4 @@
-"""Deployed models in files: what is stored are tensors, and their shapes say how far a fresh model is to be cut."""
+"""Save and load deployed models. A file holds tensors only; their shapes say how to cut a fresh model."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ngn.truncation import Choice, is_stack, owned, truncated, without_tensors
 
 
 def check_deployed(model: nn.Module, call: str) -> None:
-    """Refuse what still learns its sizes, for a function that is named ``call``."""
+    """Raise an error that names the function ``call`` if ``model`` is not a deployed model."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{call} takes a model and a file, not a {type(model).__name__}")
+        raise TypeError(f"{call} takes a model, then a file; the model is a {type(model).__name__}")
     if isinstance(model, Learner):
-        raise TypeError(f"{call} takes a deployed model: {call}(learner.deploy(), ...)")
+        raise TypeError(f"{call} takes a deployed model, not a learner: write {call}(learner.deploy(), ...)")
     if axes_of(model):
-        raise ValueError("the model has sizes that are still learned: deploy it first")
+        raise ValueError(f"{call} takes a deployed model, but this one still learns its sizes: deploy it first")
 
 
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
 
     Args:
-        frozen: whether frozen parameters are written, too; without them :func:`load` takes those of its model.
+        frozen: also write frozen parameters. Without them, :func:`load` uses those of its model.
 
     Raises:
         TypeError: if the model is a learner.
-        ValueError: if sizes are still to be learned.
+        ValueError: if sizes are still learned.
 
     >>> import tempfile, torch, ngn
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -49,19 +49,18 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:
-    """A deployed model from a file of :func:`save`.
+    """Load a deployed model from a file of :func:`save`.
 
     Args:
-        model: built as the trained one was, with at least as many components on every axis; or its learner. Values
-            that the file holds do not matter, so such parameters may be on the meta device, but not buffers that no
-            file holds. It is left as it is.
+        model: built as for the training, with at least as many components on every axis; or its learner. It is not
+            modified. Tensors that the file holds may be on the meta device; buffers that it does not hold may not.
 
     Returns:
-        A copy of ``model``, in eval mode, with the sizes and the values of the file. Frozen parameters that the file
-        leaves out are the model's own, shared with it.
+        A copy of ``model`` in eval mode with the sizes and values of the file. It shares the frozen parameters that the
+        file leaves out with ``model``.
 
     Raises:
-        ValueError: if the file is damaged or not of such a model, or a buffer has no values.
+        ValueError: if the file is damaged or of another model, or a buffer has no values.
 
     >>> import tempfile, torch, ngn
     >>> def model(): return ngn.LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
@@ -71,22 +70,20 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     torch.Size([3, 6])
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"load takes a model and a file, not a {type(model).__name__}")
+        raise TypeError(f"load takes a model, then a file; the model is a {type(model).__name__}")
     if isinstance(model, Learner):
         model = model.model
     try:
         stored = safetensors.torch.load(Path(path).read_bytes())
     except safetensors.SafetensorError as fault:
-        raise ValueError(f"{path} is no file of ngn.save, or damaged ({fault})") from None
+        raise ValueError(f"{path} is not a file of ngn.save, or is damaged ({fault})") from None
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
-    if stacks and len(stacks) < len(axes):  # first, as the layers that stay have other names in the file
+    if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
         model = _shaped(model, stacks, stored, path)
         axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     result = _shaped(model, axes, stored, path).eval()
-    if callable(
-        tie := getattr(result, "tie_weights", None)
-    ):  # transformers' models: on the meta device they are not tied
+    if callable(tie := getattr(result, "tie_weights", None)):  # models of transformers are untied on the meta device
         tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
     for module in result.modules():
@@ -97,12 +94,13 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     wanted = tensors_of(result)
     shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
     if wanted.keys() - shared != stored.keys():
-        raise ValueError(f"{path} is of another model: they differ in {sorted(wanted.keys() - shared ^ stored.keys())}")
+        different = sorted(wanted.keys() - shared ^ stored.keys())
+        raise ValueError(f"{path} belongs to another model: only one of the two has {', '.join(different)}")
     for name, value in wanted.items():
         if name in shared:
             continue
         if stored[name].shape != value.shape:
-            hint = "" if axes else "; call ngn.learn_sizes on the model first, as before the training"
+            hint = "" if axes else ": call ngn.learn_sizes on the model first, as for the training"
             raise ValueError(
                 f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}"
             )
@@ -113,14 +111,14 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             held[key] = new
     if empty := [name for name, buffer in result.named_buffers() if buffer.is_meta]:
         raise ValueError(
-            f"no file holds {', '.join(empty)}, which must not be on the meta device: build the model under "
-            "accelerate.init_empty_weights(), or on the CPU"
+            f"{path} does not hold {', '.join(empty)}, so they must not be on the meta device: build the model on "
+            "the CPU, or under accelerate.init_empty_weights()"
         )
     return result
 
 
 def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor], path: str | Path) -> nn.Module:
-    """A copy of ``model`` with its ``axes`` cut to the shapes of ``stored``, which ``path`` holds."""
+    """Copy ``model`` with its ``axes`` cut to the shapes of ``stored``, the tensors of the file ``path``."""
     names = {id(value): name for name, value in tensors_of(model).items()}
     paths = {id(module): name for name, module in model.named_modules()}
     beside = {module.axis for module in model.modules() if isinstance(module, Bottleneck)}
@@ -138,24 +136,27 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
             elif tensor is not None and alone and not cut.merge:
                 name = names.get(id(tensor), f"{paths[id(cut.module)]}.{cut.name}".lstrip("."))
-                if name not in stored and axis in beside:  # truncated to none, it vanished
+                if name not in stored and axis in beside:  # no component was left
                     mask[:] = False
                     break
                 if name not in stored:
-                    raise ValueError(f"{path} holds no {name}: it is of another model")
+                    raise ValueError(f"{path} belongs to another model: it does not hold {name}")
                 size, left = value_of(cut.module, cut.name).shape[cut.dim], stored[name].shape[cut.dim]
                 width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
             else:
                 continue
             if left > size:
-                raise ValueError(f"the model needs more components on {paths[id(axis)] or 'its axis'} to hold {path}")
+                raise ValueError(
+                    f"{path} has more components on {paths[id(axis)] or 'the axis'} than the model: build it with more"
+                )
             mask[axis.K - (size - left) // width :] = False
             bare = without_tensors(axis)
             mask[:bare] = scale is None or len(scale) > int(mask[bare:].sum())
             break
         else:
             raise ValueError(
-                f"the size of {paths[id(axis)] or 'the axis'} cannot be told from the shapes of its tensors"
+                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the shapes of its tensors: add a "
+                "cut of a tensor that no other axis cuts in that dimension"
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
     return truncated(model, choices, share="frozen")

@@ -1,9 +1,11 @@
-"""Random streams that are addressed, not advanced.
+"""Random streams with addresses.
 
-Every draw of a run comes from a generator seeded by the run's seed and a path of names and indices, such as
-``(seed, "init", 0, k)`` or ``(seed, "data", epoch)``. So data order, initialisation and noise do not disturb one
-another, component k starts the same however many candidates there are and however many replicas train beside it, and a
-resumed run needs no generator states.
+Every random number of a run comes from a generator that is seeded by an address. An address is the seed and a path of
+names and indices, such as ``(seed, "init", 0, k)`` or ``(seed, "data", epoch)``. This has three effects:
+
+- data order, initialisation and noise are independent;
+- component k starts the same for any number of candidates and replicas;
+- a resumed run needs no generator states.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import torch
 
 
 def generator(seed: int, *path: str | int) -> torch.Generator:
-    """A CPU generator for one address below a seed; draws are made on the CPU so that devices agree."""
+    """Return the generator of one address below a seed; on the CPU, so that all devices get the same numbers."""
     address = "/".join(str(part) for part in (seed, *path))
     digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

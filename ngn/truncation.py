@@ -1,7 +1,7 @@
-"""Truncation: a copy of a model in which every ordered axis is cut to the components that are kept.
+"""Truncation: copy a model and cut every ordered axis to its retained components.
 
-One ``deepcopy``, whose memo holds the tensors that are cut already: ties stay tied, and nothing is copied in full that
-is cut afterwards. Modules keep their classes and their forward passes.
+One ``deepcopy`` makes the copy; its memo already holds the cut tensors. So tied tensors stay tied, and no tensor is
+copied in full to be cut afterwards. Modules keep their classes and their forward passes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes
 
 @dataclass(frozen=True)
 class Choice:
-    """What is left of one axis, in the order of places, on the CPU.
+    """What to keep of one axis, in the order of places, on the CPU.
 
     Attributes:
-        kept: bool [K].
-        coefficients: what each component is multiplied by where a cut folds it, [K]; None for ones.
-        scale: what stays a constant of the axis, [count]; None for nothing.
+        kept: which components, bool [K].
+        coefficients: the factors that cuts with ``fold`` multiply in, [K]; None for ones.
+        scale: the factors that the axis itself keeps, [count]; None for none.
     """
 
     kept: Tensor
@@ -45,16 +45,17 @@ def deploy(
     share_frozen: bool = False,
     most: int | None = None,
 ) -> nn.Module:
-    """A copy of ``model``, in eval mode, with only the retained components of every axis and no capacity.
+    """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
 
     Args:
-        model: any module with ordered axes; other parts are copied as they are.
+        model: any module with ordered axes; other modules are copied unchanged.
         replica: which model of a stack.
-        share_frozen: frozen parameters that are not cut stay the original's own, not copies.
-        most: a smaller prefix: at most so many leading components of every axis.
+        share_frozen: share frozen parameters that are not cut with ``model``; do not copy them.
+        most: keep at most this many leading components of every axis.
 
     Raises:
-        ValueError: if the replica is missing or out of place, or part of the model cannot be copied faithfully.
+        ValueError: if a stack is given without ``replica``, a single model with it, or part of the model cannot be
+            copied faithfully.
 
     >>> import torch, ngn
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
@@ -73,14 +74,14 @@ def deploy_axes(
     share_frozen: bool = False,
     most: int | None = None,
 ) -> nn.Module:
-    """:func:`deploy` a model whose ``axes`` are known: all that :func:`~ngn.checks.axes_of` finds."""
+    """:func:`deploy` a model whose ``axes`` are known: the result of :func:`~ngn.checks.axes_of`."""
     stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
     if stacked and replica is None:
-        raise ValueError("the model is a stack, one model for each of several seeds: replica= says which to deploy")
+        raise ValueError("the model is a stack of several models: choose one with replica=0, 1, ...")
     if replica is not None and not stacked:
-        raise ValueError("there is one model and no stack of replicas: leave replica= out")
+        raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
     if most is not None and most < 1:
-        raise ValueError(f"a prefix has at least one component, not {most}")
+        raise ValueError(f"most must be at least 1, not {most}")
     refuse_closures(model, axes)
     choices = {}
     for axis in axes:
@@ -141,10 +142,13 @@ def truncated(
             memo[key] = value
             continue
         if any(c.fold for c, _ in parts) and sum(value is other for other in registered) > 1:
-            raise ValueError(f"{cut.name} is tied: coefficients cannot be folded into it; name a cut of another map")
+            raise ValueError(
+                f"{cut.name} is tied to another module, so coefficients cannot be folded into it: set fold=False, or "
+                "fold into another map"
+            )
         new = _cut(of_replica(value), [(replace(c, dim=c.dim % value.dim()), choice) for c, choice in parts])
         if id(value) == key:
-            # with what was trained in it, a frozen map is no longer the one that others have
+            # a frozen map that takes trained coefficients differs from the pretrained one: save must write it
             folded = (
                 choice.coefficients[choice.kept] for c, choice in parts if c.fold and choice.coefficients is not None
             )
@@ -161,16 +165,14 @@ def truncated(
             elif share == "all" or (share == "frozen" and is_frozen(value)):
                 memo[id(value)] = value
         for value in tree_leaves(vars(module)):
-            if isinstance(value, Tensor) and not value.is_leaf:  # computed in a forward pass; deepcopy refuses those
+            if isinstance(value, Tensor) and not value.is_leaf:  # a result of a forward pass, which deepcopy refuses
                 memo[id(value)] = value.detach()
 
     for layers, stay in lists:
         memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
         renumber_layers(memo[id(layers)])
     result = copy.deepcopy(model, memo)
-    plain = {
-        place: value for place, value in plain.items() if id(place[0]) in memo
-    }  # others were in layers that are gone
+    plain = {place: value for place, value in plain.items() if id(place[0]) in memo}  # others were in removed layers
     for module, _ in plain:
         without_parametrizations(memo[id(module)], module)
     for (module, name), value in plain.items():
@@ -182,14 +184,14 @@ def truncated(
         if isinstance(module, Stacked):
             module.replicas = None
     for axis, choice in choices.items():
-        if id(axis) in memo:  # else it was in a layer that is gone
+        if id(axis) in memo:  # else it was in a removed layer
             memo[id(axis)].truncated(choice.kept, choice.scale)
     remove_idle_axes(result)
-    return _without_empty(result)
+    return _without_empty_bottlenecks(result)
 
 
-def _without_empty(model: nn.Module) -> nn.Module:
-    """``model`` with every bottleneck of no components replaced by the module that it stands beside."""
+def _without_empty_bottlenecks(model: nn.Module) -> nn.Module:
+    """Replace every bottleneck without components in ``model`` by its base."""
     for parent in [*model.modules()]:
         for name, child in parent._modules.items():
             if isinstance(child, Bottleneck):
@@ -204,10 +206,10 @@ def _base_if_empty(module: nn.Module) -> nn.Module:
 
 
 def owned(cut: Cut) -> Any:
-    """The parameter, buffer or list that a cut names; a parametrised tensor's parametrisation.
+    """The object that a cut names: a parameter, a buffer, a list, a parametrisation, or None for a missing bias.
 
     Raises:
-        ValueError: if it is computed by a hook, or is not there. None for a bias that a module does without.
+        ValueError: if a hook computes the tensor, or it does not exist.
     """
     module, name = cut.module, cut.name
     for held in (module._parameters, module._buffers, module._modules):
@@ -217,18 +219,18 @@ def owned(cut: Cut) -> Any:
     if name in parametrised:
         return parametrised[name]
     raise ValueError(
-        f"{type(module).__name__}.{name} is neither a parameter nor a buffer, and so cannot be cut; if a "
-        "hook computes it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove it"
+        f"{type(module).__name__}.{name} cannot be cut, as it is neither a parameter nor a buffer; if a hook computes "
+        "it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove the hook"
     )
 
 
 def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
-    """Whether what a cut names is a list of layers; a parametrised tensor has a list of its own."""
+    """Whether a cut names a list of layers (a parametrisation is a ``ModuleList``, too)."""
     return isinstance(part, nn.ModuleList) and not isinstance(part, ParametrizationList)
 
 
 def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:
-    """``value`` cut along every dimension that ``parts`` name."""
+    """Cut ``value`` along every dimension that ``parts`` name."""
     for dim in sorted({cut.dim for cut, _ in parts}):
         keep = torch.ones(value.shape[dim], dtype=torch.bool)
         factor = torch.ones(value.shape[dim], dtype=torch.float64)
@@ -253,9 +255,9 @@ def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:
 
 
 def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | None:
-    """The constants of the kept components, [count]; None if they are folded into a tensor, or all of them are one.
+    """The coefficients that the axis must keep, [count]; None if a cut folds them, or if all are 1.
 
-    Where components without tensors, such as an identity, are not kept, ones are held, too: their number then says so.
+    If components without tensors (an identity, say) are removed, ones are kept, too: their number records the removal.
     """
     scale = coefficients[kept]
     complete = bool(kept[: without_tensors(axis)].all())
@@ -266,5 +268,5 @@ def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | No
 
 
 def without_tensors(axis: OrderedAxis) -> int:
-    """How many leading components no cut tensor holds."""
+    """The number of leading components without entries in any cut tensor."""
     return max((-cut.start // cut.width for cut in axis.cuts if cut.start < 0), default=0)

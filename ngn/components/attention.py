@@ -1,4 +1,4 @@
-"""Attention of any number of heads, in the place of torch's."""
+"""Attention with any number of heads, as a replacement of torch's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 class Attention(nn.MultiheadAttention):
-    """``nn.MultiheadAttention`` of any number of heads: theirs times their size need not be the embedding's.
+    """``nn.MultiheadAttention`` whose heads need not add up to the embedding size.
 
-    Takes and gives what torch's does. Attention weights, if asked for, are the mean over the heads that there are;
-    while their number is learned, each counts as far as its gate is open.
+    Arguments and results are those of torch. Attention weights, if asked for, are the mean over the existing heads;
+    while the number of heads is learned, each is weighted by its coefficient.
 
     >>> import torch
     >>> from ngn.components.attention import Attention
@@ -36,7 +36,7 @@ class Attention(nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         if is_causal and attn_mask is None:
-            raise ValueError("is_causal is a hint about attn_mask, which is missing")
+            raise ValueError("is_causal needs the mask itself, too: pass attn_mask=")
         packed = self.in_proj_weight is not None
         weights = (
             self.in_proj_weight.chunk(3) if packed else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
@@ -52,7 +52,7 @@ class Attention(nn.MultiheadAttention):
         if mask is not None and mask.dim() == 3:
             if len(mask) != q.shape[0] * self.num_heads:
                 raise ValueError(
-                    f"a mask of every head has {q.shape[0]} x {self.num_heads} matrices here, not {len(mask)}"
+                    f"a mask per head needs batch x heads = {q.shape[0]} x {self.num_heads} matrices, not {len(mask)}"
                 )
             mask = mask.view(q.shape[0], -1, *mask.shape[1:])
         padding = _added(key_padding_mask, q)
@@ -81,7 +81,7 @@ class Attention(nn.MultiheadAttention):
 
 
 def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """What ``mask`` adds to scores; true stands for left out."""
+    """Convert a boolean mask (true: left out) to one that is added to the scores."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)

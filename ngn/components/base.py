@@ -24,12 +24,12 @@ Seeds = int | Sequence[int]
 class Bank(Stacked, ABC):
     """K ordered components whose parameters are stacked as [*R, K, ...].
 
-    Component k of a replica is drawn from its seed, the bank's name and k alone: neither K nor the other replicas
-    change it. The last map of each component starts at zero, so that every f_k is zero at the start and yet receives
-    gradients; a bank that starts otherwise says so. Leading components without parameters, such as an identity f_0, are
-    left out of the stored axis.
+    The initial values of component k depend only on the replica's seed, the bank's name and k, not on K or other
+    replicas. The last map of each component starts at zero: every f_k is zero at the start and still receives
+    gradients. A bank that starts otherwise says so. Leading components without parameters, such as an identity f_0,
+    are not stored.
 
-    Truncation cuts the leading dimension of every parameter; the bank stays what it is, with fewer components.
+    Truncation cuts the leading dimension of every parameter. The bank keeps its class, with fewer components.
 
     >>> import torch, ngn
     >>> class Scales(ngn.Bank):  # f_k(x) = a_k x
@@ -42,14 +42,14 @@ class Bank(Stacked, ABC):
     """
 
     last: tuple[str, ...] = ()
-    """Parameters of the last maps, into which truncation multiplies the coefficients; without any they are kept."""
+    """Parameters of the last maps, which truncation multiplies by the coefficients. Empty: the sum keeps these."""
     merged: tuple[str, ...] = ()
-    """Those of them that are only ever summed over the components."""
+    """Parameters in ``last`` that only enter as a sum over components, such as an output bias."""
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
         super().__init__()
         if K < 0:
-            raise ValueError(f"a bank has K = 0 or more components, not {K}")
+            raise ValueError(f"K must be 0 or more, not {K}")
         self.K, self.seeds, self.name, self.drawn = K, seeds, name, True
         self.replicas = None if isinstance(seeds, int) else len(seeds)
         for key, value in self._drawn(0, K).items():
@@ -59,21 +59,22 @@ class Bank(Stacked, ABC):
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def take(self, **weights: Tensor) -> Bank:
-        """Components that exist already, for those that were drawn: every parameter by its name, [*R, K, ...].
+        """Replace the initial parameters by given ones, each by its name, [*R, K, ...]; return the bank.
 
         Raises:
-            ValueError: if names or shapes are not the bank's.
+            ValueError: if names or shapes differ from the bank's.
         """
         shapes = {name: tuple(p.shape) for name, p in self.named_parameters()}
         if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
-            raise ValueError(f"{type(self).__name__} needs {shapes}")
+            given = {name: tuple(value.shape) for name, value in weights.items()}
+            raise ValueError(f"{type(self).__name__} needs parameters of the shapes {shapes}, not {given}")
         for name, value in weights.items():
             self.register_parameter(name, nn.Parameter(value))
         self.drawn = False
         return self
 
     def _drawn(self, first: int, last: int) -> dict[str, Tensor]:
-        """Components ``first`` to ``last`` - 1 as they start: [*R, last - first, ...]."""
+        """Initial values of components ``first`` to ``last`` - 1: [*R, last - first, ...]."""
         each = [self.seeds] if isinstance(self.seeds, int) else list(self.seeds)
         span = range(first, max(last, first + 1))
         banks = [[self.draw(generator(seed, "init", self.name, k)) for k in span] for seed in each]
@@ -85,7 +86,7 @@ class Bank(Stacked, ABC):
 
     @torch.no_grad()
     def grow(self, K: int) -> None:
-        """Append components until there are K. The parameters stay the same objects, so an optimiser keeps them."""
+        """Append components up to K. The parameters stay the same objects, so the optimiser keeps them."""
         for key, value in self._drawn(self.K, K).items():
             p = self.get_parameter(key)
             p.data = torch.cat([p.data, value.to(p)], dim=0 if self.replicas is None else 1)
@@ -93,12 +94,12 @@ class Bank(Stacked, ABC):
 
     @abstractmethod
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
-        """The initial parameters of one component, the last map zero."""
+        """Draw the initial parameters of one component, with a last map of zeros."""
 
     def forward(self, x: Any, coefficients: Tensor | None) -> Tensor:
-        """sum_k c_k f_k(x) over the k leading components. coefficients: [*R, k]; None: all ones. Gives [*R, N, out].
+        """Return sum_k c_k f_k(x), [*R, N, out]. coefficients: [*R, k], of the k leading components; None: ones.
 
-        Override it where the sum has a form that does not hold every f_k in memory.
+        Override it if the sum can be computed without every f_k in memory.
         """
         f = self.components(x, None if coefficients is None else coefficients.shape[-1])
         if coefficients is not None:
@@ -107,36 +108,36 @@ class Bank(Stacked, ABC):
 
     @abstractmethod
     def components(self, x: Any, count: int | None = None) -> Tensor:
-        """Every f_k(x), unweighted, of the ``count`` leading components (None: all K): [*R, count, N, out]."""
+        """Return f_k(x), without weights, of the ``count`` leading components (None: all K): [*R, count, N, out]."""
 
     def cuts(self) -> list[Cut]:
         """The leading dimension of each parameter."""
         return [Cut(self, n, 0, fold=n in self.last, merge=n in self.merged) for n, _ in self.named_parameters()]
 
     def needed(self, kept: Tensor) -> Tensor:
-        """The components that have to stay where those of ``kept`` do, bool [*R, K]."""
+        """The components that must stay if those of ``kept``, bool [*R, K], do."""
         return kept
 
     def truncated(self, kept: Tensor) -> None:
-        """Called on the deployed copy when its parameters have been cut: only ``kept``, bool [K], are left."""
+        """Update the deployed copy after its parameters were cut to the components ``kept``, bool [K]."""
         self.K = int(kept.sum())
 
 
 def uniform(shape: Sequence[int], fan_in: int, source: torch.Generator) -> Tensor:
-    """Uniform on +-1/sqrt(fan_in), torch's default for linear and convolution layers."""
+    """Draw uniformly on +-1/sqrt(fan_in), torch's default for linear and convolution layers."""
     return torch.empty(tuple(shape)).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=source)
 
 
 class OrderedSum(OrderedAxis):
-    """y(x) = sum_k c_k f_k(x), with c_k from a capacity: one learned size over one bank.
+    """Sum a bank with learned size: y(x) = sum_k c_k f_k(x), with c_k from a capacity.
 
     Args:
         bank: the components f_k.
-        capacity: None for the plain sum over all of them.
+        capacity: None for the plain sum over all components.
 
     Raises:
-        ValueError: if the bank and the capacity disagree about K or the replica axis.
-        TypeError: if one of them is none.
+        ValueError: if the bank and the capacity differ in K or replicas.
+        TypeError: if ``bank`` is not a Bank, or ``capacity`` neither a Capacity nor None.
 
     >>> import torch, ngn
     >>> class Sines(ngn.Bank):  # f_k(x) = a_k sin((k + 1) x)
@@ -152,11 +153,12 @@ class OrderedSum(OrderedAxis):
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
         nn.Module.__init__(self)
         if not isinstance(bank, Bank) or not isinstance(capacity, Capacity | None):
-            raise TypeError(f"OrderedSum(bank, capacity), not ({type(bank).__name__}, {type(capacity).__name__})")
+            given = f"({type(bank).__name__}, {type(capacity).__name__})"
+            raise TypeError(f"the arguments are OrderedSum(bank, capacity), not {given}")
         if capacity is not None and (bank.K, bank.replicas) != (capacity.K, capacity.replicas):
             raise ValueError(
-                f"the bank has K={bank.K}, replicas={bank.replicas}; its capacity K={capacity.K}, "
-                f"replicas={capacity.replicas}"
+                f"the bank has K={bank.K}, replicas={bank.replicas}, but its capacity has K={capacity.K}, "
+                f"replicas={capacity.replicas}: make them equal"
             )
         self.bank = bank
         self.capacity = capacity  # type: ignore[assignment]
@@ -180,7 +182,7 @@ class OrderedSum(OrderedAxis):
         return self.bank.parameters()
 
     def forward(self, x: Any) -> Tensor:
-        """[*R, N, out]"""
+        """Return y(x), [*R, N, out]."""
         if self.capacity is None:
             y: Tensor = self.bank(x, self.scale)
             return y
@@ -193,10 +195,10 @@ class OrderedSum(OrderedAxis):
         return self._normalised(x, c, self.capacity.rms_eps)
 
     def _normalised(self, x: Any, c: Tensor, eps: float) -> Tensor:
-        """sum_k c_k f_k / rms_k, rms_k = sqrt(mean f_k^2 + eps) over the batch and the entries of the output.
+        """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
 
-        In training the batch's own rms is used, and gradients pass through it. After :meth:`CapacityLearner.calibrate`
-        it is that of the calibration batch, a constant, which truncation folds into the components' last maps.
+        Training uses the rms of the current batch, and gradients pass through it. After
+        :meth:`CapacityLearner.calibrate` the rms is a constant, which truncation folds into the last maps.
         """
         k = c.shape[-1]
         if self.calibrating:
@@ -221,7 +223,9 @@ class OrderedSum(OrderedAxis):
         kept, c = super().retained()
         if self.capacity.rms_eps is not None:
             if self.rms is None:
-                raise RuntimeError("normalised components are deployed by the rms of a batch: call calibrate(x) first")
+                raise RuntimeError(
+                    "normalised components need a fixed rms: call learner.calibrate(x) with a batch first"
+                )
             c = c / self.rms[..., : c.shape[-1]].to(c)
         return self.bank.needed(kept), c
 
@@ -231,5 +235,5 @@ class OrderedSum(OrderedAxis):
 
 
 def _rms(f: Tensor, eps: float) -> Tensor:
-    """sqrt(mean f_k^2 + eps) of [*R, k, N, out]: [*R, k]. eps under the root keeps its gradient finite at f_k = 0."""
+    """sqrt(mean f_k^2 + eps) of f, [*R, k, N, out]: [*R, k]. eps keeps the gradient finite at f_k = 0."""
     return (f.square().mean((-2, -1)) + eps).sqrt()

@@ -1,9 +1,11 @@
-"""Learned ranks beside frozen linear maps: y = W x + b + sum_k c_k B_k (A_k x).
+"""Learned ranks next to frozen linear maps: y = W x + b + sum_k c_k B_k (A_k x).
 
-The weights of a term are masters in float32 (float64 for a float64 map), whatever the frozen map is in; the products
-are in the type of the activation. c_k is multiplied into B, so that one product sums all terms: added one after the
-other in bfloat16, those from k = 8 or so would be lost. Saved for the backward pass are A x and x, which all maps that
-take it share; a step holds no further tensor of the size of an activation.
+Precision: A and B are float32 (float64 for a float64 map), and products have the type of the activation. c_k is
+multiplied into B, so that one product sums all terms. Added one by one in bfloat16, terms from about k = 8 on would be
+lost to rounding.
+
+Memory: the backward pass keeps A x and x; maps with the same input share x. A step holds no other tensor of the size of
+an activation.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from ngn.streams import generator
 
 
 class Bottleneck(nn.Module):
-    """K ordered terms beside a module, mostly a frozen one; where truncation leaves none, nothing else is left.
+    """K ordered terms next to a module, usually a frozen one; without any term, truncation leaves the module itself.
 
     Attributes:
-        base: the module, the object that was given. Who does not want it trained freezes it.
-        down, up: [K width, in] and [out, K width], ``up`` zero at the start.
-        axis: the K components, ``width`` entries each.
+        base: the given module, the same object. Freeze it if it should not be trained.
+        down, up: [K width, in] and [out, K width]; ``up`` starts at zero.
+        axis: the axis of the K components, ``width`` entries each.
 
     >>> import torch, ngn
     >>> from ngn.components.low_rank import Bottleneck
@@ -58,11 +60,11 @@ class Bottleneck(nn.Module):
         return f"rank={self.down.shape[0]}"
 
     def lowered(self, x: Tensor) -> Tensor:
-        """D x: [..., in] → [..., K width]."""
+        """Return D x: [..., in] → [..., K width]."""
         return F.linear(x, self.down.to(x.dtype))
 
     def raised(self, h: Tensor) -> Tensor:
-        """sum_k c_k U_k h_k: [..., K width] → [..., out]."""
+        """Return sum_k c_k U_k h_k: [..., K width] → [..., out]."""
         c = self.axis.coefficients()
         up: Tensor = self.up
         if c is not None:
@@ -71,12 +73,12 @@ class Bottleneck(nn.Module):
 
 
 class LowRankLinear(Bottleneck):
-    """y = W x + b + sum_k c_k B_k (A_k x): a linear map and K learned terms of rank one beside it.
+    """A linear map with K learned terms of rank one: y = W x + b + sum_k c_k B_k (A_k x).
 
     Args:
-        base: W and b.
-        capacity: how many of the K terms are in use.
-        seed, name: A_k is drawn from them and k alone, uniformly on +-1/sqrt(in) as a linear map's weight; B is zero.
+        base: the linear map, W and b.
+        capacity: says how many of the K terms are in use.
+        seed, name: the address that A_k is drawn from, with k: uniform on +-1/sqrt(in). B starts at zero.
 
     >>> import torch, ngn
     >>> map_ = ngn.LowRankLinear(torch.nn.Linear(6, 3), ngn.CountGate(4, t0=1.8, delta=-0.5), seed=0, name="q")
@@ -91,31 +93,31 @@ class LowRankLinear(Bottleneck):
         super().__init__(base, (base.in_features, base.out_features), capacity, seed, name)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in] → [..., out]"""
+        """Return y: [..., in] → [..., out]."""
         y: Tensor = self.base(x)
         return y + self.raised(self.lowered(x))
 
     @property
     def weight(self) -> Tensor:
-        """W + sum_k c_k B_k A_k in the type of W, [out, in], for what reads a map's weight in place of calling it."""
+        """W + sum_k c_k B_k A_k in the type of W, [out, in], for code that reads the weight of a map."""
         own: Any = self.base.weight
         return own + self.raised(self.down.T).T.to(own.dtype)
 
     @property
     def bias(self) -> Tensor | None:
-        """That of the map."""
+        """The bias of the map."""
         own: Any = self.base.bias
         return own
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """One linear map of the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to the type of W.
+        """Return one linear map with the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to W's type.
 
         Raises:
             ValueError: if the number of terms is still learned.
         """
         if self.axis.capacity is not None:
-            raise ValueError("the model has sizes that are still learned: deploy it first")
+            raise ValueError("merge takes a deployed model, but this one still learns its sizes: deploy it first")
         base, change = self.base, self.raised(self.down.double().T).T
         like: dict[str, Any] = {"device": base.weight.device, "dtype": base.weight.dtype}
         whole = nn.utils.skip_init(nn.Linear, base.in_features, base.out_features, base.bias is not None, **like)
@@ -126,19 +128,19 @@ class LowRankLinear(Bottleneck):
 
 
 def merge(model: nn.Module) -> nn.Module:
-    """Replace every linear map with learned terms beside it by the one map that both are; ``model``, changed in place.
+    """Merge the learned terms into their linear maps, in place.
 
-    What is left has stock classes and the shapes of the model before its terms, so that ``save_pretrained`` and
-    everything else that knows that model takes it.
+    The result has the classes and shapes of the original model, so that ``save_pretrained`` and other code for that
+    model accept it.
 
     Args:
-        model: what :meth:`~ngn.contract.Learner.deploy` gave.
+        model: the result of :meth:`~ngn.contract.Learner.deploy`.
 
     Returns:
-        The model; of a single map the map that takes its place.
+        The model; for a single :class:`LowRankLinear`, the merged map.
 
     Raises:
-        ValueError: if sizes are still to be learned.
+        ValueError: if sizes are still learned.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
@@ -155,17 +157,17 @@ def merge(model: nn.Module) -> nn.Module:
 
 
 def replace(model: nn.Module, name: str, made: Callable[[Any], nn.Module]) -> None:
-    """Put ``made(module)`` in the place of the submodule ``name``, and wherever else the model has that module.
+    """Replace the submodule ``name`` by ``made(module)``, everywhere in ``model``.
 
     Raises:
         ValueError: if there is no such submodule.
     """
     if not name:
-        raise ValueError("a model cannot be replaced in itself: put the map into a module, nn.Sequential(map)")
+        raise ValueError("the model itself cannot be replaced: wrap it, as in nn.Sequential(model), and name it '0'")
     try:
         module = model.get_submodule(name)
     except AttributeError:
-        raise ValueError(f"the model has no module {name}") from None
+        raise ValueError(f"the model has no module {name}: its names are those of model.named_modules()") from None
     new = made(module)
     for holder in [*model.modules()]:
         for key, part in holder._modules.items():
@@ -176,18 +178,18 @@ def replace(model: nn.Module, name: str, made: Callable[[Any], nn.Module]) -> No
 def attach_low_rank(
     model: nn.Module, targets: Sequence[str], capacity: Callable[[int], Capacity], seed: int
 ) -> list[str]:
-    """Put K learned terms beside linear maps of ``model``, which is changed; its other parameters stay as they are.
+    """Add K learned terms to linear maps of ``model``, in place; its parameters do not change.
 
     Args:
         targets: names of ``nn.Linear`` modules.
-        capacity: makes the capacity of target number 0, 1, ...
-        seed: of the terms.
+        capacity: a function that makes the capacity of target number 0, 1, ...
+        seed: seed of the terms' initial values.
 
     Returns:
-        The targets, in the order of the learner's counts if they are in that of the model.
+        The targets. The learner's counts have the order of the model.
 
     Raises:
-        ValueError: if a target is missing, or no linear map (any more).
+        ValueError: if a target is missing, is not a linear map, or already has terms.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)).requires_grad_(False)
@@ -200,7 +202,7 @@ def attach_low_rank(
 
         def made(base: Any, number: int = number, name: str = name) -> LowRankLinear:
             if not isinstance(base, nn.Linear):
-                raise ValueError(f"{name} is a {type(base).__name__}, not a linear map")
+                raise ValueError(f"{name} is a {type(base).__name__}, not a linear map: name nn.Linear modules")
             return LowRankLinear(base, capacity(number), seed, name)
 
         replace(model, name, made)

@@ -1,8 +1,8 @@
-"""The contract of a capacity learner for one group of ordered components.
+"""The contract of a capacity: how the size of one axis is learned.
 
-A :class:`Capacity` turns a learned (or given) size into one coefficient for each component. An
-:class:`~ngn.components.base.OrderedSum` multiplies its components by them; a
-:class:`~ngn.learner.CapacityLearner` collects all groups of a model. A new method is one subclass.
+A :class:`Capacity` turns a learned (or given) size into one coefficient per component. An
+:class:`~ngn.axis.OrderedAxis` multiplies components by these coefficients. A :class:`~ngn.learner.CapacityLearner`
+collects all axes of a model. A new method is one subclass.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ngn.gate import prefix
 from ngn.orders import Order
 
 Mode = Literal["soft", "kept", "hard"]
-"""soft: the whole candidate model with its learned gates. kept: the retained prefix with its learned gates kept. hard:
-the retained prefix with gates of one."""
+"""soft: all candidates with their gates. kept: the retained components with their gates. hard: the retained components
+with gates of 1."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 Scalar = Union[float, Sequence[float], Tensor]
@@ -27,30 +27,33 @@ Scalar = Union[float, Sequence[float], Tensor]
 
 
 def setting(value: Scalar, replicas: int | None) -> Tensor:
-    """A scalar setting as a float64 tensor of shape [*R].
+    """Convert a setting to a float64 tensor of shape [*R].
 
     Raises:
-        ValueError: if there is neither one number nor one per replica.
+        ValueError: if it is neither one number nor one per replica.
     """
     tensor = torch.as_tensor(value, dtype=torch.float64)
     shape = () if replicas is None else (replicas,)
     if tensor.shape not in ((), shape):
-        raise ValueError(f"expected one number, or {replicas} (one for each replica), not shape {tuple(tensor.shape)}")
+        each = "" if replicas is None else f", or {replicas} (one for each replica)"
+        raise ValueError(f"expected one number{each}, not shape {tuple(tensor.shape)}")
     return tensor.expand(shape).clone()
 
 
 def on_host(value: Tensor) -> bool:
-    """Whether ``value`` can be read back for nothing: on CUDA that stalls the device, and in a compiled graph there is
-    no value yet. Where it cannot, all K gates are computed, not only those that matter."""
+    """Whether ``value`` can be read without a stall (CUDA) or a graph break (``torch.compile``).
+
+    If not, all K gates are computed, not only those above the cutoff.
+    """
     return not value.is_cuda and not torch.compiler.is_compiling()
 
 
 class CapacityExceeded(RuntimeError):
-    """A boundary advanced beyond the largest number of components that may be allocated."""
+    """A boundary needs more than K_max components."""
 
 
 class Capacity(nn.Module, ABC):
-    """How many of K ordered components are in use. ``*R`` is nothing, or one replica axis.
+    """Say how many of K ordered components are in use. In shapes, ``*R`` is nothing or one replica axis.
 
     >>> import torch, ngn
     >>> class EveryOther(ngn.Capacity):
@@ -69,17 +72,17 @@ class Capacity(nn.Module, ABC):
     K: int
     replicas: int | None
     has_boundary = False
-    """Whether ``size`` is a boundary t: its distance from an integer counts, and a budget can price and fix it."""
+    """Whether ``size`` is a boundary t: its distance from an integer matters, and a budget can price and fix it."""
     smallest_count = 1
-    """The fewest components that truncation can leave. A boundary at K - smallest_count retains all K."""
+    """The smallest count that truncation can leave. A boundary at K - smallest_count retains all K."""
     all_or_nothing = False
-    """Whether retained components have gates of one, so that a whole layer can be kept or removed."""
+    """Whether retained components have gates of 1, so that a whole layer can be kept or removed."""
     progress: Tensor | None
-    """Training progress in [0, 1], float64 [], of a capacity whose state holds it."""
+    """Training progress in [0, 1], float64 []; None if the state does not hold it."""
     commit: float | None = None
-    """Fraction of training from which the size is rounded for good; None for never."""
+    """Progress from which the size stays rounded; None for never."""
     committed = False
-    """Whether the size is rounded for good."""
+    """Whether the size is rounded now."""
     growing = False
     """Whether components are allocated as the size grows."""
     rms_eps: float | None = None
@@ -90,8 +93,7 @@ class Capacity(nn.Module, ABC):
         self.register_buffer("progress", None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What moves or casts the model moves a capacity, too, but leaves its type: near t = 1e-4 a boundary is lost in
-        anything less than float64."""
+        """Move the capacity with the model, but keep float64: lower precision loses a boundary near t = 1e-4."""
 
         def exact(value: Tensor) -> Tensor:
             moved = fn(value)
@@ -103,106 +105,102 @@ class Capacity(nn.Module, ABC):
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def wanted(self) -> int:
-        """Components that have to exist now; more than K only where they are allocated as the size grows."""
+        """The number of components that must exist now; above K only while components are allocated."""
         return self.K
 
     def grow(self, K: int) -> None:
-        """Go on with K components, K no less than before.
+        """Grow to K components.
 
         Raises:
             ValueError: if the method needs a preset K.
         """
-        raise ValueError(f"{type(self).__name__} needs a preset K")
+        raise ValueError(f"{type(self).__name__} cannot grow: give it a preset K")
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
 
     def commit_at(self, progress: float | None) -> None:
-        """Round the size for good when training is at ``progress``, in (0, 1); None for never.
-
-        Only a boundary has anything to round.
-        """
+        """Round the size from ``progress``, in (0, 1), on; None for never. Only boundaries do this."""
 
     def before_step(self, step: int | None) -> None:
-        """Called before the forward passes of step 0, 1, ...; with None before the trained model is evaluated.
+        """Prepare the forward passes of step 0, 1, ...; None: of an evaluation of the trained model.
 
-        What is random is drawn here, from a stream that is addressed by ``step``.
+        Draw random numbers here, from the stream of ``step`` (:mod:`ngn.streams`).
         """
 
     @abstractmethod
     def gates(self, mode: Mode) -> Tensor:
-        """The gates g_k: [*R, k] in float64, for the k <= K leading components that matter; the others are closed."""
+        """The gates g_k of the k <= K leading components, float64 [*R, k]; the other gates are closed."""
 
     @abstractmethod
     def weights(self) -> Tensor:
-        """The ordering weights w_k, which truncation keeps: [*R, K] in float64."""
+        """The ordering weights w_k, which truncation keeps: float64 [*R, K]."""
 
     def coefficients(self, mode: Mode) -> Tensor:
-        """w_k g_k, what each component of an ordered sum is multiplied by: [*R, k], k as in :meth:`gates`."""
+        """The coefficients c_k = w_k g_k, float64 [*R, k], with k as in :meth:`gates`."""
         g = self.gates(mode)
         return self.weights()[..., : g.shape[-1]] * g
 
     def kept(self) -> Tensor:
-        """Which components truncation keeps: bool [*R, K]. The leading ones, unless a method says otherwise."""
+        """Which components truncation keeps, bool [*R, K]: the leading ones, unless a method overrides this."""
         return prefix(self.count(), self.K)
 
     @abstractmethod
     def penalty(self) -> Tensor:
-        """What is added to the task loss: [*R] in float64."""
-
+        """The term to add to the task loss: float64 [*R]."""
 
     def after_step(self) -> None:
-        """Called after every optimiser step: clamping, proximal steps, re-allocation."""
+        """Change parameters after an optimiser step: clamp, take a proximal step, re-allocate."""
 
     @abstractmethod
     def count(self) -> Tensor:
-        """Retained components: int64 [*R]."""
+        """The number of retained components: int64 [*R]."""
 
     @abstractmethod
     def size(self) -> Tensor:
-        """The continuous size that the method reports, t for a boundary: float64 [*R]."""
+        """The continuous size, t for a boundary: float64 [*R]."""
 
     def controllers(self) -> list[nn.Parameter]:
-        """Its parameters that are trained at the boundary's rate; others are trained as the body is."""
+        """The parameters with the learning rate of boundaries; all others have that of the body."""
         return list(self.parameters())
 
 
 class Weighted(Capacity):
-    """A capacity whose components have the weights of an :class:`~ngn.orders.Order`."""
+    """A capacity with the ordering weights of an :class:`~ngn.orders.Order`."""
 
     all_or_nothing = True
     order: Order
     r: Tensor
     w: Tensor
-    """What truncation keeps, [*R, K]."""
+    """The weights that truncation keeps, [*R, K]."""
     law: Tensor | None
-    """The weights that truncation drops, [*R, K]: ones from the commit on; None for orders that keep theirs."""
+    """The weights that truncation drops, [*R, K]: ones from the commit on; None if the order keeps its weights."""
     u: Tensor | None = None
-    """By which a prefix is drawn in this step, [*R]."""
+    """The random number that draws the prefix of this step, [*R]."""
 
     def put_in_order(self, order: Order | None, r: Scalar) -> None:
-        """Give the K components the weights of an order (None for geometric) of ratio ``r``."""
+        """Set the weights of the K components from an order (None for geometric) and its ratio ``r``."""
         if not isinstance(order, Order | None):
-            raise TypeError(f"an order is written as in ngn.Order('power'), not {order!r}")
+            raise TypeError(f"order must be an order, such as ngn.Order('power'), not {order!r}")
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
         if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):
             raise ValueError(
-                f"with r = 1 the order {self.order.kind} puts no component first: give r below 1, or ranks"
+                f"with r = 1 the order {self.order.kind} gives all components the same weight: set r below 1, or ranks"
             )
         self.register_buffer("w", None)
         self.register_buffer("law", None, persistent=False)
         self.weigh(0.0)
 
     def weigh(self, progress: float) -> None:
-        """The weights at ``progress``; a size that is rounded for good trains with those that it is deployed with."""
+        """Set the weights at ``progress``; a committed size trains with the weights of the deployed model."""
         w, order = self.order.weights(self.r, self.K, progress).contiguous(), self.order
         self.w = w if order.kept else torch.ones_like(w)
         done = self.committed and not order.drawn
         self.law = None if order.kept else torch.ones_like(w) if done else w
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(f"{prefix}w", self.w)  # a state of version 0.1 lacks it
+        state_dict.setdefault(f"{prefix}w", self.w)  # states of version 0.1 lack it
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def set_progress(self, progress: float) -> None:
@@ -210,7 +208,7 @@ class Weighted(Capacity):
             self.weigh(progress)
 
     def before_step(self, step: int | None) -> None:
-        """Draw the prefix of this step, where the order has one; None leaves all components."""
+        """Draw the prefix of this step if the order is random; None keeps all components."""
         if self.order.drawn:
             u = None if step is None else setting(self.order.uniform(step), self.replicas)
             self.u = None if u is None else u.to(self.r.device).unsqueeze(-1)
@@ -219,13 +217,12 @@ class Weighted(Capacity):
         return self.w
 
     def mask(self) -> Tensor | None:
-        """What the soft model has of each component in this step and truncation drops: the mean of a mask, or the one
-        that was drawn; [*R, K], None for all of each."""
+        """The factors of the soft model that truncation drops: the drawn mask, or its mean; [*R, K], None for ones."""
         if self.law is None or (self.order.drawn and self.u is None):
             return None
         return self.law if self.u is None else self.u < self.law
 
     def coefficients(self, mode: Mode) -> Tensor:
-        """w_k g_k; of the soft model times its mask."""
+        """c_k = w_k g_k; in the soft model times the mask."""
         c, mask = super().coefficients(mode), self.mask() if mode == "soft" else None
         return c if mask is None else c * mask[..., : c.shape[-1]]

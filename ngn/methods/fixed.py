@@ -11,13 +11,16 @@ from ngn.orders import Order
 
 
 class FixedCount(Weighted):
-    """All ``count`` components are in use, with the ordering weights w_k = r^k and nothing to learn.
+    """Use all ``count`` components, with ordering weights w_k = r^k; learn nothing.
 
     Args:
         count: number of components; 0 is the empty model.
-        r: ordering weights, one number or one per replica.
-        order: another order than r^k.
+        r: ratio of the ordering weights, one number or one per replica.
+        order: an order other than r^k.
         replicas: None for one model, else the length of the replica axis.
+
+    Raises:
+        ValueError: if the count is negative.
 
     >>> import ngn
     >>> ngn.FixedCount(3).coefficients("soft").tolist()
@@ -27,7 +30,7 @@ class FixedCount(Weighted):
     def __init__(self, count: int, *, r: Scalar = 0.5, order: Order | None = None, replicas: int | None = None) -> None:
         super().__init__()
         if count < 0:
-            raise ValueError(f"a count is 0 or more, not {count}")
+            raise ValueError(f"a count must be 0 or more, not {count}")
         self.K, self.replicas = count, replicas
         self.put_in_order(order, r)
 
@@ -41,12 +44,12 @@ class FixedCount(Weighted):
         return torch.full(self.w.shape[:-1], self.K, dtype=torch.int64, device=self.w.device)
 
     def size(self) -> Tensor:
-        """Where the boundary of a gate with delta = 1/2 would stand: count - 1."""
+        """The boundary at which a gate with delta = 1/2 has this count: count - 1."""
         return self.count().to(torch.float64) - 1.0
 
 
 class Retained(FixedCount):
-    """All K components are trained; truncation keeps the first ``left``, which is set when training has ended.
+    """Train all K components, and let truncation keep the first ``left``, a buffer to set after the training.
 
     >>> import ngn
     >>> rank = ngn.Retained(3)

@@ -1,4 +1,4 @@
-"""NGN: the count is a learned boundary."""
+"""NGN: learn a count as a boundary."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ from ngn.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4
-"""Where a boundary stands that is to be 0, which softplus does not reach."""
+"""The boundary that stands for 0, which softplus does not reach."""
 COMMIT = 0.9
-"""When sizes are rounded that say nothing of it, outside of the paper's studies and of budgets: what is left of the
-training mends what that costs."""
+"""Default commit of ``ngn.fit`` and ``ngn.learn_sizes`` without a budget. The last tenth of training repairs the effect
+of rounding. The paper's studies have no commit."""
 
 
 class CountGate(Weighted):
-    """The differentiable count of one group of K ordered components.
+    """Learn the count of K ordered components by a differentiable boundary t; equations in :mod:`ngn.gate`.
 
     Args:
-        K: candidate components; None allocates them as the boundary advances.
-        K_max: where that stops with :class:`CapacityExceeded`.
+        K: number of candidates; None allocates components as the boundary advances.
+        K_max: largest K to allocate; beyond it, :class:`CapacityExceeded` is raised.
         lambda0, alpha_max: largest capacity price and snapping strength.
         beta: sharpness at the start and at the end of training.
-        r: ordering weights w_k = r^k; or give ``weights``, any positive [*R, K].
-        order: another order than r^k.
+        r: ratio of the ordering weights w_k = r^k.
+        weights: ordering weights in place of ``r``, any positive [*R, K].
+        order: an order other than r^k.
         delta: 1/2 (count >= 1) or -1/2 (count >= 0).
         t0: initial boundary.
-        stride: t = stride softplus(tau), 1 in the paper. Adam moves tau by its rate in a step, however steep the price,
-            so that a boundary over hundreds of components needs a stride to get anywhere.
-        kappa: alpha(p) = s(p) max(alpha_max, kappa lambda(p)), s its shape. The penalty has minima near integers only
-            where lambda < pi alpha, at n - asin(lambda / (pi alpha)) / 2 pi; kappa = 1 sees to that at every price.
-        lambda_shape, alpha_shape, beta_shape: their courses over training progress.
-        commit: fraction of training, in (0, 1), from which t is its nearest integer, gates are exactly 0 or 1 and
-            nothing is paid: the rest of training is that of the truncated model. None for never. Penalties of the
-            form price + sin^2 that end so are those of SinReQ (arXiv 1905.01416) and WaveQ (2003.00146).
-        replicas: None for one model, else the length of the replica axis; numbers above may then be one per replica.
+        stride: t = stride softplus(tau), 1 in the paper. Adam moves tau by at most its learning rate per step, so a
+            boundary over hundreds of components needs a larger stride.
+        kappa: alpha(p) = s(p) max(alpha_max, kappa lambda(p)), with its shape s. The penalty has minima near integers
+            if lambda < pi alpha, at n - asin(lambda / (pi alpha)) / 2 pi. kappa = 1 ensures this at every price.
+        lambda_shape, alpha_shape, beta_shape: schedules of price, snapping strength and sharpness.
+        commit: progress, in (0, 1), from which t is rounded to its nearest integer; None for never. Gates are then 0 or
+            1 and the penalty is 0, so that the truncated model trains on. SinReQ (arXiv 1905.01416) and WaveQ
+            (2003.00146) end their price + sin^2 penalties in the same way.
+        replicas: None for one model, else the length of the replica axis. The numbers above may then be one per
+            replica.
 
     Raises:
-        ValueError, TypeError: if a number is out of its range, or a shape is none.
+        ValueError, TypeError: if a number is out of range or has the wrong type.
 
     >>> import ngn
     >>> gate = ngn.CountGate(4, t0=2.3)
@@ -62,12 +64,11 @@ class CountGate(Weighted):
 
     has_boundary = True
     rounded: Tensor
-    """1 once it is rounded, [*R]; 0 before, or where it never is. In an average of models that averages buffers, too,
-    the part of them that were."""
+    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
     settled: Tensor
-    """What it is rounded to, times ``rounded``: their ratio is that integer in any such average."""
+    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
     commits: Tensor
-    """``commit`` as a number, infinite for None: a state that is loaded says when it was rounded."""
+    """``commit`` as a number, infinite for None: it travels with the state."""
 
     def __init__(
         self,
@@ -97,14 +98,14 @@ class CountGate(Weighted):
             raise ValueError(f"delta must be 0.5 or -0.5, not {delta}")
         if not isinstance(beta, (tuple, list)) or len(beta) != 2:
             raise TypeError(
-                f"beta takes two sharpnesses, at the start and at the end, such as (4.0, 15.0), not {beta!r}"
+                f"beta must be two sharpnesses, at the start and at the end, such as (4.0, 15.0), not {beta!r}"
             )
         require_shapes(lambda_shape=lambda_shape, alpha_shape=alpha_shape, beta_shape=beta_shape)
         self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None
         self.smallest_count = int(delta > 0)
         self.shapes, self.stride = (lambda_shape, alpha_shape, beta_shape), stride
         if not stride > 0:
-            raise ValueError(f"a stride is positive, not {stride}")
+            raise ValueError(f"stride must be positive, not {stride}")
         self.tau = nn.Parameter(softplus_inverse(setting(t0, replicas) / stride))
         for name, value in (
             ("lambda0", lambda0),
@@ -117,17 +118,15 @@ class CountGate(Weighted):
             if not bool((getattr(self, name) >= 0).all()):
                 raise ValueError(f"{name} must not be negative, but is {value}")
         if not isinstance(weights, Tensor | None):
-            raise TypeError(f"weights are a tensor of K numbers, not a {type(weights).__name__}")
+            raise TypeError(f"weights must be a tensor of K numbers, not a {type(weights).__name__}")
         if weights is not None and not bool((weights > 0).all()):
-            raise ValueError("weights are positive")
+            raise ValueError(f"weights must be positive, not {weights.tolist()}")
         if not bool((torch.as_tensor(r) > 0).all()):
-            raise ValueError(f"r is positive, not {r}")
+            raise ValueError(f"r must be positive, not {r}")
         if weights is not None and (K is None or order is not None):
-            raise ValueError("weights need a preset K and no order; give r or order, from which those of any K follow")
+            raise ValueError("weights need a preset K and no order: give r or order= in their place, which fit any K")
         if K is None and order is not None and order.kind == "matryoshka" and order.ranks is None:
-            raise ValueError(
-                "without a preset K an order by ranks has to name them: Order('matryoshka', ranks=(1, 2, 4))"
-            )
+            raise ValueError("without a preset K, matryoshka needs its ranks: Order('matryoshka', ranks=(1, 2, 4))")
         self.K = 1 if K is None else K
         self.put_in_order(order, r)
         if weights is not None:
@@ -152,7 +151,7 @@ class CountGate(Weighted):
             self.grow(self.wanted())
 
     def wanted(self) -> int:
-        """Without a preset K, as many as have a gate of at least 1e-15; reads the boundary back to the host.
+        """Without a preset K, the number of gates of at least 1e-15; copies the boundary to the host.
 
         Raises:
             CapacityExceeded: if that is more than K_max.
@@ -173,16 +172,16 @@ class CountGate(Weighted):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        self.set_progress(self._reached())  # the scheduled values have to lie where the settings do
+        self.set_progress(self._progress_of_buffers())  # puts the scheduled values on the new device
         return self
 
-    def _reached(self) -> float:
-        """The progress that the buffers say; after the commit wherever an average has rounded boundaries in it."""
+    def _progress_of_buffers(self) -> float:
+        """The progress in the buffers, at least the commit if they are an average with rounded boundaries."""
         progress = float(self.progress)
         return progress if self.commit is None or not bool(self.rounded.any()) else max(progress, self.commit)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if f"{prefix}tau" in state_dict:  # a state of version 0.1 may lack these
+        if f"{prefix}tau" in state_dict:  # states of version 0.1 may lack these
             state_dict.setdefault(f"{prefix}commits", self.commits)
             if f"{prefix}rounded" not in state_dict:
                 settled = state_dict.get(f"{prefix}settled", torch.full_like(self.settled, torch.nan))
@@ -190,8 +189,8 @@ class CountGate(Weighted):
                 state_dict[f"{prefix}settled"] = settled.nan_to_num(nan=0.0, posinf=0.0)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.commit = None if bool(self.commits.isinf()) else float(self.commits)
-        self.committed = False  # whatever it was: what was loaded says whether it is
-        self.set_progress(self._reached())
+        self.committed = False  # set_progress decides by the loaded state
+        self.set_progress(self._progress_of_buffers())
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)
@@ -204,20 +203,20 @@ class CountGate(Weighted):
         self.pay(self.price)
 
     def pay(self, price: Tensor) -> None:
-        """Let components cost ``price``, [*R], until the schedules move again; nothing once committed."""
+        """Set the price per component, [*R], until the schedules move again; 0 once committed."""
         self.price = torch.zeros_like(price) if self.committed else price
         self.alpha = torch.maximum(self.alpha_max, self.kappa * self.price) * (0.0 if self.committed else self.snap)
 
     def commit_at(self, progress: float | None) -> None:
         if progress is not None and not 0.0 < progress < 1.0:
-            raise ValueError(f"commit is a fraction of training in (0, 1), not {progress}")
+            raise ValueError(f"commit must be a fraction of training in (0, 1), not {progress}")
         self.commit = progress
         self.commits.fill_(torch.inf if progress is None else progress)
         self._release()
 
     @torch.no_grad()
     def _commit(self, progress: float) -> None:
-        """Round the boundary where its time has come; where schedules begin anew it goes on from there."""
+        """Round the boundary at the commit. If the schedules restart, it continues from the rounded value."""
         before, self.committed = self.committed, self.commit is not None and progress >= self.commit
         if self.committed:
             fresh = self.rounded == 0
@@ -233,18 +232,18 @@ class CountGate(Weighted):
         self.rounded.zero_()
 
     def settle(self, count: Tensor) -> None:
-        """Make the boundary, from the commit on, that of ``count`` components, int64 [*R], whatever was learned.
+        """Fix the count from the commit on, int64 [*R], in place of the learned one.
 
         Raises:
-            ValueError: if the boundary is never committed.
+            ValueError: if the gate has no commit.
         """
         if self.commit is None:
-            raise ValueError("a size is settled where commit says when: CountGate(..., commit=0.9)")
+            raise ValueError("only a gate with a commit can be settled: set one, as in CountGate(..., commit=0.9)")
         self.settled.copy_(count - self.smallest_count)
         self.rounded.fill_(1.0)
 
     def settled_tau(self) -> Tensor:
-        """tau of the boundary as it is rounded, [*R]; NaN where it has diverged."""
+        """tau of the rounded boundary, [*R]; NaN if it has diverged."""
         settled = self.settled / self.rounded
         finite = settled.isfinite()
         t = torch.where(finite, settled, 1.0).clamp(min=NOMINAL_ZERO)
@@ -252,23 +251,23 @@ class CountGate(Weighted):
 
     @torch.no_grad()
     def put_at(self, count: int) -> None:
-        """Let the boundary stand where it retains ``count`` components."""
+        """Move the boundary to where it retains ``count`` components."""
         self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - self.smallest_count) / self.stride))
 
     def _learned(self) -> Tensor:
         return self.stride * F.softplus(self.tau, threshold=700.0)
 
     def t(self) -> Tensor:
-        """The boundary stride softplus(tau), [*R]; from the commit on an integer, without a slope.
+        """The boundary t = stride softplus(tau), [*R]; from the commit on an integer without gradient.
 
-        It is told by the buffers alone, so that averages of a model, with copies or averages of them, have it, too.
+        It depends on tensors alone, so that averages of models are rounded together with the model.
         """
         return torch.where(self.rounded > 0, self.settled / self.rounded, self._learned())
 
     def gates(self, mode: Mode) -> Tensor:
-        """g_k(t), 1 on the retained prefix, or g_k(t) on the retained prefix."""
+        """Soft: g_k(t). Hard: 1 on the retained prefix. Kept: g_k(t) on the retained prefix."""
         t = self.t()
-        if mode == "hard" and not self.committed:  # from there on all modes are one computation
+        if mode == "hard" and not self.committed:  # once committed, all modes use the same computation
             return prefix(self.count(), self.K).to(torch.float64)
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)

@@ -1,4 +1,4 @@
-"""One mechanism on every structure: gradients, truncation, files."""
+"""Ordered axes: what is cut, tied, shared, refused, compared and stored."""
 
 import copy
 import dataclasses
@@ -40,7 +40,7 @@ def test_two_axes_cut_one_tensor():
 
 
 class Tied(nn.Module):
-    """A language model in small: embedding and head are one matrix, between them K slices."""
+    """A small language model: the embedding and the head share one matrix, with K slices in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def test_axes_in_plain_lists_are_truncated_or_refused():
 
 
 def closures(model):
-    """Ways in which a function can go on calling the original's axis."""
+    """Functions of each kind that keep calling the axis of the original model."""
     axis, inner = model[2], functools.partial(lambda axis, h: axis(h), model[2])
     return {
         "closure": lambda h: axis(h),
@@ -145,7 +145,7 @@ def test_a_parametrised_tensor_is_deployed_as_what_it_stands_for():
         small = learner.deploy(example=X)
         assert (small[0].weight.shape, small[3].weight.shape) == ((4, 8), (8, 4))
         assert sum(p.numel() for p in small.parameters()) == 4 * 8 + 4 + 8 * 4 + 8
-        learner.model(X).sum().backward()  # the original is still what it was
+        learner.model(X).sum().backward()  # the original still works
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
@@ -166,7 +166,7 @@ def test_a_tensor_that_a_hook_computes_is_copied_but_not_cut():
 
 def test_what_an_axis_cannot_be_is_refused():
     up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
-    with pytest.raises(ValueError, match="no part of the model"):
+    with pytest.raises(ValueError, match="not part of the model"):
         ngn.CapacityLearner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
     with pytest.raises(ValueError, match="needs 12"):
         ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
@@ -177,21 +177,21 @@ def test_what_an_axis_cannot_be_is_refused():
 
 
 def test_an_example_shows_what_does_not_follow_the_axis():
-    """A layer norm on the axis takes its mean over what truncation removes."""
+    """The mean of a layer norm on the axis includes components that truncation removes."""
     up, norm, down = nn.Linear(8, 2 * K), nn.LayerNorm(2 * K), nn.Linear(2 * K, 8)
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *outputs(norm, 2), *inputs(down, 2)])
     learner = ngn.CapacityLearner(nn.Sequential(up, norm, axis, down).double())
-    with pytest.raises(ValueError, match="differs from the truncated one"):
+    with pytest.raises(ValueError, match="differs from the truncated model"):
         learner.deploy(example=X)
 
 
 def test_an_output_of_another_shape_is_named():
-    with pytest.raises(ValueError, match=r"gives \[5, 4\] on the example, not \[5, 3\]"):
+    with pytest.raises(ValueError, match=r"returns \[5, 4\] on the example, not \[5, 3\]"):
         check_equal(nn.Linear(2, 3), nn.Linear(2, 4), torch.ones(5, 2))
 
 
 class Told(nn.Module):
-    """Gives what it is told to."""
+    """Return fixed outputs."""
 
     def __init__(self, *outputs):
         super().__init__()
@@ -218,7 +218,7 @@ def test_outputs_are_compared_by_what_their_type_can_hold(dtype, near, far):
     check_equal(*answers[:2], X)
     with pytest.raises(ValueError, match="differs"):
         check_equal(answers[0], answers[2], X)
-    with pytest.raises(ValueError, match="no tensor of real numbers on the example"):
+    with pytest.raises(ValueError, match="no floating-point tensor on the example"):
         check_equal(Told("yes"), Told("no"), X)
 
 

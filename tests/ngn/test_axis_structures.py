@@ -1,4 +1,4 @@
-"""One mechanism on every structure: its gradients, truncation, training, and files."""
+"""Ordered axes on every structure: gradients, truncation, training and files."""
 
 import copy
 import subprocess
@@ -13,7 +13,7 @@ from torch import nn
 
 import ngn
 
-BANKED = ("decay-normalised", "decay-free")  # for the rms
+BANKED = ("decay-normalised", "decay-free")  # normalisation needs a bank
 PLAIN = {name: lambda made=made: made(None) for name, made in LEARNERS.items() if name not in BANKED} | ALONE
 UNTRUNCATED = {"r": 1.0, "t0": K + 5.0, "beta": (400.0, 400.0)}
 
@@ -49,10 +49,10 @@ def test_deployed_is_the_hard_forward_and_smaller(name, method):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_of_no_component_what_is_beside_them_is_left(name):
+def test_without_components_the_rest_of_the_model_is_left(name):
     model = model_of(name, ngn.CountGate(K, t0=0.3, delta=-0.5))
     if name == "channels":
-        with pytest.raises(ValueError, match="no channels"):
+        with pytest.raises(ValueError, match="cannot compute a convolution without channels"):
             ngn.deploy(model)
         return
     wanted = model.plain(X, torch.zeros(K, dtype=torch.float64))

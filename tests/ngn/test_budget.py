@@ -1,4 +1,4 @@
-"""Sizes under a budget: the controller against another one, and the promise that holds every time."""
+"""Budgets: the controller against another implementation, and no deployed model above its budget."""
 
 import math
 
@@ -15,7 +15,7 @@ from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 
 EACH = 16 + 16 + 256 + 16 + 16
-"""Parameters of a 1D block, beside the one output bias of all."""
+"""Parameters of one 1D block, without the output bias that all blocks share."""
 
 
 def of(components):
@@ -32,8 +32,10 @@ def deployed(learner):
 
 
 def test_the_controller_is_cooper_s_nupi_on_a_quadratic():
-    """min x^2 / 2 - 3 x subject to x <= 1, by gradient descent on x and multiplicative steps of the multiplier: its
-    logarithm moves as nuPI (nu = 0, from an error of 0) moves a multiplier."""
+    """min x^2 / 2 - 3 x subject to x <= 1: gradient descent on x, multiplicative steps of the multiplier.
+
+    The logarithm of ours moves as the multiplier of nuPI does (nu = 0, initial error 0).
+    """
     K_I, K_P = torch.tensor([0.05, 0.7], dtype=torch.float64)
     theirs = nn.Parameter(torch.tensor(math.log(1e-3), dtype=torch.float64))
     optimizer = nuPI([theirs], lr=1.0, Kp=K_P, Ki=K_I, ema_nu=0.0, init_type=nuPIInitType.ZEROS, maximize=True)
@@ -143,9 +145,10 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
 
 
 def test_a_budget_out_of_reach_is_refused_before_training():
-    with pytest.raises(ValueError, match=r"as few as 300 parameters: the smallest has 321, with 1 components"):
+    too_small = "a budget of 300 parameters is too small: the smallest model has 321, with 1 components"
+    with pytest.raises(ValueError, match=too_small):
         bank(ngn.Budget(parameters=300))
-    with pytest.raises(ValueError, match="the smallest has 1,281, with 4 components"):
+    with pytest.raises(ValueError, match="the smallest model has 1,281, with 4 components"):
         bank(ngn.Budget(parameters=1000, round_to=4))
 
 
@@ -160,7 +163,7 @@ def test_a_budget_out_of_reach_is_refused_before_training():
         ({"parameters": -5}, "positive"),
     ],
 )
-def test_budgets_that_are_none(budget, message):
+def test_wrong_budgets_are_refused(budget, message):
     with pytest.raises(ValueError, match=message):
         bank(ngn.Budget(**budget))
 
@@ -194,7 +197,7 @@ def test_resumed_it_is_the_same_to_the_last_bit(stop, tmp_path):
 
 
 def unequal():
-    """Two groups of a hundred to one."""
+    """Two axes whose components cost a hundred to one."""
     wide, narrow = nn.Linear(100, 8), nn.Linear(1, 8)
 
     class Two(nn.Module):
@@ -232,7 +235,7 @@ def test_counts_are_multiples():
 def test_sizes_under_one_budget_are_fixed_at_once():
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
     sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4)}
-    with pytest.raises(ValueError, match=r"at once, not at 0\.3 and 0\.5"):
+    with pytest.raises(ValueError, match=r"give all gates one commit, not 0\.3 and 0\.5"):
         ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
     sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4, commit=0.3)}
     ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
@@ -270,7 +273,7 @@ def test_progress_shows_the_cost():
 
 @pytest.mark.parametrize("kind", ["macs", "milliseconds"])
 def test_other_costs_end_below_the_budget(kind, monkeypatch):
-    """Milliseconds by a clock that multiply-adds advance, as a busy machine's are any number."""
+    """Milliseconds come from multiply-adds here, since a busy machine's clock gives any number."""
     monkeypatch.setattr("ngn.cost.milliseconds", lambda forward, device: multiply_adds(forward) / 1e6)
     x = torch.zeros(64, 1)
     learner = bank(ngn.Budget(**{kind: "60%"}, example=x), t0=10.0)
@@ -280,7 +283,7 @@ def test_other_costs_end_below_the_budget(kind, monkeypatch):
 
 @pytest.mark.parametrize("decay", [0.9, 0.9995, 0.9999])
 def test_an_average_that_averages_buffers_is_within_the_budget(decay):
-    """Torch averages integers as it does numbers, and so would lose which layer comes first."""
+    """Torch would average integer buffers as well, and so lose the order of the layers."""
     swa = torch.optim.swa_utils
 
     class Layer(nn.Linear):
@@ -295,7 +298,7 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
     learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, budget=ngn.Budget(parameters="46%"))
     multi = swa.get_ema_multi_avg_fn(decay)
     average = swa.AveragedModel(learner.model, multi_avg_fn=multi, use_buffers=True)
-    whole = swa.AveragedModel(learner, use_buffers=True)  # by torch's own running mean
+    whole = swa.AveragedModel(learner, use_buffers=True)  # with torch's default, the running mean
     for step in range(21):
         learner.set_progress(step / 20)
         average.update_parameters(learner.model)
@@ -304,7 +307,7 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
     assert kept == [11, 11, 11]
 
 
-def test_a_model_that_was_changed_behind_the_budget_is_not_deployed():
+def test_a_model_that_was_changed_after_its_sizes_were_made_learnable_is_not_deployed():
     model = nn.ModuleDict(
         {"mlp": nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8)), "head": nn.Linear(8, 2)}
     )
@@ -324,7 +327,7 @@ def test_sizes_fixed_under_another_budget_are_not_deployed():
     loose, tight = made(1000), made(300)
     loose.set_progress(1.0)
     tight.load_state_dict(loose.state_dict())
-    with pytest.raises(ValueError, match=r"above the budget of .*, which is not the one under which"):
+    with pytest.raises(ValueError, match=r"above the budget of .*: these sizes were fixed under another budget"):
         tight.deploy()
 
 

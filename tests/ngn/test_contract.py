@@ -20,7 +20,7 @@ from ngn.methods.ngn import CountGate
     ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}",
 )
 def case(request):
-    """A model alone without a head, or two stacked ones with heads of their own."""
+    """A single model without a head, or a stack of two models with a head each."""
     structure, method, replicas = request.param
     seeds = 3 if replicas is None else [3, 8]
     bank = awake(structure.bank(K, seeds))
@@ -71,10 +71,10 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
             head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (
                 replicas or 1
             )
-            if structure.name == "chain":  # what a kept link is computed from stays, too
+            if structure.name == "chain":  # a link needs all links before it
                 open_ = learner.axes[0].capacity.kept()
                 kept = max((k + 1 for k, o in enumerate((open_ if r is None else open_[r]).tolist()) if o), default=0)
-            # The last bias of parallel MLPs is summed, so a deployed block may be a few numbers smaller still.
+            # Parallel MLPs merge their last biases, so a deployed block can be smaller by them.
             assert left <= kept * per + head + structure.out
             assert (left < sum(p.numel() for p in learner.model.parameters())) or kept == K
 
@@ -94,7 +94,7 @@ def test_modes_agree_where_they_must(case):
 
 
 def test_saturated_gates_are_the_hard_prefix():
-    """At an integer boundary and infinite sharpness the soft model is the truncated one."""
+    """With an integer boundary and a very large sharpness, the soft model equals the truncated model."""
     for structure in STRUCTURES:
         bank = awake(structure.bank(K, 0).double())
         learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))

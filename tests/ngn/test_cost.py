@@ -1,4 +1,4 @@
-"""Costs at any counts, against models that are really cut."""
+"""Costs at any counts, against models that are actually cut."""
 
 from itertools import product
 
@@ -18,12 +18,12 @@ def test_multiply_adds_of_layers_by_hand():
     assert multiply_adds(lambda: linear(torch.zeros(11, 7))) == 11 * 7 * 5
     assert multiply_adds(lambda: conv(torch.zeros(2, 3, 6, 6))) == 2 * (6 * 6) * 4 * (3 * 3 * 3)
     assert multiply_adds(lambda: torch.relu(torch.zeros(3, 3))) == 0
-    q = torch.zeros(2, 5, 6, 4)  # heads, their scores and their mixtures
+    q = torch.zeros(2, 5, 6, 4)  # batch, heads, samples, size: one product for the scores, one for the values
     assert multiply_adds(lambda: nn.functional.scaled_dot_product_attention(q, q, q)) == 2 * (2 * 5 * 6 * 6 * 4)
 
 
 class Channels(nn.Module):
-    """Two convolutions in a row, whose channels are learned: the second is cut on both sides."""
+    """Two convolutions with learned channels; the second is cut on both sides."""
 
     def __init__(self, K=6):
         super().__init__()
@@ -76,7 +76,7 @@ class Stack(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["parameters", "macs"])
-def test_what_is_in_a_layer_that_is_gone_saves_nothing(kind):
+def test_an_axis_in_a_removed_layer_saves_nothing(kind):
     sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
     learner = ngn.learn_sizes(Stack(), sizes)
     cost = Cost(learner.model, learner.axes, kind, torch.zeros(2, 4))

@@ -1,4 +1,4 @@
-"""Where a model with learned sizes goes from here: compilers, exported programs, ONNX."""
+"""Soft and deployed models in ``torch.compile``, ``torch.export`` and ONNX."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from structures import STRUCTURES, awake
 import ngn
 
 LONGER = torch.cat([X, X.flip(-1)])
-"""Another number of samples than programs are made with."""
+"""An input with more samples than the programs are exported with."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def compiled(model, backend="eager"):
 
 @pytest.mark.parametrize("method", LEARNERS)
 def test_a_compiled_soft_model_follows_its_capacity(method):
-    """In one graph, though outside of it which gates matter is read back, and moves here from a few to all."""
+    """One graph computes all gates; eager code skips closed ones. The boundary moves here from a few gates to all."""
     bank = awake(STRUCTURES[0].bank(K, 0)).double()
     capacity = LEARNERS[method](None)
     learner = ngn.CapacityLearner(ngn.OrderedSum(bank, capacity))
@@ -63,7 +63,7 @@ def test_a_deployed_model_is_exported(name):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_generated_code_trains_the_same():
-    """The compiler of loops, too, which takes no number that is read back."""
+    """The inductor backend, which cannot read values back to the host."""
     learner = ngn.CapacityLearner(model_of("neurons", ngn.CountGate(K, t0=1.2)))
     got, wanted = compiled(learner, "inductor")(X), learner(X)
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
@@ -76,7 +76,7 @@ def test_generated_code_trains_the_same():
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 @pytest.mark.parametrize("delta", [0.5, -0.5])
 def test_onnx_computes_the_same(delta):
-    """Of one component on every axis, and of none where ONNX can shape tensors without entries."""
+    """With one component on every axis; with none only where ONNX supports the shapes of empty tensors."""
     from onnx.reference import ReferenceEvaluator
 
     unshaped = ("channels", "heads", "heads-fused", "heads-interleaved", "head-bank")
@@ -105,7 +105,7 @@ def test_programs_are_written_for_torch_and_onnx(tmp_path):
     torch.testing.assert_close(torch.from_numpy(y), small(LONGER.float()), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_no_program_is_said(tmp_path, monkeypatch):
+def test_impossible_exports_are_refused(tmp_path, monkeypatch):
     model = model_of("neurons", ngn.CountGate(K, t0=1.2))
     small = ngn.deploy(model)
     for write, *rest in ((ngn.export, X), (ngn.save,)):

@@ -1,4 +1,4 @@
-"""The examples of the library's docstrings and of docs/library.md run, and no public name is without one."""
+"""The examples in docstrings and pages of the library run, and every public name has one."""
 
 import ast
 import doctest

@@ -1,4 +1,4 @@
-"""What is easily got wrong in a model of one's own is said at once, in a sentence, and so is what has not settled."""
+"""Common mistakes raise an error in one sentence, and a boundary that has not settled gives a warning."""
 
 import warnings
 
@@ -29,46 +29,46 @@ MISTAKES = {
     "inputs are a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
     "the loss has the shape (2, 1), not one": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
-    "K = 0 or more components, not -2": lambda: MLPBank([1, 3, 1], K=-2, seeds=0),
-    "a count is 0 or more, not -1": lambda: ngn.FixedCount(-1),
+    "K must be 0 or more, not -2": lambda: MLPBank([1, 3, 1], K=-2, seeds=0),
+    "a count must be 0 or more, not -1": lambda: ngn.FixedCount(-1),
     "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
     "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
     "beta_end must not be negative": lambda: ngn.CountGate(4, beta=(4.0, float("nan"))),
-    "beta takes two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
-    "lambda_shape takes a shape, such as ngn.Shape('linear'), not 'linear'": lambda: ngn.CountGate(
+    "beta must be two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
+    "lambda_shape must be a shape, such as ngn.Shape('linear'), not 'linear'": lambda: ngn.CountGate(
         4, lambda_shape="linear"
     ),
-    "a shape is one of constant, linear": lambda: ngn.Shape("linaer"),
+    "a shape must be one of constant, linear": lambda: ngn.Shape("linaer"),
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
     ),
-    "OrderedAxis(capacity, cuts), not (Linear, ...)": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
+    "OrderedAxis(capacity, cuts), not Linear": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
     "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),
-    "lr_shape takes a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
+    "lr_shape must be a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
     "autocast is one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
     "clip_scope is one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate are whole numbers": lambda: ngn.TrainPlan(steps=1.5),
-    "written as in ngn.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
+    "order must be an order, such as ngn.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
     "such as (1, 2, 4), not 4": lambda: ngn.Order("matryoshka", ranks=4),
-    "r is positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
-    "weights are positive": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
-    "weights are a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
-    "a stride is positive": lambda: ngn.CountGate(4, stride=0.0),
+    "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
+    "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
+    "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
+    "stride must be positive, not 0": lambda: ngn.CountGate(4, stride=0.0),
     "it takes a model and a dictionary of names and sizes": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
-    "a share is written as in '60%'": lambda: ngn.learn_sizes(
+    "write a share as in '60%'": lambda: ngn.learn_sizes(
         MLP, {"": ngn.Width(4)}, budget=ngn.Budget(parameters=0.6)
     ),
-    "unsettled is 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
-    "replica= says which to deploy": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),
+    "unsettled must be 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
+    "choose one with replica=0, 1, ...": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),
     "leave replica= out": lambda: learner_at(1.0).deploy(replica=1),
-    "a prefix has at least one component, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
-    "load takes a model and a file, not a str": lambda: ngn.load("small.safetensors", MLP),
-    "save takes a model and a file, not a str": lambda: ngn.save("small.safetensors", MLP),
-    "no file of ngn.save, or damaged": lambda: ngn.load(MLP, __file__),
+    "most must be at least 1, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
+    "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
+    "save takes a model, then a file; the model is a str": lambda: ngn.save("small.safetensors", MLP),
+    "not a file of ngn.save, or is damaged": lambda: ngn.load(MLP, __file__),
     "fit takes a loss and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
     "the batches of a DataLoader hold their targets": lambda: fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), MSE
@@ -82,7 +82,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("said", MISTAKES)
-def test_a_mistake_is_said_in_a_sentence(said: str) -> None:
+def test_a_mistake_has_a_message(said: str) -> None:
     with pytest.raises((ValueError, TypeError)) as raised:
         MISTAKES[said]()
     assert said in str(raised.value)
@@ -95,7 +95,7 @@ def test_models_show_their_size() -> None:
 
 
 def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"has not settled is rounded: t = 1\.30\. .*raise alpha_max"):
+    with pytest.warns(UserWarning, match=r"has not settled and is rounded: t = 1\.30\. .*raise alpha_max"):
         learner_at(1.3).deploy()
     stack = learner_at([1.3, 2.05], seeds=[0, 1], replicas=2)
     with pytest.warns(UserWarning, match=r"t = 1\.30\."):
@@ -112,7 +112,7 @@ def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
 
 def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
     learner, x = learner_at(1.3), torch.linspace(-1, 1, 5)[:, None]
-    for p in learner.body_parameters():  # some are zero at the start
+    for p in learner.body_parameters():  # last maps start at zero
         torch.nn.init.normal_(p, generator=torch.Generator().manual_seed(0))
     seen = []
 

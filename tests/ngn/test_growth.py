@@ -1,4 +1,4 @@
-"""Growth without a preset K is the same computation as a preset K that is large enough."""
+"""Growth without a preset K computes the same as a preset K that is large enough."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Orders: weights, what is trained and what is deployed, against their formulas and by enumeration."""
+"""Orders: weights, trained models and deployed models, against formulas and by enumeration."""
 
 import math
 
@@ -30,13 +30,13 @@ def order(kind, **own):
 
 
 def learner_of(of, **gate):
-    """Six awake components in double precision, at t = 4.3 unless the gate says otherwise."""
+    """A learner of six components with random values, in double precision; t = 4.3 unless ``gate`` sets t0."""
     bank = awake(STRUCTURES[0].bank(K, 0).double())
     return ngn.CapacityLearner(ngn.OrderedSum(bank, ngn.CountGate(K, r=R, order=of, **({"t0": 4.3} | gate))))
 
 
 def prefix_losses(learner, x):
-    """Mean square of the output of the first 1, 2, ..., K components, unweighted, in float64."""
+    """Mean square of the output of the first 1, 2, ..., K components, without weights, in float64."""
     f = learner.model.bank.components(x).detach()
     return [float(f[:m].sum(0).square().mean()) for m in range(1, K + 1)]
 
@@ -52,7 +52,7 @@ def test_weights_are_the_formulas_in_float64(kind, progress):
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_what_is_trained_and_what_is_deployed(kind):
-    """Soft coefficients have the law, or a prefix; hard ones the weights that are kept."""
+    """Soft coefficients have the weights of the order; hard ones only those that truncation keeps."""
     learner = learner_of(order(kind))
     gate = learner.axes[0].capacity
     for p in (0.0, 0.5, 1.0):
@@ -94,7 +94,7 @@ def test_matryoshka_is_the_mean_of_nested_prefixes():
 
 @pytest.mark.parametrize("ranks", [None, (2, 3, 6)])
 def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
-    """Each draw's loss is that of a prefix; their mean, that of the enumeration over the law of the cut."""
+    """Each drawn loss is that of a prefix; their mean is the expectation over the cut, by enumeration."""
     of = ngn.Order("nested_dropout", ranks=ranks, seeds=5)
     learner = learner_of(of, t0=40.0)
     x = STRUCTURES[0].x(torch.float64)
@@ -149,7 +149,7 @@ def test_growing_components_get_their_weights_and_cuts():
     assert float(power.weights()[29]) == pytest.approx(1 / 30)
 
 
-def test_what_is_no_order_is_refused():
+def test_wrong_orders_are_refused():
     for wrong in ({"kind": "random"}, {"kind": "power", "exponent": 0.0}, {"kind": "matryoshka", "ranks": (0, 2)}):
         with pytest.raises(ValueError, match=r"order|ranks"):
             ngn.Order(**wrong)

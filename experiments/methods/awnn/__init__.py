@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from experiments.blocks import Fraction, Positive
-from experiments.contract.config import Config, Method, OrderedGroup
+from experiments.contract.config import Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from experiments.contract.config import Replicas
     from experiments.contract.task import Task
     from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
     from ngn.methods.base import Capacity

@@ -98,4 +98,3 @@ class DecayGate(CountGate):
         if self.has_boundary:
             return super().count()
         return rounded_up(self.size(), self.K)
-

@@ -86,7 +86,7 @@ REFUSED = {
     "schedule.alpha_max=-1": "schedule.alpha_max: must be at least 0",
     "schedule.beta_start=0": "schedule.beta_start: must be greater than 0",
     "schedule.beta_end=-2": "schedule.beta_end: must be greater than 0",
-    "schedule.alpha_shape.start=0.9 schedule.alpha_shape.full=0.2": "starts at 0.9, which is not before its end at 0.2",
+    "schedule.alpha_shape.start=0.9 schedule.alpha_shape.full=0.2": "before its end, not at 0.9 with the end at 0.2",
     "gate.K=0": "gate.K: must be at least 1",
     "task=tinystories task.evaluations=301": "task.evaluations: must be at most 300",
     "gate.t0=40": "beyond the K = 32 candidates",

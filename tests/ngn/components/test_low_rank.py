@@ -1,4 +1,4 @@
-"""Terms beside frozen maps and adapters behind frozen layers: types, memory, attachment, files, and none at all."""
+"""Learned terms next to frozen maps and adapters after frozen layers: types, memory, files, and empty ones."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ K = 4
 
 
 class Block(nn.Module):
-    """A layer as pretrained models have it: it returns a tuple, and is asked for attributes."""
+    """A layer like those of pretrained models: it returns a tuple, and the model reads its attributes."""
 
     kind = "full"
 
@@ -48,7 +48,7 @@ def gate(t0):
 
 
 def adapted(kind, counts, dtype=torch.float32, device="cpu"):
-    """A backbone with terms or adapters that ended at ``counts``, their last maps with values."""
+    """A backbone with terms or adapters at the given ``counts`` and random last maps."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = Backbone(dtype).to(device)
@@ -140,7 +140,7 @@ def test_late_terms_are_not_lost_in_bfloat16():
     assert abs(term(one).item() - 265.0) <= 1.0
     for value in term.up[0].tolist():
         y = y + value
-    assert y.item() == 256.0  # what adding one after the other gives
+    assert y.item() == 256.0  # adding the terms one by one loses all but the first
 
 
 def test_nothing_large_is_kept_for_the_backward_pass():
@@ -183,7 +183,7 @@ def test_autocast_keeps_the_residual_stream(kind):
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 3e-2)])
 def test_merged_maps_are_stock_and_give_what_maps_and_terms_gave(dtype, near):
-    """In the type of the map; r = 1/2, so that coefficients are in the terms."""
+    """The result has the type of the map; r = 1/2, so that coefficients differ from 1."""
     torch.manual_seed(0)
     model = Backbone(dtype)
     sizes = {"layers.0.q": ngn.Rank(K, t0=2.0, r=0.5), "layers.*.v": ngn.Rank(K, t0=0.01)}

@@ -1,4 +1,4 @@
-"""The end of a boundary's learning, and the snapping strength that comes with a price."""
+"""The commit of a boundary, and a snapping strength tied to the price."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ SEEDS = [3, 4, 5]
 
 
 def moving(case, steps=60, **settings):
-    """Boundaries that are between integers when they are rounded, and a learner of them."""
+    """A learner whose boundaries lie between integers when they are rounded, and its plan."""
     return case.learner(SEEDS, stirred=True, alpha_max=0.0, commit=0.5, **settings), plan(steps, lr_boundary=0.03)
 
 
@@ -96,7 +96,7 @@ def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
     again.load_state_dict(gate.state_dict())
     assert float(again.size()) == 2
     with torch.no_grad():
-        again.tau += 1.0  # an optimiser's momentum
+        again.tau += 1.0  # as the momentum of an optimiser would
     again.set_progress(0.0)
     assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
 
@@ -115,7 +115,7 @@ def test_a_committed_learner_takes_what_a_checkpoint_says(early):
 
 @pytest.mark.parametrize("commit", [0.5, None])
 def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
-    """Whatever it says of a commit and of weights itself; and a state of version 0.1, which said less."""
+    """The state overrides the learner's own commit and weights; states of version 0.1, which hold less, load, too."""
     gate = ngn.CountGate(6, t0=2.4, commit=0.5, weights=torch.linspace(1.0, 0.5, 6))
     gate.set_progress(0.9)
     again = ngn.CountGate(6, commit=commit)
@@ -123,7 +123,7 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
     assert (again.commit, float(again.size())) == (0.5, 2.0)
     assert torch.equal(again.coefficients("soft"), gate.coefficients("soft"))
     said = {name: value for name, value in gate.state_dict().items() if name in ("tau", "progress")}
-    infinite = {**said, "settled": torch.tensor(torch.inf).double()}  # as unreleased states said "not settled"
+    infinite = {**said, "settled": torch.tensor(torch.inf).double()}  # "not settled" in unreleased states
     for old in (said, infinite, {**said, "settled": torch.tensor(torch.nan).double()}):
         again = ngn.CountGate(6, commit=commit)
         again.load_state_dict(old)
@@ -132,7 +132,7 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
 
 @pytest.mark.parametrize("order", ["geometric", "matryoshka"])
 def test_an_average_of_models_is_committed_with_them(order):
-    """Averages copy buffers in place, and call nothing."""
+    """An average copies buffers in place and calls no method of the gate."""
     gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=ngn.Order(order))
     ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     for progress in (0.0, 0.4, 0.6, 1.0):
@@ -147,7 +147,7 @@ def test_an_average_of_models_is_committed_with_them(order):
 @pytest.mark.parametrize("decay", [0.5, 0.999])
 @pytest.mark.parametrize("t0", [2.4, 0.2])
 def test_an_average_of_buffers_is_committed_too(decay, t0):
-    """What is averaged over before and after the commit is the integer all the same, and modes agree."""
+    """An average over states before and after the commit has the integer boundary, and its modes agree."""
     gate = ngn.CountGate(6, t0=t0, commit=0.5)
     multi = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
     ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=multi, use_buffers=True)
@@ -163,7 +163,7 @@ def test_an_average_of_buffers_is_committed_too(decay, t0):
         assert float(average.size()) == pytest.approx(t, abs=1e-12)
         soft, hard = average.coefficients("soft"), gate.coefficients("hard")
         assert torch.allclose(torch.nn.functional.pad(soft, (0, 6))[:6], torch.nn.functional.pad(hard, (0, 6))[:6])
-    again.set_progress(0.1)  # and goes on from there
+    again.set_progress(0.1)  # training continues from there
     assert float(again.size()) == pytest.approx(max(t, 1e-4))
 
 
@@ -174,7 +174,7 @@ def test_a_boundary_that_is_no_number_is_not_deployed():
     learner.deploy(0, unsettled="allow")
     with pytest.raises(ValueError, match=r"diverged: sizes \[nan"):
         learner.deploy(1, unsettled="allow")
-    with pytest.raises(TypeError, match="an input goes to example="):
+    with pytest.raises(TypeError, match="pass an input as example="):
         learner.deploy(torch.zeros(3, 1))
 
 

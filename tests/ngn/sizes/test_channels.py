@@ -51,7 +51,7 @@ def test_a_convolution_of_other_dimensions_is_gated_along_its_channels(batch):
 
 def test_an_activation_of_another_size_is_refused_not_emptied():
     learner = ngn.learn_sizes(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)), {"": ngn.Width(8)})
-    with pytest.raises(ValueError, match=r"5 entries along dimension -1 of .* are no multiple of its 8 components"):
+    with pytest.raises(ValueError, match=r"dimension -1 .* \[.*, 5\] must be a multiple of the axis's 8 components"):
         learner.axes[0](torch.ones(2, 5))
 
 

@@ -153,7 +153,7 @@ def test_files_need_a_model_built_as_the_trained_one(family, tmp_path):
 def test_a_program_of_a_model_with_a_cache_is_refused_before_it_is_made(tmp_path):
     model, mlp, *_ = llama()
     small = ngn.learn_sizes(model, {mlp: ngn.Width(8, t0=3.0)}).deploy(unsettled="allow")
-    with pytest.raises(ValueError, match=r"no cache of keys: set model\.config\.use_cache = False"):
+    with pytest.raises(ValueError, match=r"cache of keys and values: set model\.config\.use_cache = False"):
         ngn.export(small, tmp_path / "small.pt2", example={"input_ids": IDS})
     small.config.use_cache = False
     ngn.export(small, tmp_path / "small.pt2", example={"input_ids": IDS})

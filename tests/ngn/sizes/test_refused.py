@@ -103,7 +103,7 @@ class Biased(nn.Module):
             {"layers": ngn.Depth()},
             "the same layer several times",
         ),
-        (lambda: chain(8, 8), {"": ngn.Rank(2)}, "take its place|put the map into a module|not a linear layer"),
+        (lambda: chain(8, 8), {"": ngn.Rank(2)}, "take its place|wrap it, as in nn.Sequential|not a linear layer"),
         (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes,
 
 def test_after_a_refusal_it_can_be_tried_again():
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
-    with pytest.raises(ValueError, match="no model has as few as 3 parameters"):
+    with pytest.raises(ValueError, match="a budget of 3 parameters is too small"):
         ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters=3))
     assert ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%")).names == ["model"]
 

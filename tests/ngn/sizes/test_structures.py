@@ -182,7 +182,7 @@ def test_attention_weights_are_the_mean_over_the_heads_that_stay():
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 4, batch_first=True)
     small = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}).deploy(example=(X, X, X), unsettled="allow")
-    with pytest.raises(ValueError, match="a mask of every head has 2 x 2 matrices here, not 8"):
+    with pytest.raises(ValueError, match="a mask per head needs batch x heads = 2 x 2 matrices, not 8"):
         small(X, X, X, attn_mask=torch.zeros(8, 5, 5))
 
 
@@ -242,5 +242,5 @@ def test_batch_norms_that_were_converted_for_several_processes_are_cut():
     assert isinstance(small[1], nn.SyncBatchNorm)
     assert (small[1].num_features, small[3].in_channels) == (4, 4)
     learner.model[1] = nn.BatchNorm2d(8)  # one that has tensors of its own
-    with pytest.raises(ValueError, match=r"cuts BatchNorm2d\.weight, which is no part of the model"):
+    with pytest.raises(ValueError, match=r"cuts BatchNorm2d\.weight, which is not part of the model"):
         learner.deploy()

@@ -43,10 +43,10 @@ class Holding(nn.Module):
 @pytest.mark.parametrize("way", ["weak reference", "cache", "object"])
 def test_a_copy_that_would_call_the_original_is_refused(way):
     model = Holding(way)
-    with pytest.raises(ValueError, match="calls a Sequential of the model that was trained"):
+    with pytest.raises(ValueError, match="calls a Sequential of the trained model"):
         ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, example=X)
     learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=4.0)})
-    with pytest.raises(ValueError, match="calls a Sequential of the model that was trained"):
+    with pytest.raises(ValueError, match="calls a Sequential of the trained model"):
         learner.deploy(example=X, unsettled="allow")
     with torch.no_grad():
         assert model(X).shape == (6, 8), "it may still be called itself"
