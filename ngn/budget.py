@@ -151,8 +151,8 @@ class BudgetLearner(CapacityLearner):
         price: lambda, [*R].
 
     Raises:
-        ValueError: if the budget is below the smallest model (the message gives its cost), or a share without a preset
-            K; if axes have other capacities or different commits.
+        ValueError: if the budget is below the smallest model (the message gives its cost). Also for a share without a
+            preset K, and for axes with other capacities or different commits.
 
     >>> import torch, ngn
     >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
@@ -277,8 +277,8 @@ class BudgetLearner(CapacityLearner):
         """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
 
         Raises:
-            ValueError: if the model exceeds the budget: its sizes are not fixed yet, were fixed under another budget,
-                or the model has changed since (a new head, say).
+            ValueError: if the model exceeds the budget. Its sizes are not fixed yet or were fixed under another budget, or
+                the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]

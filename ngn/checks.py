@@ -229,8 +229,8 @@ def _refusing_calls(model: nn.Module) -> Iterator[None]:
 
     def refuse(module: nn.Module, args: Any) -> None:
         raise ValueError(
-            f"the deployed model calls a {type(module).__name__} of the trained model, held by a function, a weak "
-            "reference or a global, which are not copied; make it a submodule"
+            f"the deployed model calls a {type(module).__name__} of the trained model: a function, a weak reference or "
+            "a global holds it and is not copied; make it a submodule"
         )
 
     handles = [part.register_forward_pre_hook(refuse) for part in parts]

@@ -238,8 +238,8 @@ class Learner(nn.Module, ABC):
         """Report the sizes and what deployment would leave.
 
         Args:
-            latency: an input on which to time the model with all components and the deployed model; a tuple for several
-                arguments, a dictionary for named ones.
+            latency: an input on which to time the model with all components, and the deployed model. It is a tuple for
+                several arguments, a dictionary for named ones.
             deployed: the result of :meth:`deploy`, if you have it already (a single model only).
             score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
                 mode: as trained (soft), retained components with their gates (kept), as deployed (hard).

@@ -4,8 +4,8 @@
     u_g  = (n_g - low_g) / (K_g - low_g)
 
 T_g is measured with all other axes at full size, at counts 0, 1, 2, 4, 8, ..., K, and is linear in between. B_gh
-corrects for two axes that share a tensor, such as the channels on both sides of a map: together they save less than
-one by one.
+corrects for two axes that share a tensor, such as the channels on both sides of a map. Together they save less than one
+by one.
 
 The factor s_g is 1, except for an axis within layer k of a stack whose depth n_d is learned. There it is the part of
 the layer that stays, n_d - k in [0, 1], since an axis in a removed layer saves nothing.

@@ -27,7 +27,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
     Raises:
         TypeError: if the model is a learner.
         ValueError: if sizes are still learned, the suffix is unknown, the example has one sample, or the model would
-            return a cache; if the ``.pt2`` program differs from the model on the example.
+            return a cache. Also if the ``.pt2`` program differs from the model on the example.
         ImportError: if ``.onnx`` is asked for and ONNX is not installed.
 
     >>> import tempfile, torch, ngn

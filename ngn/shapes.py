@@ -155,8 +155,8 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
             break
         else:
             raise ValueError(
-                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the shapes of its tensors: add a "
-                "cut of a tensor that no other axis cuts in that dimension"
+                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the shapes of its tensors. Add a "
+                "cut of a tensor that no other axis cuts in that dimension."
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
     return truncated(model, choices, share="frozen")

@@ -1,8 +1,8 @@
 """Learned ranks next to frozen linear maps: y = W x + b + sum_k c_k B_k (A_k x).
 
-Precision: A and B are float32 (float64 for a float64 map), and products have the type of the activation. c_k is
-multiplied into B, so that one product sums all terms. Added one by one in bfloat16, terms from about k = 8 on would be
-lost to rounding.
+Precision: A and B are float32 (float64 for a float64 map), and products have the type of the activation. The factor c_k
+is multiplied into B, so that one product sums all terms. Added one by one in bfloat16, terms from about k = 8 on would
+be lost to rounding.
 
 Memory: the backward pass keeps A x and x; maps with the same input share x. A step holds no other tensor of the size of
 an activation.
