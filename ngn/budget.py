@@ -277,8 +277,8 @@ class BudgetLearner(CapacityLearner):
         """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
 
         Raises:
-            ValueError: if the model exceeds the budget. Its sizes are not fixed yet or were fixed under another budget, or
-                the model has changed since (a new head, say).
+            ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,
+                or the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
