@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.analysis.selection import Selection, configurations, keys_of
+from experiments.analysis.selection import Selection, keys_of, selected_runs
 from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
 from experiments.contract.config import Config
+from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 
 
@@ -38,13 +39,13 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One usable record with its companions; ``phase`` selects one phase of it."""
 
     seed: int
     run_id: str
     record: Mapping[str, Any]
-    companions: Mapping[str, Run] = field(default_factory=dict)
+    companions: Mapping[str, RecordedRun] = field(default_factory=dict)
     phase: str = ""
 
 
@@ -56,7 +57,7 @@ class Collected:
     """
 
     wanted: int
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     problems: tuple[Problem, ...]
     companion_problems: Mapping[str, tuple[Problem, ...]]
 
@@ -88,7 +89,9 @@ def fault_of(
     return None
 
 
-def _majority(runs: list[Run], block: str, key: str, kind: str, text: str) -> tuple[list[Run], list[Problem]]:
+def _majority(
+    runs: list[RecordedRun], block: str, key: str, kind: str, text: str
+) -> tuple[list[RecordedRun], list[Problem]]:
     """Return the runs with the most common ``record[block][key]``, and a problem for each other run."""
     values = Counter(run.record.get(block, {}).get(key) for run in runs)
     if len(values) < 2:
@@ -101,14 +104,14 @@ def _majority(runs: list[Run], block: str, key: str, kind: str, text: str) -> tu
 _THAN = "than the other seeds (another sha256)"
 
 
-def same_data(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
+def same_data(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]]:
     """Return the runs with the most common data and pretrained weights, and the problems of the others."""
     alike, odd = _majority(runs, "data", "sha256", "data", f"was trained on other data {_THAN}")
     alike, foreign = _majority(alike, "base", "sha256", "data", f"adapts other weights {_THAN}")
     return alike, odd + foreign
 
 
-def same_engine(runs: list[Run]) -> tuple[list[Run], list[Problem]]:
+def same_engine(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]]:
     """Return the runs with the most common engine, and the problems of the others.
 
     Engines round differently, and a long training can turn the difference into another count.
@@ -142,11 +145,11 @@ class Reader:
     def __init__(self, store: Store, allow_dirty: bool = False) -> None:
         self.store = store
         self.allow_dirty = allow_dirty
-        self._runs: dict[str, Run | Problem] = {}
+        self._runs: dict[str, RecordedRun | Problem] = {}
         self._collected: dict[Selection, Collected] = {}
 
     @property
-    def seen(self) -> Mapping[str, Run | Problem]:
+    def seen(self) -> Mapping[str, RecordedRun | Problem]:
         """Run id → the run, or why it does not count, for all runs requested so far."""
         return self._runs
 
@@ -155,7 +158,7 @@ class Reader:
 
         Each difference is given once, in the words of the longest provenance of that data.
         """
-        records = [run.record for run in map(self._runs.get, run_ids) if isinstance(run, Run)]
+        records = [run.record for run in map(self._runs.get, run_ids) if isinstance(run, RecordedRun)]
         said: dict[tuple[str, str], str] = {}
         for block in (record[part] for record in records for part in ("data", "base") if record.get(part)):
             key = block["name"], block["sha256"]
@@ -166,21 +169,22 @@ class Reader:
                 names.setdefault(part, {})[name] = None
         return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in names.items())
 
-    def _run(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:
-        if run_id not in self._runs:
-            self._runs[run_id] = self._read(selection, seed, config, run_id)
-        return self._runs[run_id]
+    def _run(self, selection: Selection, run: Run) -> RecordedRun | Problem:
+        if run.id not in self._runs:
+            self._runs[run.id] = self._read(selection, run)
+        return self._runs[run.id]
 
-    def _read(self, selection: Selection, seed: int, config: Config, run_id: str) -> Run | Problem:
+    def _read(self, selection: Selection, run: Run) -> RecordedRun | Problem:
+        seed = run.config.seed.value
         try:
-            record = self.store.get(run_id)
+            record = self.store.get(run.id)
         except RecordError as error:
-            where = self.store.path(run_id)
-            return Problem("damaged", run_id, str(error).removeprefix(f"{where}: "))
+            where = self.store.path(run.id)
+            return Problem("damaged", run.id, str(error).removeprefix(f"{where}: "))
         if record is None:
-            return Problem("missing", run_id, "not run")
-        fault = fault_of(record, config, run_id, self.allow_dirty, keys_of(selection, seed))
-        return fault or Run(seed, run_id, record)
+            return Problem("missing", run.id, "not run")
+        fault = fault_of(record, run.config, run.id, self.allow_dirty, keys_of(selection, seed))
+        return fault or RecordedRun(seed, run.id, record)
 
     def collect(self, selection: Selection) -> Collected:
         """Collect the records of a selection. A missing or damaged record becomes a problem, never an error."""
@@ -198,18 +202,18 @@ class Reader:
         return Collected(found.wanted, runs, problems, found.companion_problems)
 
     def _collect(self, selection: Selection) -> Collected:
-        runs: list[Run] = []
+        runs: list[RecordedRun] = []
         problems: list[Problem] = []
         beside: dict[str, list[Problem]] = {name: [] for name, _ in selection.companions}
-        for seed, config, run_id in configurations(selection):
-            found = self._run(selection, seed, config, run_id)
+        for run in selected_runs(selection):
+            seed, found = run.config.seed.value, self._run(selection, run)
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
-            companions: dict[str, Run] = {}
+            companions: dict[str, RecordedRun] = {}
             for name, find in selection.companions:
                 if found.record["status"] != "complete":
-                    beside[name].append(Problem("diverged", run_id, "training diverged, so nothing follows from it"))
+                    beside[name].append(Problem("diverged", run.id, "training diverged, so nothing follows from it"))
                     continue
                 beyond = self.collect(find(selection, seed, found.record))
                 if not beyond.runs:
@@ -219,7 +223,7 @@ class Reader:
                     beside[name].append(Problem("data", beyond.runs[0].run_id, text))
                 else:
                     companions[name] = beyond.runs[0]
-            runs.append(Run(seed, run_id, found.record, companions))
+            runs.append(RecordedRun(seed, run.id, found.record, companions))
         alike, strangers = same_data(runs)
         alike, odd = same_engine(alike)
         return Collected(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import Published, value_of
 from experiments.analysis.reduce import Cell, Samples, reduce_cell, sample
@@ -55,7 +55,7 @@ class Comparison:
             self.table.quantity(self.row, self.column.key),
         )
 
-    def runs(self, reader: Reader) -> tuple[Run, ...]:
+    def runs(self, reader: Reader) -> tuple[RecordedRun, ...]:
         """The usable runs behind the cell, and some that lack one of its numbers."""
         selection = self.selection or self.row.runs
         return reader.collect(selection).runs if selection else ()

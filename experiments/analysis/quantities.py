@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.analysis.collect import Problem, Run
+from experiments.analysis.collect import Problem, RecordedRun
 from experiments.analysis.formats import WORDS
 from experiments.analysis.significance import wilson_interval
 from experiments.tasks.language.components import thirds as split
@@ -24,7 +24,7 @@ class NotMeasured(Exception):
         self.problem = problem
 
 
-def _phase(run: Run, name: str) -> Mapping[str, Any]:
+def _phase(run: RecordedRun, name: str) -> Mapping[str, Any]:
     phase = run.record["phases"].get(name)
     if phase is None:
         diverged = run.record["status"] == "diverged"
@@ -37,7 +37,7 @@ def _phase(run: Run, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _path(run: Run, path: str) -> Any:
+def _path(run: RecordedRun, path: str) -> Any:
     first, *rest = path.split(".")
     place: Any = run.record["config"] if first == "config" else _phase(run, first)
     for part in rest:
@@ -48,83 +48,83 @@ def _path(run: Run, path: str) -> Any:
     return place
 
 
-def _integer(run: Run) -> float:
+def _integer(run: RecordedRun) -> float:
     """Return the fraction of the run's boundaries that ended within 0.01 of an integer."""
     flags = _path(run, "grown.integer")
     return sum(flags) / len(flags)
 
 
-def _mean_t(run: Run) -> float:
+def _mean_t(run: RecordedRun) -> float:
     """Return the mean over the run's boundaries."""
     t = _path(run, "grown.t")
     return sum(t) / len(t)
 
 
-def _total(phase: str) -> Callable[[Run], float]:
+def _total(phase: str) -> Callable[[RecordedRun], float]:
     """Return the number of retained components over all groups."""
     return lambda run: float(sum(_path(run, f"{phase}.count")))
 
 
-def _prunes_back(run: Run) -> float:
+def _prunes_back(run: RecordedRun) -> float:
     return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
 
 
-def _exact(run: Run) -> float:
+def _exact(run: RecordedRun) -> float:
     """Return whether the learned count of a manifold run equals the intrinsic dimension."""
     (count,) = _path(run, "grown.count")
     return float(count == _path(run, "config.task.D"))
 
 
-def _half(run: Run) -> float:
+def _half(run: RecordedRun) -> float:
     """Return the score of the first half of the retained components, rounded down, but of at least one."""
     most = max(_path(run, "grown.count")) // 2
     return float(_path(run, "grown.prefixes")[most - 1]) if most else _score("truncated")(run)
 
 
-def _phase_of(run: Run) -> str:
+def _phase_of(run: RecordedRun) -> str:
     """Return the main phase of a run: the selected one, the learned one, or the only one of a plain model."""
     return run.phase or ("grown" if "grown" in run.record["phases"] else "fixed")
 
 
-def _primary(run: Run, scores: str) -> float:
+def _primary(run: RecordedRun, scores: str) -> float:
     """Return the first of the task's scores, which is its main one."""
     return float(next(iter(_path(run, scores).values())))
 
 
-def _size(part: str) -> Callable[[Run], float]:
+def _size(part: str) -> Callable[[RecordedRun], float]:
     return lambda run: float(_path(run, f"{_phase_of(run)}.sizes.{part}"))
 
 
-def _score(form: str) -> Callable[[Run], float]:
+def _score(form: str) -> Callable[[RecordedRun], float]:
     return lambda run: _primary(run, f"{_phase_of(run)}.{form}")
 
 
-def _truncated(name: str) -> Callable[[Run], float]:
+def _truncated(name: str) -> Callable[[RecordedRun], float]:
     return lambda run: float(_path(run, f"{_phase_of(run)}.truncated.{name}"))
 
 
-def _target(run: Run) -> float:
+def _target(run: RecordedRun) -> float:
     """Return the total count that a run was given, or that it learned."""
     return float(run.record["config"]["method"].get("target", _size("total")(run)))
 
 
-def _examples(run: Run) -> float:
+def _examples(run: RecordedRun) -> float:
     """Return the number of examples that the first score averages over."""
     phase = _phase_of(run)
     return float(_path(run, f"{phase}.n.{next(iter(_path(run, f'{phase}.truncated')))}"))
 
 
-def _wilson(end: int) -> Callable[[Run], float]:
-    def of(run: Run) -> float:
+def _wilson(end: int) -> Callable[[RecordedRun], float]:
+    def of(run: RecordedRun) -> float:
         return 100 * wilson_interval(_score("truncated")(run) / 100, int(_examples(run)), 0.05)[end]
 
     return of
 
 
-def _relative(phase: str | None = None) -> Callable[[Run], float]:
+def _relative(phase: str | None = None) -> Callable[[RecordedRun], float]:
     """Return the perplexity on general text, relative to the pretrained model."""
 
-    def of(run: Run) -> float:
+    def of(run: RecordedRun) -> float:
         own = _path(run, f"{phase or _phase_of(run)}.truncated.perplexity")
         return float(own / _path(run.companions["base"], "fixed.truncated.perplexity"))
 
@@ -134,20 +134,20 @@ def _relative(phase: str | None = None) -> Callable[[Run], float]:
 THIRDS = ("early", "middle", "late")
 
 
-def _kept(*thirds: str) -> Callable[[Run], float]:
+def _kept(*thirds: str) -> Callable[[RecordedRun], float]:
     """Return the percentage of attention and feed-forward weights left in these thirds of the layers."""
 
-    def of(run: Run) -> float:
+    def of(run: RecordedRun) -> float:
         pairs = [_path(run, f"{_phase_of(run)}.kept.{third}") for third in thirds]
         return 100 * sum(left for left, _ in pairs) / sum(before for _, before in pairs)
 
     return of
 
 
-def _blocks(*thirds: str) -> Callable[[Run], float]:
+def _blocks(*thirds: str) -> Callable[[RecordedRun], float]:
     """Return the percentage of blocks left in these thirds of the layers, for a model pruned in one kind."""
 
-    def of(run: Run) -> float:
+    def of(run: RecordedRun) -> float:
         gate = _path(run, "config.gate")
         (kind,) = gate["kinds"].values()
         layers = dict(zip(THIRDS, split([1] * gate["layers"]), strict=True))
@@ -157,7 +157,7 @@ def _blocks(*thirds: str) -> Callable[[Run], float]:
     return of
 
 
-NAMED: dict[str, Callable[[Run], float]] = {
+NAMED: dict[str, Callable[[RecordedRun], float]] = {
     "integer": _integer,
     "mean_t": _mean_t,
     "grown_total": _total("grown"),
@@ -202,7 +202,7 @@ def companion_of(quantity: str) -> str | None:
     return first if beside else NEEDS_COMPANION.get(quantity)
 
 
-def measure(run: Run, quantity: str) -> list[float]:
+def measure(run: RecordedRun, quantity: str) -> list[float]:
     """Return a quantity of one run: one number, or one per gate.
 
     Raises:

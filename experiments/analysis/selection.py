@@ -12,6 +12,7 @@ from experiments.config.identity import identity_keys, name_of
 from experiments.contract.config import Config
 from experiments.contract.training import Seed
 from experiments.methods.fixed import fixed_size
+from experiments.runs.run_files import Run
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
@@ -82,13 +83,10 @@ def keys_of(selection: Selection, seed: int) -> dict[str, Any]:
 
 
 @cache
-def configurations(selection: Selection) -> tuple[tuple[int, Config, str], ...]:
-    """Yield (seed, configuration, run id) of every run of a selection, in the order of its seeds."""
-    found = []
-    for seed in selection.seeds:
-        config = selection.config(seed)
-        found.append((seed, config, name_of(config, keys_of(selection, seed))))
-    return tuple(found)
+def selected_runs(selection: Selection) -> tuple[Run, ...]:
+    """Return every run of a selection, in the order of its seeds."""
+    configs = ((selection.config(seed), keys_of(selection, seed)) for seed in selection.seeds)
+    return tuple(Run(config, name_of(config, keys)) for config, keys in configs)
 
 
 def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.figures.gather import gather, spread
 from experiments.figures.model import EACH, Data, Panel, Point, Spec
 from experiments.studies import study
@@ -23,7 +23,7 @@ PANELS = {key: Panel("layer", "tanh components kept", title) for key, title in _
 """Panels by the key of the table's row."""
 
 
-def kept(run: Run) -> list[int]:
+def kept(run: RecordedRun) -> list[int]:
     """Return how many components a run keeps in each layer, without the identity. The last layer has no identity."""
     *inner, last = run.record["phases"]["grown"]["count"]
     return [*(count - 1 for count in inner), last]

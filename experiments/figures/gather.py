@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.collect import Collected, Problem, Reader, Run, same_data
+from experiments.analysis.collect import Collected, Problem, Reader, RecordedRun, same_data
 from experiments.analysis.reduce import sample
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import Array
 from experiments.figures.model import Curve, Data, Line, Point
 from experiments.store.records import NO_CURVES
@@ -24,7 +24,7 @@ Key = TypeVar("Key", bound=Hashable)
 class RunGroup:
     """The usable runs of one selection and their numbers: quantity → array of shape [runs]."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RecordedRun, ...] = ()
     values: Mapping[str, Array] = field(default_factory=dict)
 
     @property
@@ -125,7 +125,7 @@ def gather(
     collected: dict[Key, Collected] = {}
     for key, selection in selections.items():
         chosen = stand_in(selection, overrides)
-        wanted.update(dict.fromkeys(name for _, _, name in configurations(chosen)))
+        wanted.update(dict.fromkeys(run.id for run in selected_runs(chosen)))
         collected[key] = reader.collect(chosen)
     sets = [list(one.runs) for one in collected.values()]
     odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]

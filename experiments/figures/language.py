@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.quantities import NotMeasured, measure
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.figures.gather import Gathered, gather, stand_in
 from experiments.figures.model import Data, Line, Panel, Point, Spec
 from experiments.tables.peft import SMALL, TASKS, learned
@@ -62,14 +62,14 @@ def _seeds(gathered: Gathered[str]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-def _measured(run: Run, *quantities: str) -> list[float] | None:
+def _measured(run: RecordedRun, *quantities: str) -> list[float] | None:
     try:
         return [measure(run, quantity)[0] for quantity in quantities]
     except NotMeasured:
         return None
 
 
-def _points(task: str, run: Run) -> Iterator[Point]:
+def _points(task: str, run: RecordedRun) -> Iterator[Point]:
     """Make a point for every method of a task: its retained total, and its score with an interval."""
     runs = {"": run, "fixed": replace(run, phase="fixed"), **run.companions}
     for number, (name, series) in enumerate(_SERIES.items()):
@@ -106,7 +106,7 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     for task, group in gathered.groups.items():
         chosen = stand_in(selections[task], overrides)
         for run, (_, find) in itertools.product(group.runs, chosen.companions):
-            others.update(dict.fromkeys(name for _, _, name in configurations(find(chosen, run.seed, run.record))))
+            others.update(dict.fromkeys(one.id for one in selected_runs(find(chosen, run.seed, run.record))))
     return replace(data, runs=(*data.runs, *others))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
 from experiments.studies import study
@@ -32,7 +32,7 @@ PREFIXES = {
 _NOTE = "two layers of 128 entries, 2,500 steps; no number is to be compared with the paper's"
 
 
-def _point(series: str, run: Run, phase: str, gate: str) -> Point:
+def _point(series: str, run: RecordedRun, phase: str, gate: str) -> Point:
     """Return the retained count over all layers of a phase, and the bits of the truncated model."""
     found = run.record["phases"][phase]
     return Point(series, sum(found["count"]), found["truncated"]["bits_per_character"], (run.run_id,), gate)

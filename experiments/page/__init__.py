@@ -1,8 +1,10 @@
 """The report as one HTML page that needs nothing else: no network, no other file.
 
-Text and tables are made here from :class:`experiments.report.content.Report` by a template, and can be read without
-scripts; filters, plots and the panels of cells and records are scripts over one block of JSON. Reading order: ``runs``
-(records), ``cells``, ``plots`` (figures), ``html`` (the page). ``assets/`` holds the template, styles and scripts.
+A template makes the text and the tables from :class:`experiments.report.content.ReportContent`; they can be read
+without scripts. Scripts draw the filters, the plots, and the panels of cells and records from one block of JSON.
+
+Reading order: ``runs`` (records), ``rows`` (cells), ``strips`` and ``figures`` (plots), ``html`` (the page).
+``assets/`` holds the template, the styles and the scripts.
 """
 
 from experiments.page.html import render

@@ -24,7 +24,7 @@ from experiments.page import figures, rows
 from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.page.strips import strip
 from experiments.report.answer import headline, of_the_paper
-from experiments.report.content import Report, TableContent
+from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
@@ -112,7 +112,7 @@ def _environment() -> Environment:
     return made
 
 
-def render(report: Report, reader: Reader) -> str:
+def render(report: ReportContent, reader: Reader) -> str:
     """The whole page. Equal records give an equal page: no clock is read.
 
     Args:

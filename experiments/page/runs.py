@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.store.records import RecordError, read
 
 CURVE_POINTS = 75
@@ -51,7 +51,7 @@ class Runs:
     def record(self, name: str) -> dict[str, Any]:
         """The record of a run that a cell was made of."""
         run = self.reader.seen[name]
-        assert isinstance(run, Run), name
+        assert isinstance(run, RecordedRun), name
         return dict(run.record)
 
     def add_course(self, name: str) -> bool:

@@ -6,18 +6,18 @@ from collections import Counter
 
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
 from experiments.report.claims import NOT_SUPPORTED, SUPPORTED, UNTESTED, Judged
-from experiments.report.content import Report
+from experiments.report.content import ReportContent
 
 BEYOND = "study "
 """How the place of a statement begins that is not the paper's."""
 
 
-def of_the_paper(report: Report) -> tuple[Judged, ...]:
+def of_the_paper(report: ReportContent) -> tuple[Judged, ...]:
     """The paper's statements as it makes them, without those that were judged on another model."""
     return tuple(c for c in report.claims if not c.where.startswith(BEYOND) and ", on " not in c.where)
 
 
-def headline(report: Report) -> tuple[str, str]:
+def headline(report: ReportContent) -> tuple[str, str]:
     """Two sentences: on the paper's numbers, then on its statements."""
     counts, total = report.counts, report.counts.total()
     run = total - counts[NOT_RUN]

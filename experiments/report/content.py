@@ -10,20 +10,20 @@ from pathlib import Path
 import yaml
 
 from experiments.analysis.build import problems_of
-from experiments.analysis.collect import Problem, Reader, Run
+from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
 from experiments.analysis.reductions.cost import CostRow, cost_table
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
-from experiments.report.sections import PLANS, Plan
+from experiments.report.sections import OUTLINES, Outline
 from experiments.report.settings import SettingsTable, settings_tables
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
@@ -79,8 +79,8 @@ class OwnContent:
 
 
 @dataclass(frozen=True)
-class Section(Plan):
-    """A study of the paper: a plan with its tables, and the names of its figures."""
+class Section(Outline):
+    """A study of the paper: an outline with its tables and the names of its figures."""
 
     tables: tuple[TableContent, ...] = ()
     figures: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportContent:
     """Everything that a renderer needs.
 
     ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
@@ -169,7 +169,7 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
     for item in items:
         by_macro.setdefault(item.table.name, []).append(item)
     tables = {table.name: table for table in MACROS}
-    figures: dict[str, list[str]] = {plan.key: [] for plan in PLANS}
+    figures: dict[str, list[str]] = {outline.key: [] for outline in OUTLINES}
     for spec in FIGURES.values():
         if spec.section not in figures:
             raise ConfigError(
@@ -178,12 +178,12 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
         figures[spec.section].append(spec.name)
     return tuple(
         Section(
-            **vars(plan),
-            tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in plan.macros),
-            figures=tuple(figures[plan.key]),
+            **vars(outline),
+            tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in outline.macros),
+            figures=tuple(figures[outline.key]),
         )
-        for plan in PLANS
-        if plan.macros or figures[plan.key]
+        for outline in OUTLINES
+        if outline.macros or figures[outline.key]
     )
 
 
@@ -198,9 +198,9 @@ def _studied() -> dict[str, list[Selection]]:
     studied: dict[str, list[Selection]] = {}
     for name, study in STUDIES.items():
         for selection in study.make():
-            (_, config, run), *_ = configurations(selection)
-            if run not in seen and config.profile == "full":
-                seen.add(run)
+            first = selected_runs(selection)[0]
+            if first.id not in seen and first.config.profile == "full":
+                seen.add(first.id)
                 studied.setdefault(name, []).append(selection)
     return studied
 
@@ -211,7 +211,7 @@ def _compute(reader: Reader) -> tuple[StudyCost, ...]:
 
 
 def _origin(reader: Reader) -> Origin | None:
-    used = {name: run.record for name, run in reader.seen.items() if isinstance(run, Run)}
+    used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
     records = [*used.values()]
     if not records:
         return None
@@ -227,13 +227,13 @@ def _origin(reader: Reader) -> Origin | None:
     )
 
 
-def build(reader: Reader) -> Report:
+def build(reader: Reader) -> ReportContent:
     """Read the records, reduce, compare and judge."""
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
     sections = _sections(items)
-    return Report(
+    return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),
         own=tuple(_own(reader, table) for table in OWN.values()),

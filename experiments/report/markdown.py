@@ -12,7 +12,7 @@ from experiments.figures import FIGURES
 from experiments.figures.model import sentence
 from experiments.report import methods
 from experiments.report.answer import headline
-from experiments.report.content import Report
+from experiments.report.content import ReportContent
 from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT
 
@@ -32,7 +32,7 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def results(report: Report) -> str:
+def results(report: ReportContent) -> str:
     """The results page of the documentation."""
     titles = {name: FIGURES[name].title for name in report.figures}
     page = _environment().get_template("results.md.j2")
@@ -46,7 +46,7 @@ def results(report: Report) -> str:
     )
 
 
-def disagreements(report: Report) -> str:
+def disagreements(report: ReportContent) -> str:
     """The documentation's page on what disagrees with the paper."""
     found = report.totals
     page = _environment().get_template("disagreements.md.j2")

@@ -9,7 +9,7 @@ from experiments.analysis.compare import verdict_counts
 from experiments.contract.source import Source
 from experiments.methods import METHODS
 from experiments.report.claims import Judged
-from experiments.report.content import Report
+from experiments.report.content import ReportContent
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class MethodLine:
     claims: tuple[Judged, ...]
 
 
-def lines(report: Report) -> list[MethodLine]:
+def lines(report: ReportContent) -> list[MethodLine]:
     """Make the line of every method that has a source, in the order of their ranks."""
     judged = {claim.key: claim for claim in report.claims if claim.word != "untested"}
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.compare import Comparison
 from experiments.analysis.explain import arithmetic
-from experiments.report.content import Report
+from experiments.report.content import ReportContent
 
 SCHEMA = 1
 
@@ -32,7 +32,7 @@ class _Runs:
         found = []
         for name in self.numbers:
             run = self.reader.seen.get(name)
-            commit = (run.record["code"]["commit"] if isinstance(run, Run) else None) or "unknown"
+            commit = (run.record["code"]["commit"] if isinstance(run, RecordedRun) else None) or "unknown"
             path = self.reader.store.path(name).relative_to(self.reader.store.root)
             found.append([name, path.as_posix(), self.commits.setdefault(commit, len(self.commits))])
         return found
@@ -83,7 +83,7 @@ def _cell(item: Comparison, runs: _Runs) -> dict[str, Any]:
     }
 
 
-def document(report: Report, reader: Reader, commit: str | None) -> dict[str, Any]:
+def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[str, Any]:
     """The provenance of a report.
 
     Args:

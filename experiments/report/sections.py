@@ -49,7 +49,7 @@ COST = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class Outline:
     """A section to be filled: the macros of its tables in their order, and its text."""
 
     key: str
@@ -58,8 +58,8 @@ class Plan:
     paragraphs: tuple[str, ...] = ()
 
 
-PLANS = (
-    Plan(
+OUTLINES = (
+    Outline(
         "one_d",
         "Controlled analysis: 1D regression",
         ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody"),
@@ -85,7 +85,7 @@ PLANS = (
             "lie there; this explanation is our interpretation, not a result.",
         ),
     ),
-    Plan(
+    Outline(
         "decay",
         "Learned decay and normalisation",
         ("decayablationbody",),
@@ -97,7 +97,7 @@ PLANS = (
             "learners had.",
         ),
     ),
-    Plan(
+    Outline(
         "manifold",
         "Intrinsic dimension of manifolds",
         ("datafifteenbody", "datafifteenfullbody"),
@@ -109,7 +109,7 @@ PLANS = (
             "the largest).",
         ),
     ),
-    Plan(
+    Outline(
         "transfer",
         "Other structures and tasks",
         ("dataeightbody", "dataeightfullbody"),
@@ -120,7 +120,7 @@ PLANS = (
             "evidence than agreement of an accuracy.",
         ),
     ),
-    Plan(
+    Outline(
         "depth",
         "Learned depth",
         ("dataninebody", "datatenbody"),
@@ -134,7 +134,7 @@ PLANS = (
             "ones changes with the seed; why is not known.",
         ),
     ),
-    Plan(
+    Outline(
         "peft",
         "LoRA rank and adapter width",
         ("dataelevenlorabody", "dataelevenadapterbody", "dataelevenbody", "dataelevenbaselinesbody"),
@@ -147,7 +147,7 @@ PLANS = (
             "WikiText-2, not on the Pile.",
         ),
     ),
-    Plan(
+    Outline(
         "pruning",
         "Structured pruning",
         ("datafourteenintrate", "datafourteenmixintrate", "datathirteenbody", "datafourteenbody"),
@@ -160,5 +160,5 @@ PLANS = (
             "not: weights that are frozen are those of the pretrained model.",
         ),
     ),
-    Plan("own", "Beyond the paper", ()),
+    Outline("own", "Beyond the paper", ()),
 )

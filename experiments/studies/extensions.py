@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.studies.model import Study, runs_of
+from experiments.studies.model import Study, selections_of
 from experiments.tables.budgets import BUDGETS
 from experiments.tables.commit import COMMITTED
 from experiments.tables.orders import ORDERED
@@ -12,31 +12,35 @@ from experiments.tables.tied_alpha import TIED
 COMMIT = Study(
     "commit",
     "rows of the paper with boundaries rounded at 90 % of training",
-    lambda: runs_of(COMMITTED),
+    lambda: selections_of(COMMITTED),
     rank=301,
     curves=1,
 )
 TIED_ALPHA = Study(
     "tied_alpha",
     "the 1D study with a snapping strength that follows the price",
-    lambda: runs_of(TIED),
+    lambda: selections_of(TIED),
     rank=302,
     curves=1,
 )
 BUDGET = Study(
     "budget",
     "sizes under budgets of 3 to 12 components, and fixed models",
-    lambda: runs_of(BUDGETS),
+    lambda: selections_of(BUDGETS),
     rank=303,
     curves=1,
 )
 ORDERS = Study(
     "orders",
     "orders of components under one budget: 1D regression and MNIST, ten seeds",
-    lambda: runs_of(ORDERED),
+    lambda: selections_of(ORDERED),
     rank=304,
     curves=1,
 )
 SUSPECTS = Study(
-    "suspects", "what may explain a disagreement: one setting changed", lambda: runs_of(ONE_CHANGED), rank=305, curves=1
+    "suspects",
+    "what may explain a disagreement: one setting changed",
+    lambda: selections_of(ONE_CHANGED),
+    rank=305,
+    curves=1,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.paths import RESULTS
 from experiments.plugins import LAST
 from experiments.runs.run_files import Run
@@ -51,23 +51,23 @@ def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run
     seen: set[str] = set()
 
     def visit(selection: Selection) -> Iterator[Run]:
-        for seed, config, name in configurations(selection):
-            if name not in seen:
-                seen.add(name)
-                yield Run(config, name)
+        for run in selected_runs(selection):
+            if run.id not in seen:
+                seen.add(run.id)
+                yield run
             try:
-                record = store.get(name) if store is not None and selection.companions else None
+                record = store.get(run.id) if store is not None and selection.companions else None
             except RecordError:  # of its companions nothing is known before it is run again
                 continue
             if record is None or record["status"] != "complete":
                 continue
             for _, find in selection.companions:
-                yield from visit(find(selection, seed, record))
+                yield from visit(find(selection, run.config.seed.value, record))
 
     for selection in selections:
         yield from visit(selection)
 
 
-def runs_of(*tables: Table) -> list[Selection]:
-    """The runs that tables name."""
+def selections_of(*tables: Table) -> list[Selection]:
+    """Return the selections that tables name."""
     return [runs for table in tables for runs in table.runs.values()]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from experiments.analysis.reductions import calibration, init_sweep, plateaus
 from experiments.analysis.selection import Selection
-from experiments.studies.model import Study, runs_of
+from experiments.studies.model import Study, selections_of
 from experiments.tables import one_d as tables
 from experiments.tables.one_d import BASELINE as TEN_SEEDS
 from experiments.tables.sensitivity import SENSITIVITY as ONE_CHANGED
@@ -36,7 +36,7 @@ def _init_sweep() -> list[Selection]:
 
 def _decay() -> list[Selection]:
     # from the standard start this row's boundary does not rise; see docs/log.md
-    return [*runs_of(tables.DECAY), tables.DECAY.runs["normalized"].with_overrides({"gate.t0": 1.0})]
+    return [*selections_of(tables.DECAY), tables.DECAY.runs["normalized"].with_overrides({"gate.t0": 1.0})]
 
 
 def _former() -> list[Selection]:
@@ -75,7 +75,9 @@ def _one_d() -> list[Selection]:
     return [selection for study in IN_ORDER for selection in study.make()]
 
 
-SCHEDULES = Study("schedules", "table 4: six schedules, ten seeds", lambda: runs_of(tables.FOUR), rank=101, curves=10)
+SCHEDULES = Study(
+    "schedules", "table 4: six schedules, ten seeds", lambda: selections_of(tables.FOUR), rank=101, curves=10
+)
 BASELINE = Study(
     "baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline, rank=102, curves=10
 )
@@ -99,14 +101,14 @@ CONTINUE_LEARNING = Study(
 LEARNERS = Study(
     "learners",
     "figure 7: four capacity learners, fifty seeds, and fixed models",
-    lambda: runs_of(tables.SEVEN),
+    lambda: selections_of(tables.SEVEN),
     rank=108,
 )
 DECAY = Study("decay", "learned decay and normalisation, ten seeds, and fixed models", _decay, rank=109, curves=1)
 SENSITIVITY = Study(
     "sensitivity",
     "the 1D baseline with one open setting changed, ten seeds",
-    lambda: runs_of(ONE_CHANGED),
+    lambda: selections_of(ONE_CHANGED),
     rank=110,
     curves=1,
 )

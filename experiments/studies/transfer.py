@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
-from experiments.studies.model import Study, runs_of
+from experiments.studies.model import Study, selections_of
 from experiments.tables.depth import DEPTH as LAYERS
 from experiments.tables.stories import STORIES
 from experiments.tables.vae import FIFTEEN
@@ -26,7 +26,7 @@ def _vision_frontier() -> list[Selection]:
 
 def _stories() -> list[Selection]:
     # seed 0 of every row first
-    return [runs.with_seeds([0]) for runs in runs_of(STORIES)] + runs_of(STORIES)
+    return [runs.with_seeds([0]) for runs in selections_of(STORIES)] + selections_of(STORIES)
 
 
 def _stories_frontier() -> list[Selection]:
@@ -62,14 +62,14 @@ TINYSTORIES_FRONTIER = Study(
 MANIFOLD = Study(
     "manifold",
     "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds",
-    lambda: runs_of(FIFTEEN),
+    lambda: selections_of(FIFTEEN),
     rank=205,
     curves=10,
 )
 DEPTH = Study(
     "depth",
     "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds",
-    lambda: runs_of(LAYERS),
+    lambda: selections_of(LAYERS),
     rank=206,
 )
 DEPTH_SEEDS = Study(

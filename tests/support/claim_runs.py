@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import record_samples as samples
 
-from experiments.analysis.selection import Selection, configurations
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
 from experiments.studies import study
@@ -32,8 +32,8 @@ class Memory(Store):
         return self.courses.get(run_id)
 
     def add(self, selection: Selection, phases: Callable[[int], Mapping[str, Any]]) -> None:
-        for seed, config, run_id in configurations(selection):
-            self.records[run_id] = samples.record(config, phases(seed))
+        for run in selected_runs(selection):
+            self.records[run.id] = samples.record(run.config, phases(run.config.seed.value))
 
 
 def learner(store: Memory, key: str, counts: Sequence[int], error: float) -> None:
@@ -166,8 +166,8 @@ def baseline(store: Memory, t: Callable[[int], float]) -> None:
 
 def courses(store: Memory, highest: float) -> None:
     baseline(store, lambda seed: 6.0)
-    for _, _, run_id in configurations(BASELINE):
-        store.courses[run_id] = {"grown.t": np.array([[0.0], [highest], [6.0]])}
+    for run in selected_runs(BASELINE):
+        store.courses[run.id] = {"grown.t": np.array([[0.0], [highest], [6.0]])}
 
 
 def two_learners(

@@ -13,7 +13,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.config.identity import run_id
 from experiments.page import render
-from experiments.report.content import Report, build
+from experiments.report.content import ReportContent, build
 from experiments.store.records import Store
 from experiments.tables import macro
 from experiments.tables.one_d import BASELINE
@@ -55,7 +55,7 @@ def fill(store: Store) -> None:
     (store.root / "regression1d" / "<img src=x onerror='window.hurt = 2'>.json").write_text("{")
 
 
-def make(folder: Path) -> tuple[Report, Reader, str]:
+def make(folder: Path) -> tuple[ReportContent, Reader, str]:
     """The report of those records, and its page."""
     store = Store(folder / "results")
     fill(store)

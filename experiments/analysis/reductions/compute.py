@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.studies import study
 
 
@@ -47,9 +47,9 @@ def total_costs(reader: Reader, studies: Iterable[str]) -> tuple[StudyCost, ...]
     return _costs("", _runs(reader, studies))
 
 
-def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, Run]:
+def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, RecordedRun]:
     """Map run ids to usable records, including diverged runs and companions."""
-    found: dict[str, Run] = {}
+    found: dict[str, RecordedRun] = {}
     for name in studies:
         for selection in study(name).make():
             for run in reader.collect(selection).runs:
@@ -57,7 +57,7 @@ def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, Run]:
     return found
 
 
-def _costs(name: str, runs: Mapping[str, Run]) -> tuple[StudyCost, ...]:
+def _costs(name: str, runs: Mapping[str, RecordedRun]) -> tuple[StudyCost, ...]:
     by_hardware: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs.values():
         by_hardware[hardware(run.record)].append(run.record)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from experiments.analysis.collect import Reader, Run
+from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
@@ -130,7 +130,7 @@ class Evidence:
         self.used += runs
         return {quantity: np.concatenate([part[quantity] for part in parts]) for quantity in quantities}
 
-    def runs(self, selection: Selection, what: str) -> tuple[Run, ...]:
+    def runs(self, selection: Selection, what: str) -> tuple[RecordedRun, ...]:
         """The complete runs of a selection, at least half of them.
 
         Raises:

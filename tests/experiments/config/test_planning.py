@@ -18,7 +18,7 @@ def started(self, command, *args, **kwargs):
     real(self, command, *args, **kwargs)
 subprocess.Popen.__init__ = started
 
-from experiments.analysis.selection import configurations
+from experiments.analysis.selection import selected_runs
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
@@ -29,11 +29,11 @@ import experiments.sweeps.plan, experiments.sweeps.status
 
 runs = stacks = 0
 for study in STUDIES.values():
-    configs = [config for selection in study.make() for _, config, _ in configurations(selection)]
-    assert all(numerics(config)["task"] >= 1 for config in configs)
-    planned = stacks_of(runs_of(configs))
-    assert sum(map(len, planned)) == len(configs)
-    runs, stacks = runs + len(configs), stacks + len(planned)
+    wanted = [run for selection in study.make() for run in selected_runs(selection)]
+    assert all(numerics(run.config)["task"] >= 1 for run in wanted)
+    planned = stacks_of(wanted)
+    assert sum(map(len, planned)) == len(wanted)
+    runs, stacks = runs + len(wanted), stacks + len(planned)
 twist = [compose({"task": "twist"}, {"seed.value": seed}) for seed in range(25)]
 assert len({run_id(config) for config in twist}) == 25
 assert [len(stack) for stack in stacks_of(runs_of(twist))] == [10, 10, 5]

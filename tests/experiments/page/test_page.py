@@ -23,12 +23,12 @@ from experiments.page.html import prose
 from experiments.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.paths import ROOT
 from experiments.report.answer import headline
-from experiments.report.content import Report, build
+from experiments.report.content import ReportContent, build
 from experiments.store.records import Store
 from experiments.tables.budgets import BUDGETS
 from experiments.tables.commit import COMMITTED
 
-Made = tuple[Report, Reader, str]
+Made = tuple[ReportContent, Reader, str]
 
 
 class Elements(HTMLParser):

@@ -18,7 +18,7 @@ from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import compare_all
 from experiments.analysis.reductions.plateaus import PRICES
-from experiments.analysis.selection import configurations
+from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import DISAGREES, Verdict
 from experiments.report.claims import CLAIMS, NOT_SUPPORTED, SUPPORTED, UNTESTED, judge
 from experiments.report.claims.evidence import geometric_mean, rank_correlation, sufficient
@@ -89,8 +89,8 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
         samples.put(store, runs, 0, {"grown": {**phase, "t": [1.0] * gate.groups, "integer": [True] * gate.groups}})
     samples.adapt(store, TASK_ONLY, score=ngn, rival=70.0)
     for runs, score in ((TASK_ONLY, 17.0), (MIXED, 17.0)):
-        ((_, _, name),) = configurations(runs)
-        record = store.get(name)
+        (run,) = selected_runs(runs)
+        record = store.get(run.id)
         for name, find in runs.companions:
             if record is not None and name.startswith("random"):
                 beside = find(runs, 0, record)

@@ -15,13 +15,13 @@ pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
 from experiments.report import markdown
 from experiments.report.content import build
-from experiments.report.sections import PLANS
+from experiments.report.sections import OUTLINES
 from experiments.store.records import Store
 from experiments.tables import MACROS
 
 
 def test_every_macro_stands_in_one_section() -> None:
-    placed = [name for plan in PLANS for name in plan.macros]
+    placed = [name for outline in OUTLINES for name in outline.macros]
     assert sorted(placed) == sorted(table.name for table in MACROS)
 
 
