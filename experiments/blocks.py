@@ -43,7 +43,7 @@ Whole = BeforeValidator(_whole)
 Count = Annotated[int, Field(ge=1, strict=True), Whole]
 Components = Annotated[int, Field(ge=1, le=2**16, strict=True), Whole]
 """Candidates of one group: each is initialised by itself, so a million would take minutes before the first step."""
-Size = Annotated[int, Field(ge=0, strict=True), Whole]
+NonNegativeInt = Annotated[int, Field(ge=0, strict=True), Whole]
 
 
 def legal_name(block: type[Closed], key: str) -> str:

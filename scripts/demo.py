@@ -43,7 +43,7 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
     """Tabulate boundary, count and error of each seed, with the values of the suite's own record."""
     rows = []
     for config in configs:
-        row: overview.Row = {"seed": config.seed.value}
+        row: overview.FlatRecord = {"seed": config.seed.value}
         for name, place in (("", store), ("recorded ", Store(RESULTS))):
             record = place.get(run_id(config))
             found = {} if record is None else overview.record_row(record)

@@ -187,7 +187,7 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     return 0 if len(table) == wanted else 1
 
 
-def _found(sweep: Sweep) -> tuple[list[overview.Row], int]:
+def _found(sweep: Sweep) -> tuple[list[overview.FlatRecord], int]:
     """Return rows for the study's recorded runs, and the number of all its runs."""
     paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
     return overview.record_rows(path for path in paths if path.exists()), len(paths)

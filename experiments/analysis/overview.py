@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 log = logging.getLogger(__name__)
-Row = dict[str, Any]
+FlatRecord = dict[str, Any]
 SEED = "seed.value"
 APART = ("task.name", "model.name", "model.path")
 """Settings that always separate rows: a median over two tasks or pretrained models has no meaning."""
 
 
-def record_row(record: Mapping[str, Any]) -> Row:
+def record_row(record: Mapping[str, Any]) -> FlatRecord:
     """Turn a record into one row: run id, status, settings by their dotted keys, and the numbers of each phase.
 
     The name of a number is its path in the record (``grown.truncated.mse``). With several boundaries, ``t`` and
     ``count`` are sums. Values other than numbers are left out.
     """
-    flat: Row = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
+    flat: FlatRecord = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
     flat["tag"] = record["execution"].get("tag")
     for phase, content in record["phases"].items():
         for name, value in flatten(content).items():
@@ -45,7 +45,7 @@ def record_row(record: Mapping[str, Any]) -> Row:
     return flat
 
 
-def record_rows(paths: Iterable[Path]) -> list[Row]:
+def record_rows(paths: Iterable[Path]) -> list[FlatRecord]:
     """Return rows for records, and for all records below folders, in the order of their names.
 
     A warning names each damaged record, which is left out. Hidden folders are skipped.
@@ -68,7 +68,7 @@ def frame(*folders: str | Path) -> DataFrame:
     return pandas.DataFrame(record_rows(map(Path, folders)))
 
 
-def varied(table: Sequence[Row]) -> list[str]:
+def varied(table: Sequence[FlatRecord]) -> list[str]:
     """Return the settings that differ between runs, without the seed."""
     keys = [key for key in dict.fromkeys(key for entry in table for key in entry) if key not in ("run_id", "status")]
     first = {key: next((entry[key] for entry in table if key in entry), None) for key in keys}
@@ -81,7 +81,7 @@ def _is_setting(key: str) -> bool:
     return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag", *APART)
 
 
-def usual_columns(table: Sequence[Row]) -> list[str]:
+def usual_columns(table: Sequence[FlatRecord]) -> list[str]:
     """Return the usual columns: boundary, count and the truncated model's first score of every phase."""
     names = list(dict.fromkeys(key for entry in table for key in entry))
     phases = dict.fromkeys(name.split(".")[0] for name in names if name.endswith(".steps") and "train" not in name)
@@ -92,7 +92,7 @@ def usual_columns(table: Sequence[Row]) -> list[str]:
     return columns
 
 
-def grouped(table: Sequence[Row], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
+def grouped(table: Sequence[FlatRecord], by: Sequence[str], columns: Sequence[str]) -> list[FlatRecord]:
     """Return one row per combination of the settings ``by``: the number of complete runs and each column's median.
 
     Raises:
@@ -102,7 +102,7 @@ def grouped(table: Sequence[Row], by: Sequence[str], columns: Sequence[str]) -> 
     for key in (*by, *columns):
         if key not in known:
             raise ConfigError(f"no record has '{key}'.{nearest(key, known)}")
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[FlatRecord]] = {}
     for entry in table:
         groups.setdefault(tuple(repr(entry.get(key)) for key in by), []).append(entry)
     found = []
@@ -123,7 +123,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def format_rows(found: Sequence[Row]) -> str:
+def format_rows(found: Sequence[FlatRecord]) -> str:
     """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros."""
     names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
     lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
@@ -135,7 +135,7 @@ def _shown(value: Any) -> str:
     return "--" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def write_csv(path: Path, table: Sequence[Row]) -> None:
+def write_csv(path: Path, table: Sequence[FlatRecord]) -> None:
     """Write one line per run with all its numbers and settings."""
     names = list(dict.fromkeys(key for entry in table for key in entry))
     with path.open("w", newline="") as out:
@@ -144,7 +144,7 @@ def write_csv(path: Path, table: Sequence[Row]) -> None:
         writer.writerows(table)
 
 
-def plot(path: Path, found: Sequence[Row], table: Sequence[Row], key: str) -> None:
+def plot(path: Path, found: Sequence[FlatRecord], table: Sequence[FlatRecord], key: str) -> None:
     """Plot every column against the setting ``key``: one point per run, and a line through the medians."""
     import matplotlib
 

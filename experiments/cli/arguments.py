@@ -18,7 +18,7 @@ from typing import Literal
 import ngn
 from experiments.blocks import ConfigError
 
-Mode = Literal["run", "multirun", "show", "help", "complete"]
+CommandMode = Literal["run", "multirun", "show", "help", "complete"]
 
 OPEN_KEYS = (
     "hydra.run.dir",
@@ -47,7 +47,7 @@ SHELL_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args
 class Arguments:
     """A command line: what is asked for, Hydra's flags that say so, and the overrides."""
 
-    mode: Mode
+    mode: CommandMode
     flags: tuple[str, ...]
     overrides: tuple[str, ...]
 

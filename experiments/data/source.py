@@ -88,7 +88,7 @@ def combined_digest(parts: Mapping[str, str]) -> str:
 
 MAX_BYTES = 2**30
 """No file of a data set is larger. A larger file is refused before it is read into memory."""
-Layout = Sequence[Sequence[Path]]
+FileLayout = Sequence[Sequence[Path]]
 """The files of a data set, in order; for each file its possible paths, best first."""
 
 
@@ -109,7 +109,7 @@ class Folder:
         self._all_official = True
         self.manifest = None if adopting else manifests.read_manifest(self.path / manifests.FILE)
 
-    def choose(self, layouts: Sequence[Layout]) -> list[Path]:
+    def choose(self, layouts: Sequence[FileLayout]) -> list[Path]:
         """Return the files of the first complete layout.
 
         Raises:

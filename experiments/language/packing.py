@@ -18,7 +18,7 @@ from experiments.blocks import ConfigError
 
 ATTENTION = "by_sequence"
 Tokens = tuple[list[int], list[int]]
-"""Tokens of a prompt, and of its target."""
+"""The tokens of a prompt and of its target."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import ConfigError, Count, Size
+from experiments.blocks import ConfigError, Count, NonNegativeInt
 from experiments.contract.config import Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
 from experiments.methods.fixed import Fixed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ngn.contract import Learner
     from ngn.methods.ngn import CountGate
 
-Limit = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
+LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 
 class Budgeted(Method):
@@ -42,11 +42,11 @@ class Budgeted(Method):
     scalars: ClassVar[tuple[str, ...]] = ("count", "parameters")
 
     name: Literal["budget"]
-    count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
+    count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     """What the fixed model of this count has in parameters; a list has one count per group."""
-    parameters: Limit | None = None
+    parameters: LimitSetting | None = None
     """Of the deployed model; or a share of the largest, such as ``60%``."""
-    macs: Limit | None = None
+    macs: LimitSetting | None = None
     """Multiply-adds of the forward pass that records count."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import Size
+from experiments.blocks import NonNegativeInt
 from experiments.contract.config import Component, Config, Method, OrderedGroup
 from experiments.contract.source import Source
 
@@ -70,7 +70,7 @@ class Fixed(Plain):
     in_kernels: ClassVar[bool] = True
 
     name: Literal["fixed"]
-    count: Size | Annotated[list[Size], Field(min_length=1)] | None = None
+    count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _needs_count(self) -> Fixed:

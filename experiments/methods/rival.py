@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import Size
+from experiments.blocks import NonNegativeInt
 from experiments.contract.config import Component, Config, Method
 from experiments.contract.source import Source
 from experiments.methods.fixed import PLAIN, Plain, fixed_size
@@ -20,7 +20,7 @@ class Rival(Method, ABC):
 
     unused: ClassVar[tuple[str, ...]] = ("method.like",)
 
-    target: Size | None = None
+    target: NonNegativeInt | None = None
     """Components to retain, summed over all groups; null takes the total of ``like``."""
     like: str | None = None
     """The run id of the model whose total this is, whose record is compared with ``target`` before a run starts."""

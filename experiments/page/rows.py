@@ -12,7 +12,7 @@ from experiments.page.runs import Runs
 
 
 @dataclass(frozen=True)
-class Line:
+class RunLine:
     """One run: its seed, name and commit, the text of each quantity, and the runs that were read with it."""
 
     seed: int
@@ -27,7 +27,7 @@ class Behind:
     """What a row's cells are made of; ``course`` is the run whose training is drawn, if it has curves."""
 
     quantities: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[RunLine, ...]
     steps: tuple[str, ...]
     problems: tuple[str, ...]
     course: str | None
@@ -72,7 +72,7 @@ def behind(items: Sequence[Comparison], runs: Runs) -> Behind | None:
         record = runs.record(name)
         seed, commit = record["config"]["seed"]["value"], record["code"]["commit"] or "unknown"
         texts = tuple(found.get(quantity, "") for quantity in quantities)
-        lines.append(Line(seed, name, commit[:10], texts, tuple(companions[name])))
+        lines.append(RunLine(seed, name, commit[:10], texts, tuple(companions[name])))
     first = lines[0].name
     course = first if runs.add_course(first) else None
     return Behind(tuple(quantities), tuple(lines), tuple(steps), tuple(problems), course)

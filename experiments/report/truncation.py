@@ -22,7 +22,7 @@ SAME = 0.01
 
 
 @dataclass(frozen=True)
-class Ratio:
+class ErrorRatio:
     """Truncated over soft error of our runs: of the statistic that is published, and the range over seeds."""
 
     value: float
@@ -43,8 +43,8 @@ class TwoWays:
 
     item: Comparison
     published: float
-    equation: Ratio
-    kept: Ratio
+    equation: ErrorRatio
+    kept: ErrorRatio
 
     @property
     def nearer(self) -> str:
@@ -55,11 +55,11 @@ class TwoWays:
         return "equation" if apart[0] <= apart[1] else "gates kept"
 
 
-def _ratio(name: str, truncated: Array, soft: Array) -> Ratio:
+def _ratio(name: str, truncated: Array, soft: Array) -> ErrorRatio:
     each = truncated / soft
     # of single runs there is one published ratio, so ours is that of the median seed
     value = np.median(each) if name == "value" else statistic(name, truncated) / statistic(name, soft)
-    return Ratio(float(value), float(each.min()), float(each.max()))
+    return ErrorRatio(float(value), float(each.min()), float(each.max()))
 
 
 def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]:

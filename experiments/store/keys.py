@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 FORBID = ConfigDict(extra="forbid")
 Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+PositiveInt = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Scores = Annotated[dict[str, float], Field(min_length=1)]
 Absent = SkipJsonSchema[None]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, Positive, key, present
+from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, key, present
 from experiments.store.result import Result
 
 SCHEMA_VERSION: Final = 1
@@ -55,8 +55,8 @@ class ExecutionBlock(TypedDict):
             'differ. Older records may have "fused-step", "fused-autoencoder" or "fused-branches"'
         ),
     ]
-    replicas: Annotated[Positive, key("runs that were trained together as one stack")]
-    threads: Annotated[Positive, key("threads of torch")]
+    replicas: Annotated[PositiveInt, key("runs that were trained together as one stack")]
+    threads: Annotated[PositiveInt, key("threads of torch")]
     resumed: NotRequired[Annotated[Natural, key("how often an interrupted training was resumed")]]
     tag: NotRequired[Annotated[str, key("the word that was given with `tag=`, if any", max_length=40)]]
     conf: NotRequired[

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, Positive, Scores, key, present
+from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, Scores, key, present
 
 
 @with_config(FORBID)
@@ -16,7 +16,7 @@ class CostBlock(TypedDict):
     """One forward pass, on the device and threads of the run."""
 
     samples: Annotated[
-        Positive,
+        PositiveInt,
         key("samples in one forward pass; `cost` is there where a forward pass says something about the task"),
     ]
     multiply_adds: Annotated[

@@ -26,7 +26,7 @@ from experiments.sweeps.worker import note_failure
 from ngn.train import interrupt
 
 COMMAND = (sys.executable, "-m", "experiments.sweeps.worker")
-Report = Callable[[int, dict[str, str]], None]
+Reporter = Callable[[int, dict[str, str]], None]
 """(task, run id → status) of every task that ended, as it ends."""
 
 
@@ -69,7 +69,7 @@ class Supervisor:
     plan: plans.Plan
     tasks: Sequence[int]
     cluster: Cluster
-    report: Report
+    report: Reporter
     command: Sequence[str] = COMMAND
     count: int = field(default=0, init=False)
     _workers: list[_Worker] = field(default_factory=list)

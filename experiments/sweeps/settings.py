@@ -15,7 +15,7 @@ from experiments.config.messages import read_yaml, sentences
 from experiments.paths import ROOT
 
 CLUSTERS = ROOT / "experiments" / "clusters"
-Number = Annotated[int, Field(ge=1)]
+PositiveInt = Annotated[int, Field(ge=1)]
 
 
 class Cluster(Closed):
@@ -26,8 +26,8 @@ class Cluster(Closed):
     """
 
     kind: Literal["local", "slurm"]
-    workers: Number | None = None
-    runs_per_task: Number = 50
+    workers: PositiveInt | None = None
+    runs_per_task: PositiveInt = 50
     task_minutes: Annotated[float, Field(gt=0)] | None = None
     grace_seconds: Annotated[float, Field(gt=0)] = 60.0
     """Between asking a worker to save and stop, and killing it; of Slurm, how long before the time limit it asks."""
@@ -36,9 +36,9 @@ class Cluster(Closed):
     account: str | None = None
     qos: str | None = None
     gpus: Annotated[int, Field(ge=0)] = 0
-    cpus: Number = 1
+    cpus: PositiveInt = 1
     memory_gb: Annotated[float, Field(gt=0)] | None = None
-    max_array_size: Number = 1000
+    max_array_size: PositiveInt = 1000
     """The cluster's MaxArraySize: larger sweeps become several arrays."""
     setup: Annotated[list[str], Field(default_factory=list)]
     """Shell lines before the work, such as ``module load cuda`` or ``source .venv/bin/activate``."""

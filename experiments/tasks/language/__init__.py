@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count, Size
+from experiments.blocks import Count, NonNegativeInt
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
 
@@ -51,7 +51,7 @@ class Adaptation(Benchmark):
     """Text on which forgetting is measured."""
     perplexity_tokens: Count
     """Of that text, the first."""
-    replay: Size = 0
+    replay: NonNegativeInt = 0
     """Tokens of other general text that every step trains on beside its questions; 0 for none."""
     eval_batch: Count = 32
     """Questions answered at once."""

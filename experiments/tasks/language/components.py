@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count, Size
+from experiments.blocks import Count, NonNegativeInt
 from experiments.contract.config import Component
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class PruneComponent(Attached):
     """Whether the model's weights stay as they are, or are all trained, in float32 whatever ``model.dtype`` is."""
     rank_by: Literal["index", "wanda", "random"] = "index"
     """What comes first: by place in the model, by Wanda's score (neurons one by one, largest first), or by a draw."""
-    draw: Size = 0
+    draw: NonNegativeInt = 0
     """Number of the random order; the run's seed has no part in it."""
     round_to: Count = 1
     """Neurons of a block are a multiple of this, and so is every width that is learned."""

@@ -19,7 +19,7 @@ from experiments.language import pruning
 from experiments.language.base import PretrainedModel, load_base, tiny_base
 from experiments.language.corpora import Corpus, Example
 from experiments.language.generation import generate_greedy
-from experiments.language.packing import Packed, pack, token_losses
+from experiments.language.packing import Packed, Tokens, pack, token_losses
 from experiments.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.models.adapter import attach_adapters
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from experiments.contract.config import Config
     from experiments.contract.training import Train
 
-Tokens = tuple[list[int], list[int]]
-"""Of a prompt and of its answer."""
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
 """The most that the smoke profile takes."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
-from experiments.blocks import Count, NonNegative, Size
+from experiments.blocks import Count, NonNegative, NonNegativeInt
 from experiments.contract.config import Component, TaskSettings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Manifold(TaskSettings):
     """Fixed held-out points."""
     kl: NonNegative = 1e-4
     """Weight of each latent's divergence from N(0, 1)."""
-    draw: Size = 0
+    draw: NonNegativeInt = 0
     """Seed of R and of the held-out points, which all model seeds share."""
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count, Size
+from experiments.blocks import Count, NonNegativeInt
 from experiments.contract.config import TaskSettings
 from experiments.tasks.settings import MLPComponent
 
@@ -25,7 +25,7 @@ class Regression1D(TaskSettings):
     name: Literal["regression1d"]
     points: Count = 512
     layout: Literal["uniform", "even"] = "uniform"
-    draw: Size = 0
+    draw: NonNegativeInt = 0
     """Seed of the one uniform draw of inputs that all model seeds share."""
 
     def make(self, config: Config, device: torch.device) -> RegressionTask:

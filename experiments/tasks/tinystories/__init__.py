@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.blocks import Count, Size
+from experiments.blocks import Count, NonNegativeInt
 from experiments.contract.config import Component, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
 from experiments.tasks.settings import Benchmark
@@ -95,7 +95,7 @@ class TinyStories(Benchmark):
     """Characters in one input."""
     held: Count | None = None
     """Characters that scores are of, from the start of the text; null for all."""
-    evaluations: Annotated[Size, Field(le=MAX_CURVE_POINTS)] = 20
+    evaluations: Annotated[NonNegativeInt, Field(le=MAX_CURVE_POINTS)] = 20
     """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
     curve_held: Count = 20_000
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count, Positive, Ratio, Size, Whole
+from experiments.blocks import Count, NonNegativeInt, Positive, Ratio, Whole
 from experiments.contract.config import Component, TaskSettings
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Twist(TaskSettings):
     name: Literal["twist"]
     points: Count = 4096
     gamma: Positive = 0.5
-    draw: Size = 0
+    draw: NonNegativeInt = 0
     """Seed of the one draw of inputs that all model seeds share."""
 
     def make(self, config: Config, device: torch.device) -> TwistTask:
