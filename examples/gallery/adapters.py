@@ -47,11 +47,11 @@ def gate() -> ngn.CountGate:
 
 model = nn.Sequential(Adapter(frozen[0], gate()), frozen[1], Adapter(frozen[2], gate()))
 learner = ngn.CapacityLearner(model)
-course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
+history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%
 small = learner.deploy(example=x)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
-draw(course, learner, small)
+draw(history, learner, small)

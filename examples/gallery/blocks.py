@@ -43,10 +43,10 @@ def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
 bank = Blocks(gate.K, seeds=0)
 learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
-course = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
+history = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
 
 # %%
 small = learner.deploy(example=x)
 with torch.no_grad():
     print(f"MSE soft {float(mse(learner(x), y)):.1e}, deployed {float(mse(small(x), y)):.1e}")
-draw(course, learner, small)
+draw(history, learner, small)

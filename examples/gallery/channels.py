@@ -38,7 +38,7 @@ model = nn.Sequential(
 # found.
 
 learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, lambda0=0.1, alpha_max=0.1)
-course = ngn.fit(
+history = ngn.fit(
     learner,
     images,
     label,
@@ -54,4 +54,4 @@ small = learner.deploy(example=images)
 print(small[:4])
 with torch.no_grad():
     print(f"accuracy {(small(images).argmax(-1) == label).float().mean():.3f}")
-draw(course, learner, small)
+draw(history, learner, small)

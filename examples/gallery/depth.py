@@ -41,7 +41,7 @@ class Stack(nn.Module):
 
 # %%
 learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, lambda0=0.1, alpha_max=0.1)
-course = ngn.fit(
+history = ngn.fit(
     learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=3e-3, lr_boundary=0.1), progress="never"
 )
 
@@ -52,4 +52,4 @@ small = learner.deploy(example=x)
 print(len(small.layers), "of 8 layers")
 with torch.no_grad():
     print(f"accuracy {(small(x).sign() == y).float().mean():.3f}")
-draw(course, learner, small)
+draw(history, learner, small)

@@ -41,7 +41,7 @@ class Branches(ngn.Bank):
 
 gate = ngn.CountGate(12, t0=6.0, lambda0=3e-2, alpha_max=3e-2)
 learner = ngn.CapacityLearner(ngn.OrderedSum(Branches(12, seeds=0), gate))
-course = ngn.fit(
+history = ngn.fit(
     learner, features, community, nn.functional.cross_entropy, ngn.TrainPlan(steps=200, lr=2e-2), progress="never"
 )
 
@@ -49,4 +49,4 @@ course = ngn.fit(
 small = learner.deploy(example=features)
 with torch.no_grad():
     print(f"accuracy {(small(features).argmax(-1) == community).float().mean():.3f}")
-draw(course, learner, small)
+draw(history, learner, small)

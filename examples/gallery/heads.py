@@ -40,7 +40,7 @@ class Reader(nn.Module):
 
 # %%
 learner = ngn.learn_sizes(Reader(), {"attention": ngn.Heads()}, lambda0=0.1, alpha_max=0.1)
-course = ngn.fit(
+history = ngn.fit(
     learner, x, y, nn.functional.cross_entropy, ngn.TrainPlan(steps=300, lr=3e-3, lr_boundary=0.1), progress="never"
 )
 
@@ -51,4 +51,4 @@ small = learner.deploy(example=x)
 print(small.attention.num_heads, "heads;", small.attention.out_proj)
 with torch.no_grad():
     print(f"accuracy {(small(x).argmax(1) == y).float().mean():.3f}")
-draw(course, learner, small)
+draw(history, learner, small)

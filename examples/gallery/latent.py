@@ -21,7 +21,7 @@ down, up = nn.Linear(20, 10), nn.Linear(10, 64)
 gate = ngn.CountGate(10, t0=8.0, r=1.0, lambda0=1e-2, alpha_max=1e-2)
 axis = ngn.OrderedAxis(gate, [*ngn.outputs(down), *ngn.inputs(up)])
 learner = ngn.CapacityLearner(nn.Sequential(down, axis, up, nn.Tanh(), nn.Linear(64, 20)))
-course = ngn.fit(
+history = ngn.fit(
     learner, x, x, nn.functional.mse_loss, ngn.TrainPlan(steps=800, lr=5e-3, lr_boundary=0.1), progress="never"
 )
 
@@ -30,4 +30,4 @@ small = learner.deploy(example=x)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), x):.1e}, variance of the data {x.var():.2f}")
-draw(course, learner, small)
+draw(history, learner, small)

@@ -4,10 +4,10 @@ import matplotlib.pyplot as plt
 from torch import nn
 
 import ngn
-from ngn.train.plan import Course
+from ngn.train.plan import History
 
 
-def draw(course: Course, learner: ngn.CapacityLearner, small: nn.Module) -> None:
+def draw(history: History, learner: ngn.CapacityLearner, small: nn.Module) -> None:
     """Print the parameters that deployment cut; draw t and the components of every learned size."""
     kept = {name: tuple(p.shape) for name, p in small.named_parameters()}
     for name, p in learner.model.named_parameters():
@@ -19,7 +19,7 @@ def draw(course: Course, learner: ngn.CapacityLearner, small: nn.Module) -> None
     _, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), width_ratios=(3, 2), layout="constrained")
     rows = range(len(learner.axes))
     for g in rows:
-        left.plot(course.curves["step"], course.curves["t"][:, 0, g], color=f"C{g}", lw=2)
+        left.plot(history.curves["step"], history.curves["t"][:, 0, g], color=f"C{g}", lw=2)
         K, count = learner.axes[g].capacity.K, int(learner.count()[g])
         right.barh(g, K, 0.5, color=f"C{g}", alpha=0.2)
         right.barh(g, count, 0.5, color=f"C{g}")

@@ -31,11 +31,11 @@ def gate(number: int) -> ngn.CountGate:
 
 ngn.attach_low_rank(frozen, ["0", "2"], gate, seed=0)
 learner = ngn.CapacityLearner(frozen)
-course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
+history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%
 small = learner.deploy(example=x)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
-draw(course, learner, small)
+draw(history, learner, small)

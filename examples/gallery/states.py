@@ -39,10 +39,10 @@ for step in range(1, x.shape[1]):
 
 gate = ngn.CountGate(16, t0=6.0, r=0.9, lambda0=1e-2, alpha_max=1e-2)
 learner = ngn.CapacityLearner(ngn.OrderedSum(States(16, seeds=0), gate))
-course = ngn.fit(learner, x, slow, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=1e-2), progress="never")
+history = ngn.fit(learner, x, slow, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=1e-2), progress="never")
 
 # %%
 small = learner.deploy(example=x)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), slow):.1e}, variance of the target {slow.var():.1e}")
-draw(course, learner, small)
+draw(history, learner, small)

@@ -22,7 +22,7 @@ model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
 # slice. The ordering weights ``r ** k`` give later slices less weight at first.
 
 learner = ngn.learn_sizes(model, {"": ngn.Width(16)}, t0=1e-4, r=0.8, lambda0=1e-3, alpha_max=1e-3)
-course = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1200, lr=3e-3), progress="never")
+history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1200, lr=3e-3), progress="never")
 
 # %%
 # The deployed model is the same two linear maps, smaller.
@@ -31,4 +31,4 @@ small = learner.deploy(example=x)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
-draw(course, learner, small)
+draw(history, learner, small)

@@ -25,7 +25,7 @@ from ngn.contract import Learner
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train.batches import Batches
-from ngn.train.plan import Course
+from ngn.train.plan import History
 from ngn.train.trainer import Trainer
 from ngn.truncation import deploy
 
@@ -37,7 +37,7 @@ def measure(
     trainer: Trainer,
     learner: Learner,
     task: Task[Any],
-    course: Course,
+    history: History,
     config: Config,
     fixed: bool,
     device: torch.device,
@@ -66,8 +66,8 @@ def measure(
             count=counts[r],
             parameters={"candidate": candidate, "deployed": 0},
             steps=plan.steps,
-            seconds=round(course.seconds, 3),
-            run_steps_per_second=float(f"{plan.steps * replicas / max(course.seconds, 1e-9):.4g}"),
+            seconds=round(history.seconds, 3),
+            run_steps_per_second=float(f"{plan.steps * replicas / max(history.seconds, 1e-9):.4g}"),
             peak_memory_mib=round(peak_memory(device), 1),
             n=dict(task.n) or None,
         )
@@ -75,7 +75,7 @@ def measure(
             form: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
             for form, by_name in scores.items()
         }
-        at = int(course.diverged_at[r])
+        at = int(history.diverged_at[r])
         if at >= 0 or not all(np.isfinite([*(v for s in own.values() for v in s.values()), *t[r]])):
             # What a diverged model would score is not a result; only that it diverged, and when.
             result.status, result.count = "diverged", []
@@ -136,16 +136,16 @@ def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
     return [float(task.evaluate(model)[task.prefix_score]) for model in smaller]
 
 
-def curves_of(course: Course, r: int, fixed: bool) -> dict[str, np.ndarray]:
-    """The curves of replica ``r``, none where nothing was trained; a ``fixed`` model has no course of t."""
-    if not course.curves:
+def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
+    """The curves of replica ``r``, none where nothing was trained; a ``fixed`` model has no curve of t."""
+    if not history.curves:
         return {}
-    curves = {"step": course.curves["step"].astype(CURVE_TYPES["step"])}
+    curves = {"step": history.curves["step"].astype(CURVE_TYPES["step"])}
     for name in ("loss", "task", "held") if fixed else ("loss", "task", "t", "held"):
-        if name in course.curves:
-            curves[name] = course.curves[name][:, r].astype(np.float32)
+        if name in history.curves:
+            curves[name] = history.curves[name][:, r].astype(np.float32)
     if "held" in curves:
-        curves["held_step"] = course.curves["held_step"].astype(CURVE_TYPES["held_step"])
+        curves["held_step"] = history.curves["held_step"].astype(CURVE_TYPES["held_step"])
     return curves
 
 

@@ -26,7 +26,7 @@ from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
-from ngn.train.plan import Course, TrainPlan
+from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
 
 
@@ -146,15 +146,15 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
-        course = trainer.fit() if trains(learner) else untrained(trainer)
+        history = trainer.fit() if trains(learner) else untrained(trainer)
     if setup.end is not None:
-        checkpoint.remove_later(setup.end, None)  # an end that cannot be used may be of a later step
+        checkpoint.remove_newer(setup.end, None)  # an end that cannot be used may be of a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
 
     def alone(r: int) -> Learner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(trainer, learner, task, course, first, fixed, device, setup.keep)
+    results = measure(trainer, learner, task, history, first, fixed, device, setup.keep)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:
@@ -167,8 +167,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         scored = trainer.evaluate(lambda _: [prefixes_of(r, learner, task) for r in complete])
         for r, scores in zip(complete, scored, strict=True):
             results[r].prefixes = scores
-    curves = [curves_of(course, r, fixed) for r in range(len(stack))]
-    return Phase(results, curves, course.resumed, trainer.engine)
+    curves = [curves_of(history, r, fixed) for r in range(len(stack))]
+    return Phase(results, curves, history.resumed, trainer.engine)
 
 
 def trains(learner: Learner) -> bool:
@@ -176,13 +176,13 @@ def trains(learner: Learner) -> bool:
     return any(p.numel() for p in (*learner.body_parameters(), *learner.controller_parameters()))
 
 
-def untrained(trainer: Trainer) -> Course:
-    """The course of no training at all; the learner is made ready to be measured."""
+def untrained(trainer: Trainer) -> History:
+    """Return the history of no training, and make the learner ready to be measured."""
     trainer.plan = replace(trainer.plan, steps=0)
     trainer.learner.set_progress(1.0)
     trainer.learner.before_step(None)
     trainer.learner.eval()
-    return Course({}, np.full(trainer.learner.replicas or 1, -1), 0.0, 0)
+    return History({}, np.full(trainer.learner.replicas or 1, -1), 0.0, 0)
 
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:

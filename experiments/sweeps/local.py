@@ -89,7 +89,7 @@ class Supervisor:
             interrupt.handled(), interrupt.deferred(), woken_by_signals() as rung, selectors.DefaultSelector() as lines,
         ):  # fmt: skip
             lines.register(rung, selectors.EVENT_READ)
-            while (self._waiting or self._put_off or self._workers) and not interrupt.asked():
+            while (self._waiting or self._put_off or self._workers) and not interrupt.requested():
                 while free and (self._waiting or self._put_off):
                     worker = self._start(free.pop())
                     lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Learned sizes in Lightning's ``Trainer``."""
+"""Learn sizes in Lightning's ``Trainer``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lightning.pytorch import Callback
 
 from ngn.budget import BudgetLearner
 from ngn.contract import Learner
-from ngn.integrations import BoundarySteps
+from ngn.integrations import BoundaryOptimizer
 
 
 class SizesCallback(Callback):
-    """Learns the sizes of ``learner.model``, a part of a module that Lightning trains with one optimiser. ::
+    """Learn the sizes of ``learner.model``, part of a ``LightningModule`` that one optimiser trains. ::
 
         class Classifier(lightning.pytorch.LightningModule):
             def __init__(self):
@@ -26,42 +26,45 @@ class SizesCallback(Callback):
         lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(learner)]).fit(module, loader)
         small = learner.deploy()
 
-    The penalty is added to the gradients, not to the loss that is shown, and the boundaries have an optimiser of their
-    own. The mean t is logged and, under a budget, the cost. A training that is resumed from the end of an epoch goes on
-    as it would have; within one Lightning begins its data anew.
+    The callback adds the penalty to the gradients; the shown loss is without it. The boundaries have their own
+    optimiser. The callback logs the mean t and, under a budget, the cost.
+
+    A training resumed from the end of an epoch continues exactly. After a resumption within an epoch, Lightning starts
+    its data from the beginning.
 
     Args:
-        learner: made of the model that is trained, or a part of it.
+        learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
 
     Raises:
-        ValueError: in training, if the model is another one, or the number of steps is not known.
+        ValueError: in training, if the module does not contain the learner's model, or if the number of steps is
+            unknown.
     """
 
     def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
-        self.steps, self.done = BoundarySteps(learner, lr), 0
+        self.boundaries, self.done = BoundaryOptimizer(learner, lr), 0
 
     def state_dict(self) -> dict[str, Any]:
-        return self.steps.state()
+        return self.boundaries.state()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.steps.restore(state_dict)
+        self.boundaries.restore(state_dict)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.steps.of(pl_module)
+        self.boundaries.check_model(pl_module)
         self.total = trainer.estimated_stepping_batches
         if not math.isfinite(self.total):
-            raise ValueError("schedules need an end: set max_epochs or max_steps")
+            raise ValueError("schedules need the number of training steps: set max_epochs or max_steps")
         self.done = trainer.global_step
-        self.steps.learner.resume(self.done, self.done / self.total)
+        self.boundaries.learner.resume(self.done, self.done / self.total)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        self.steps.take()
+        self.boundaries.step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.global_step > self.done:  # not one of several batches whose gradients are accumulated
+        if trainer.global_step > self.done:  # false while gradients are accumulated
             self.done = trainer.global_step
-            learner = self.steps.learner
+            learner = self.boundaries.learner
             learner.step(min(1.0, self.done / self.total))
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)

@@ -1,1 +1,1 @@
-"""Training: the trainer, its optimisers, batches, checkpoints."""
+"""Training: the trainer, its optimisers, batches and checkpoints."""

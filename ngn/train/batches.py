@@ -1,4 +1,7 @@
-"""What a training step sees. Batches are addressed by step, so resuming needs no state and replicas no common order."""
+"""Batches of training data, each addressed by its index.
+
+A resumed training therefore needs no state of the data. Each replica can have its own order.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ngn.streams import generator
 
 @dataclass(frozen=True)
 class Split:
-    """Samples on the device: inputs [N, ...] (or one object for all, such as a graph) and targets [N, ...]."""
+    """Samples on the device: inputs [N, ...] and targets [N, ...]. Inputs may also be one object, such as a graph."""
 
     inputs: Any
     targets: Tensor
@@ -28,12 +31,12 @@ class Batches(Protocol):
     """A stream of batches."""
 
     def at(self, index: int) -> Any:
-        """Micro-batch ``index``, as the loss takes it: tensors [N, ...], or [R, N, ...] where replicas differ."""
+        """Return micro-batch ``index`` for the loss: tensors [N, ...], or [R, N, ...] if replicas differ."""
         ...
 
 
 class FullBatches:
-    """The whole training set at every step, shared by all replicas."""
+    """The whole training set in every step, shared by all replicas."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
@@ -43,15 +46,16 @@ class FullBatches:
 
 
 class MiniBatches:
-    """Shuffled minibatches without replacement; every replica in the order of its own seed.
+    """Shuffled minibatches without replacement; the seed of each replica gives its order.
 
-    Epoch e of seed s is the permutation of the stream (s, "data", e); its last, incomplete batch is dropped.
+    The random stream (s, "data", e) gives the permutation of seed s in epoch e. The last batch of an epoch is dropped
+    if it is incomplete.
 
     Args:
         split: the training data.
-        size: samples in a batch; no more than there are.
+        size: samples in a batch; at most the whole split.
         seeds: one seed (batches [N, ...]) or one per replica (batches [R, N, ...]).
-        prepare: turns a batch of stored inputs into what the model takes (uint8 pixels into standardised floats).
+        prepare: converts stored inputs to inputs of the model, such as uint8 pixels to standardised floats.
     """
 
     def __init__(self, split: Split, size: int, seeds: int | Sequence[int], prepare: Callable[[Tensor], Any]) -> None:
@@ -73,18 +77,19 @@ class MiniBatches:
 class TokenBatches:
     """Inputs and next tokens from one long text, [size, context] each, as int64.
 
-    Epoch e of seed s cuts the text into windows from an offset below ``context``, and takes them in an order; both are
-    of the stream (s, "data", e). The last, incomplete batch of an epoch is dropped.
+    Each epoch cuts the text into windows of ``context`` tokens and shuffles them. The first window begins at a random
+    offset below ``context``. The random stream (s, "data", e) gives offset and order for seed s in epoch e. The last
+    batch of an epoch is dropped if it is incomplete.
 
     Args:
         tokens: [T] integers, such as a memory map; only the windows of a batch are read.
         context: tokens in one input.
-        size: windows in a batch; no more than there are.
-        seed: of the run.
-        device: where batches go.
+        size: windows in a batch; at most all windows of the text.
+        seed: the seed of the run.
+        device: the device of the batches.
 
     Raises:
-        ValueError: if the text is shorter than two windows.
+        ValueError: if the text has fewer than 2 ``context`` tokens.
 
     >>> import numpy as np
     >>> x, y = TokenBatches(np.arange(40), context=4, size=2, seed=0).at(7)
@@ -97,7 +102,10 @@ class TokenBatches:
     ) -> None:
         self.windows = (len(tokens) - context) // context
         if self.windows < 1:
-            raise ValueError(f"a text of {len(tokens)} tokens is too short for windows of {context}")
+            raise ValueError(
+                f"the text has {len(tokens)} tokens, which is too short for context={context}: "
+                f"it needs at least {2 * context}"
+            )
         self.tokens, self.context, self.seed, self.device = tokens, context, seed, device
         self.size = min(size, self.windows)
         self.per_epoch = self.windows // self.size
@@ -117,12 +125,12 @@ class TokenBatches:
 
 
 class IteratedBatches:
-    """The batches of an iterable such as a ``DataLoader``, pass after pass, in the order in which it gives them.
+    """The batches of an iterable such as a ``DataLoader``, in its own order, epoch after epoch.
 
-    A training that is resumed goes through the batches that it had before, without using them.
+    A resumed training first reads and skips the batches before its checkpoint.
 
     Raises:
-        ValueError: from ``at``, if a pass gives no batch; a generator, for one, can be gone through but once.
+        ValueError: from ``at``, if a new epoch yields no batch. For example, a generator can be read only once.
     """
 
     def __init__(self, source: Iterable[Any]) -> None:
@@ -140,6 +148,9 @@ class IteratedBatches:
                 self._pass = iter(self.source)
                 self._batch = next(self._pass, self)
             if self._batch is self:
-                raise ValueError(f"the batches ended after {self._index + 1}, and begun again there were none")
+                raise ValueError(
+                    f"the iterable of batches ended after {self._index + 1} and yields none when read again: pass one "
+                    "that can be read repeatedly, such as a list or a DataLoader"
+                )
             self._index += 1
         return self._batch

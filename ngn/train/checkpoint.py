@@ -1,10 +1,14 @@
-"""Checkpoints: written whole or not at all, checked when loaded, the one before kept.
+"""Checkpoints: written atomically and checked when loaded.
 
-A checkpoint is a safetensors file and, written after it, a small JSON file with the digest of the tensors and what is
-not a tensor. Such a file is sealed: it holds the SHA-256 of all that it says, and the identity of the training that
-wrote it (which code, which engine). Without the JSON file a checkpoint does not exist; where a digest does not match,
-the one before is taken; what another identity has left does not count. torch is imported where tensors are: what only
-looks at sealed files does without.
+A checkpoint is two files:
+
+- a safetensors file with the tensors;
+- a JSON file, written after it, with the SHA-256 of the tensors and everything that is not a tensor.
+
+The JSON file is *sealed*: it also holds its own SHA-256, and the identity (code, engine) of the training that wrote it.
+
+The two newest checkpoints are kept. :func:`latest` skips checkpoints without a JSON file, damaged ones, and those of
+another identity. Functions import torch only if they handle tensors, so that sealed files can be read without it.
 """
 
 from __future__ import annotations
@@ -30,26 +34,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 KEPT = 2
+"""Number of checkpoints that are kept."""
 REMOVED = ".removed"
-"""Ends the name of a folder that is being removed."""
+"""End of the name of a folder that is being removed."""
 _SEAL = "seal"
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
-"""What a damaged file makes reading raise."""
+"""Exceptions from reading a damaged file."""
 
 Identity = Mapping[str, Any] | None
-"""What must be the same for a training to be resumed, such as the commit, in JSON's types; None: no demand."""
+"""Facts that must not change before a training is resumed, such as the commit, in JSON's types. None allows changes."""
 
 
 class CheckpointError(FileError):
-    """There are checkpoints, but none that can be used."""
+    """There are checkpoints, but none is usable."""
 
 
 class StorageError(FileError):
-    """A file could not be written: the disk is full, the folder read-only, a quota used up."""
+    """A file could not be written: the disk is full, the folder is read-only, or a quota is used up."""
 
 
 class OtherIdentityError(FileError):
-    """A file is of another training; the message says what differs."""
+    """Another training wrote the file; the message says what differs."""
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
@@ -57,36 +62,36 @@ def _digest(facts: Mapping[str, Any]) -> str:
 
 
 def write_sealed(path: Path, facts: Mapping[str, Any], identity: Identity) -> None:
-    """Write ``facts`` (in JSON's types, string keys) with their identity and a digest over both."""
+    """Write ``facts`` (JSON types, string keys) with the identity and a SHA-256 over both."""
     whole = {**facts, "identity": dict(identity or {})}
     publish(path, json.dumps({**whole, _SEAL: _digest(whole)}).encode(), replace=True)
 
 
 def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
-    """What :func:`write_sealed` has written.
+    """Return the facts that :func:`write_sealed` wrote, with the key "identity".
 
     Raises:
-        OtherIdentityError: if it was written under another identity.
-        OSError, ValueError, KeyError, TypeError, RecursionError: if it is missing or damaged.
+        OtherIdentityError: if the file has another identity.
+        OSError, ValueError, KeyError, TypeError, RecursionError: if the file is missing or damaged.
     """
     facts = dict(json.loads(path.read_bytes()))
     before, now = facts.get("identity", {}), dict(identity or {})
     if identity is not None and before != now:
         differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        said = "; ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing)
-        raise OtherIdentityError(f"{path} is of another training: {said}")
+        said = "; ".join(f"{key} was {before.get(key)} and is now {now.get(key)}" for key in differing)
+        raise OtherIdentityError(f"{path} was written by a different training: {said}")
     if facts.pop(_SEAL) != _digest(facts):
-        raise ValueError(f"the digest of {path.name} does not match")
+        raise ValueError(f"{path.name} was changed or damaged: its SHA-256 does not match")
     return facts
 
 
 def _name(step: int) -> str:
-    """Of the files of a checkpoint, without their endings; they sort as steps do."""
+    """Name of a checkpoint's files, without extension; sorting names sorts steps."""
     return f"step-{step:010d}"
 
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
-    """Write the checkpoint of ``step`` and remove all but the newest two."""
+    """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
     content = folder / f"{_name(step)}.safetensors"
     files.publish_tensors(content, tensors)
     described = {"step": step, "sha256": files.digest(content), "meta": meta}
@@ -96,9 +101,12 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, An
 
 
 def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-    """Step, tensors and meta of the newest sound checkpoint; None if there is none.
+    """Return step, tensors and meta of the newest usable checkpoint; None if there is none.
 
-    Those of another identity, and damaged ones, are passed over, and a warning says why. Nothing is removed.
+    Skips checkpoints of another identity and damaged ones, and logs a warning for each. Removes nothing.
+
+    Raises:
+        OSError: if the disk cannot be read; the checkpoints may be intact.
     """
     import safetensors.torch
 
@@ -107,22 +115,22 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
             facts = read_sealed(described, identity)
             content = described.with_suffix(".safetensors")
             if files.digest(content) != facts["sha256"]:
-                raise ValueError("its digest does not match")
+                raise ValueError(f"{content.name} was changed or damaged: its SHA-256 does not match")
             return int(facts["step"]), safetensors.torch.load_file(content), dict(facts["meta"])
         except OtherIdentityError as other:
-            log.warning("%s; not taken up", other)
+            log.warning("checkpoint skipped: %s", other)
         except DAMAGE as fault:
             if isinstance(fault, OSError) and not isinstance(fault, (FileNotFoundError, IsADirectoryError)):
-                raise  # the disk, or the network, which may be well again
+                raise  # a fault of the disk or the network, which may be temporary
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
     return None
 
 
-def remove_later(folder: Path, step: int | None) -> None:
-    """Remove the checkpoints of later steps than ``step``, all of them for None.
+def remove_newer(folder: Path, step: int | None) -> None:
+    """Remove the checkpoints of steps after ``step``; all of them if it is None.
 
-    A training that goes on from ``step`` calls it first: :func:`latest` has passed them over, and would take them for
-    newer than those that are still to be written.
+    Call it before you resume a training from ``step``. :func:`save` keeps the checkpoints with the highest steps: it
+    would keep the ones that :func:`latest` skipped, and remove the new ones.
     """
     for described in folder.glob("step-*.json"):
         if step is None or described.stem > _name(step):
@@ -130,15 +138,15 @@ def remove_later(folder: Path, step: int | None) -> None:
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Where torch's global generators are, from which a model may draw (dropout); for checkpoints."""
+    """Return the states of torch's global random generators, which dropout uses, for a checkpoint."""
     import torch
 
     state = {"random.cpu": torch.get_rng_state()}
     return state if device.type != "cuda" else state | {"random.cuda": torch.cuda.get_rng_state(device)}
 
 
-def put_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> None:
-    """Let the generators go on from :func:`random_state`."""
+def set_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Set torch's global random generators to the result of :func:`random_state`."""
     import torch
 
     torch.set_rng_state(tensors["random.cpu"])
@@ -152,7 +160,7 @@ def _discard(described: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of checkpoints that are no longer needed; it is gone at once, even if this process is killed."""
+    """Remove a folder of checkpoints. It is renamed first, so that its name never refers to a half-empty folder."""
     gone = folder.with_name(f"{folder.name}{REMOVED}")
     shutil.rmtree(gone, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
-"""Signals ask a training to stop; it stops where nothing is lost.
+"""Stop a training at a signal without losing work.
 
-A handler only notes the signal. The trainer looks at the note after every step (one in compiled code after every call),
-writes a checkpoint and raises :class:`Interrupted`. Where no training is under way there is nothing to save, and the
-handler raises at once; so does a second Ctrl-C, for those who cannot wait: files are written whole or not at all.
+During a training, the signal handler only notes the signal. After every step, the trainer reads the note, writes a
+checkpoint and raises :class:`Interrupted`. (A compiled kernel reads the note after every call, which runs many steps.)
+
+If no training is running, the handler raises at once. A second Ctrl-C also raises at once. No file is left incomplete.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Ctrl-C; the end of an allocation or a polite kill; what Slurm is told to send before a time limit or a preemption."""
+"""SIGINT: Ctrl-C. SIGTERM: ``kill``, or the end of an allocation. SIGUSR1 and SIGUSR2: Slurm can send them before a
+time limit or a preemption."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by a signal, after what had been computed was saved. ``signum`` says which signal."""
+    """A signal stopped the process; a running training has saved a checkpoint.
+
+    Attributes:
+        signum: the number of the signal.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -26,12 +32,12 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def status(self) -> int:
-        """The exit status that a shell gives to this signal."""
+        """The exit status for this signal in a shell: 128 + its number."""
         return 128 + self.signum
 
 
 class _Note:
-    """What has been asked for in this process, and whether a training is under way."""
+    """The first signal of this process, and the number of trainings that are running."""
 
     signum: int | None = None
     training: int = 0
@@ -48,26 +54,26 @@ def _handle(signum: int, frame: FrameType | None) -> None:
         raise Interrupted(_note.signum)
 
 
-def asked() -> bool:
+def requested() -> bool:
     """Whether a signal has asked this process to stop."""
     return _note.signum is not None
 
 
-def stop() -> None:
-    """Raise :class:`Interrupted` if a signal has asked for it; called after saving."""
+def raise_if_requested() -> None:
+    """Raise :class:`Interrupted` if a signal has asked this process to stop. Save your work before you call it."""
     if _note.signum is not None:
         raise Interrupted(_note.signum)
 
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Handle the signals meanwhile; outside of the main thread, where Python cannot, this does nothing."""
+    """Handle :data:`SIGNALS` within the context. Does nothing outside the main thread, where Python cannot do it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.signal(number, _handle) for number in SIGNALS}
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # whoever started this may have kept them waiting until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the parent process may have blocked them until now
         yield
     finally:
         for number, handler in before.items():
@@ -77,11 +83,11 @@ def handled() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """While a training is under way, signals are only noted; what was noted is raised at the end at the latest."""
+    """Only note signals within the context, which is a training. At its end, raise :class:`Interrupted` if one came."""
     _note.training += 1
     try:
         yield
     finally:
         _note.training -= 1
     if _note.training == 0:
-        stop()
+        raise_if_requested()

@@ -1,4 +1,4 @@
-"""Objectives of training: a loss is any ``loss(model, batch) -> [*R]``, the mean loss of each model of a stack."""
+"""Losses of training: any function ``loss(model, batch) -> [*R]``, with the mean loss of each model of a stack."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Loss = Callable[[nn.Module, Any], Tensor]
-"""(model, batch) → mean loss of each model, [*R]. Calling the model gives its soft forward pass."""
+"""(model, batch) → mean loss of each model, [*R]. A call of the model is its soft forward pass."""
 Criterion = Callable[..., Tensor]
 """(output [*R, N, ...], target [N, ...] or [*R, N, ...]) → mean loss of each model, [*R]."""
 
 
 @dataclass(frozen=True)
 class Supervised:
-    """The loss ``criterion(model(x), target)`` of batches ``(x, target)``.
+    """The loss ``criterion(model(x), target)`` for batches ``(x, target)``.
 
     >>> import torch
     >>> Supervised(mean_squared_error)(torch.nn.Identity(), (torch.ones(2, 1), torch.zeros(2, 1)))
@@ -32,11 +32,11 @@ class Supervised:
         return self.criterion(model(x), target)
 
 
-def of_outputs(loss: Callable[..., Tensor]) -> bool:
-    """Whether a loss is of output and target, as torch's are: its first arguments are called input and target."""
+def takes_output_and_target(loss: Callable[..., Tensor]) -> bool:
+    """Whether a loss takes output and target, as torch's losses do: their first arguments are ``input, target``."""
     try:
         names = [*inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters]
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # Python knows no signature of it
         return False
     return names[:2] == ["input", "target"]
 

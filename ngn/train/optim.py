@@ -1,4 +1,4 @@
-"""Adam and AdamW over a stack of independent models, and gradient clipping for each of them."""
+"""Adam, AdamW and gradient clipping for a stack of independent models."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from ngn.schedules import CONSTANT, Shape
 
 ClipScope = Literal["joint", "separate", "body"]
 OptimizerKind = Literal["adam", "adamw"]
-"""How weight decay acts: as an L2 term of the gradient, or apart from it (decoupled)."""
+"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw)."""
 
 
 class ReplicaAdam(torch.optim.Optimizer):
-    """Adam with one learning rate per replica: torch's arithmetic, entry r of the leading axis stepped at rate r.
+    """Adam with one learning rate per replica, in the arithmetic of :class:`torch.optim.Adam`.
 
-    Group options: ``rates`` (float64 [R]), multiplied at each step by the number ``lr``; betas, eps, weight_decay as in
-    :class:`torch.optim.Adam`, or in :class:`torch.optim.AdamW` where ``decoupled``. Every parameter's leading axis is
-    the replica axis.
+    The leading axis of every parameter is the replica axis.
+
+    Args:
+        groups: parameter groups. Each has ``rates``, float64 [R], which every step multiplies by the group's ``lr``.
+        betas, eps: as in :class:`torch.optim.Adam`; a group may have its own, and its own ``weight_decay``.
+        decoupled: weight decay as in :class:`torch.optim.AdamW`.
     """
 
     def __init__(
@@ -36,7 +39,7 @@ class ReplicaAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step for every replica."""
+        """Take one step with every replica."""
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
@@ -71,29 +74,39 @@ def adam(
     kind: OptimizerKind = "adam",
     shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
 ) -> torch.optim.Optimizer:
-    """Adam with a group for the body and one for what decides the size; the latter is never decayed.
+    """Return Adam or AdamW with one group for the body and one for the controllers, which have no weight decay.
 
-    torch's own fused Adam or AdamW where all replicas share their rates (``lr`` and ``lr_boundary`` are numbers or
-    [R]), else :class:`ReplicaAdam`. A group's ``lr`` is to be set to its ``rate`` times its ``shape`` at each step.
+    If all replicas share their rates, this is torch's fused optimiser, else :class:`ReplicaAdam`. In every step, the
+    caller sets the ``lr`` of each group to its ``rate`` times its schedule ``shape``.
+
+    Args:
+        body, controllers: the parameters of the two groups.
+        lr, lr_boundary: their learning rates: one number, or [R].
+        weight_decay: weight decay of the body.
+        eps: added to Adam's denominator.
+        kind: Adam or AdamW.
+        shapes: the schedules of the two rates.
+
+    Raises:
+        ValueError: if there is no parameter.
     """
     groups: list[dict[str, Any]] = []
     both = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
     shared = all(bool((rates == rates[0]).all()) for rates in both)
-    courses = zip((body, controllers), both, (weight_decay, 0.0), shapes, strict=True)
-    for params, rates, decay, shape in courses:
+    for params, rates, decay, shape in zip((body, controllers), both, (weight_decay, 0.0), shapes, strict=True):
         if params:
             rate = float(rates[0]) if shared else 1.0
             settings = {"rate": rate, "lr": rate, "rates": rates, "shape": shape, "weight_decay": decay}
             groups.append({"params": list(params), **settings})
     if not groups:
-        raise ValueError("the model has nothing to train")
+        raise ValueError("the model has no trainable parameter: at least one needs requires_grad=True")
     if shared:
         return (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(groups, eps=eps, fused=True)
     return ReplicaAdam(groups, eps=eps, decoupled=kind == "adamw")
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an Adam, for checkpoints."""
+    """Return the state of an Adam optimiser for a checkpoint."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return {
         f"adam.{i}.{name}": value
@@ -102,8 +115,8 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def put_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an Adam what :func:`moments` returned for one over the same parameters."""
+def load_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Load the result of :func:`moments` of an optimiser over the same parameters."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         if f"adam.{i}.step" in tensors:
             state = {name: tensors[f"adam.{i}.{name}"].to(p.device) for name in ("step", "exp_avg", "exp_avg_sq")}
@@ -113,7 +126,7 @@ def put_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor])
 
 
 def pad_moments(optimizer: torch.optim.Optimizer) -> None:
-    """Zero moments for components that have just been allocated: what Adam would hold had they always been there."""
+    """Add zero moments for new components. Adam would hold the same if they had existed from the start."""
     for group in optimizer.param_groups:
         for p in group["params"]:
             for name, value in optimizer.state.get(p, {}).items():
@@ -124,12 +137,12 @@ def pad_moments(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
-    """Squared gradient norm of each replica, float64 [R] ([1] for a single model)."""
+    """Return the squared gradient norm of each replica, float64 [R] ([1] for a single model)."""
     squares = []
     for p in parameters:
         if p.grad is not None:
             count = 1 if replicas is None else replicas
-            # no -1 in the shape: a fixed model of no components has parameters without entries
+            # no -1 in the shape: a fixed model with no components has parameters without entries
             norm = torch.linalg.vector_norm(p.grad.reshape(count, p.grad.numel() // count), dim=1)
             squares.append(norm.double() ** 2)
     return torch.stack(squares).sum(0)
@@ -150,10 +163,16 @@ def clip_gradients(
     scope: ClipScope,
     replicas: int | None,
 ) -> None:
-    """Scale each replica's gradients by min(1, limit / (norm + 1e-6)), as ``torch.nn.utils.clip_grad_norm_`` does.
+    """Scale the gradients of each replica by min(1, limit / (norm + 1e-6)), as ``torch.nn.utils.clip_grad_norm_`` does.
 
-    joint: one norm over body and controllers; separate: one for each; body: the body's norm, its gradients only.
-    Nothing is read back to the host.
+    Copies nothing to the host.
+
+    Args:
+        body, controllers: parameters with gradients.
+        limit: the largest norm.
+        scope: "joint" takes one norm over body and controllers. "separate" takes one norm for each. "body" clips the
+            body only, by its own norm.
+        replicas: length of the replica axis; None for a single model.
     """
     sets = {"joint": [[*body, *controllers]], "separate": [list(body), list(controllers)], "body": [list(body)]}[scope]
     for parameters in sets:

@@ -1,4 +1,4 @@
-"""One line of live progress; where it goes to a file or a pipe, or rich is not installed, a line now and then."""
+"""Progress of a training: a live bar on a terminal with rich, else a printed line every 30 s."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Literal, get_args
 
-Shown = Literal["auto", "always", "never"]
-
-
+ProgressMode = Literal["auto", "always", "never"]
 SECONDS = 30.0
-"""Between two lines where there is no terminal."""
+"""Time between two printed lines if there is no bar."""
 
 
 class ProgressLine:
-    """A bar with speed (steps of all replicas together) and time left; ``auto`` shows it only on a terminal.
+    """A progress bar, or printed lines, with speed and time left. Use it as a context manager.
 
-    Elsewhere, or without rich, a line is printed every :data:`SECONDS`, so that short trainings print none.
+    Without a bar, a line is printed every :data:`SECONDS`. A shorter training prints none.
 
-    Used as a context manager; :meth:`due` is cheap enough for every step. What is counted is a ``unit``.
+    Args:
+        title: the name of the training.
+        total, done: number of steps, and how many of them are done at the start.
+        replicas: number of models; the speed counts the steps of all of them.
+        mode: "auto" draws the bar only on a terminal, "always" also elsewhere; "never" shows nothing.
+        unit: the word for what is counted.
+
+    Raises:
+        ValueError: if ``mode`` is unknown.
     """
 
     def __init__(
-        self, title: str, total: int, done: int = 0, replicas: int = 1, mode: Shown = "auto", unit: str = "step"
+        self,
+        title: str,
+        total: int,
+        done: int = 0,
+        replicas: int = 1,
+        mode: ProgressMode = "auto",
+        unit: str = "step",
     ) -> None:
-        if mode not in get_args(Shown):
-            raise ValueError(f"progress is one of {', '.join(get_args(Shown))}, not {mode!r}")
+        if mode not in get_args(ProgressMode):
+            raise ValueError(f"progress must be one of {', '.join(get_args(ProgressMode))}, not {mode!r}")
         self.title, self.total, self.first, self.replicas, self.unit = title, total, done, replicas, unit
         self.drawn = (mode == "always" or (mode == "auto" and sys.stderr.isatty())) and find_spec("rich") is not None
         self.shown = mode != "never"
@@ -40,7 +52,7 @@ class ProgressLine:
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
-            # Narrow enough for a terminal of 80 columns, below which rich would drop parts of it.
+            # Fits a terminal of 80 columns; on a narrower one rich would drop columns.
             self._bar = Bar(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=12),
@@ -61,11 +73,11 @@ class ProgressLine:
             self._bar.stop()
 
     def due(self) -> bool:
-        """Whether it is time to show something new; always false where nothing is shown."""
+        """Whether the next update is due; cheap enough for every step."""
         return self.shown and time.monotonic() >= self._next
 
     def show(self, step: int, state: str) -> None:
-        """Show the step and a few words such as the current boundary."""
+        """Show the step and a short text, such as the current boundary."""
         now = time.monotonic()
         self._next = now + (0.2 if self.drawn else SECONDS)
         rate = (step - self.first) / max(now - self.started, 1e-9)

@@ -1,10 +1,16 @@
-"""The one trainer. It knows no task and no method by name.
+"""The trainer of all tasks and methods.
 
-A step: move the schedules, take the task's gradients over the micro-batches, add the learner's penalty, clip for each
-model, step the optimiser; between these the hooks of :class:`~ngn.contract.Learner`. Losses have the shape [*R]: the
-models of a stack are independent, so the sum of their objectives has each one's own gradient. Nothing is read back from
-the device except when progress is shown, a checkpoint is written, or a gate on the CPU decides which components are
-worth computing.
+A step consists of these parts, with the hooks of :class:`~ngn.contract.Learner` between them:
+
+1. Move the schedules.
+2. Compute the gradients of the task loss over the micro-batches.
+3. Add the gradients of the learner's penalty.
+4. Clip the gradients of each model.
+5. Step the optimiser.
+
+Losses have the shape [*R]. The models of a stack are independent, so the sum of their losses gives each model its own
+gradient. The trainer copies from the device to the host in three cases only: it shows progress, it writes a checkpoint,
+or a gate on the CPU decides which components are computed.
 """
 
 from __future__ import annotations
@@ -27,34 +33,40 @@ from ngn.schedules import warmed_up
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.losses import Loss
-from ngn.train.optim import adam, clip_gradients, moments, pad_moments, put_moments
-from ngn.train.plan import Course, TrainPlan
-from ngn.train.progress import ProgressLine, Shown
+from ngn.train.optim import adam, clip_gradients, load_moments, moments, pad_moments
+from ngn.train.plan import History, TrainPlan
+from ngn.train.progress import ProgressLine, ProgressMode
 
 T = TypeVar("T")
 CURVE_POINTS = 300
-"""Points of a curve that are kept, evenly spaced over the training."""
+"""Largest number of points of a curve, evenly spaced over the training."""
 
 
 @dataclass
 class Trainer:
-    """Trains a learner on a stream of batches, in ``train()`` mode, and leaves it in ``eval()`` mode.
+    """Train a learner on a stream of batches in ``train()`` mode, then set it to ``eval()`` mode.
 
     Args:
-        learner, batches, loss, plan: what is trained, on what, towards what, and how.
-        model: what the loss and evaluations call; None for the learner itself. For wrappers of it such as
-            ``DistributedDataParallel``, which are for a K that is set beforehand.
-        weight: what the loss has averaged over in a micro-batch, such as its tokens. The micro-batches of a step count
-            by it, so that their gradient is that of one large batch; None where they count alike.
-        folder: where checkpoints go; None for none.
-        checkpoint_seconds: wall time between them.
-        identity: what has to be the same, with the engine, for a checkpoint to be resumed; None for no demand.
-        title, progress: what the progress bar says, and whether it is shown.
-        on_step: called with the number of finished steps; tests interrupt here.
-        on_point: called with every point of the curves as it is kept: its step, objective and task loss [R], sizes
-            [R, G]; when a training is resumed, with those from before it first.
-        on_evaluate: called as :meth:`evaluate` calls its argument, with the number of finished steps and the model,
-            every ``evaluate_every`` steps and at the end. A tensor [*R] that it returns is a point of the curve "held".
+        learner: the model with learned sizes.
+        batches: the training data.
+        loss: (model, batch) → mean loss of each model, [*R].
+        plan: steps, optimiser, learning rates, clipping.
+        model: a wrapper of the learner that the loss and evaluations call, such as ``DistributedDataParallel``. It
+            needs a preset K. None calls the learner itself.
+        weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
+            gradient of a step then equals that of one large batch. None weighs all micro-batches equally.
+        folder: the folder of checkpoints; None for no checkpoints.
+        checkpoint_seconds: wall time between checkpoints.
+        identity: facts that must not change before a checkpoint is resumed; the engine is added to them. None resumes
+            any checkpoint.
+        title: the text of the progress bar.
+        progress: whether progress is shown: "auto" (on a terminal), "always" or "never".
+        on_step: called after each step with the number of finished steps; tests interrupt here.
+        on_point: called with each new point of the curves: step, objective and task loss [R], sizes [R, G]. A resumed
+            training first calls it with the points from before its checkpoint.
+        on_evaluate: called every ``evaluate_every`` steps and at the end, with the number of finished steps and the
+            model, as in :meth:`evaluate`. If it returns a tensor [*R], that is a point of the curve "held".
+        evaluate_every: steps between evaluations; None evaluates only at the end.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
@@ -67,7 +79,7 @@ class Trainer:
     """
 
     engine: ClassVar[str] = "torch"
-    """What records say did the arithmetic."""
+    """The name of the program that does the arithmetic, for records."""
 
     learner: Learner
     batches: Batches
@@ -79,7 +91,7 @@ class Trainer:
     checkpoint_seconds: float = 60.0
     identity: checkpoint.Identity = None
     title: str = "training"
-    progress: Shown = "auto"
+    progress: ProgressMode = "auto"
     on_step: Callable[[int], None] | None = None
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
@@ -88,8 +100,13 @@ class Trainer:
     _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _evaluated: list[tuple[int, Tensor]] = field(default_factory=list)
 
-    def fit(self) -> Course:
-        """Train to the end, from the newest checkpoint if there is one."""
+    def fit(self) -> History:
+        """Train to the end; resume from the newest checkpoint if there is one.
+
+        Raises:
+            ngn.train.interrupt.Interrupted: after a signal, once a checkpoint is written.
+            ValueError: if the loss is not one number per model.
+        """
         learner, plan = self.learner, self.plan
         body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
@@ -122,17 +139,17 @@ class Trainer:
                     self.on_step(step + 1)
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
                     self._report(step + 1)
-                now, stopping = time.monotonic(), interrupt.asked()
+                now, stopping = time.monotonic(), interrupt.requested()
                 if (stopping or now - saved >= self.checkpoint_seconds) and step + 1 < plan.steps:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    interrupt.stop()
+                    interrupt.raise_if_requested()
             if bar.drawn:
                 bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
 
-    def _finish(self, bad: Tensor, since: float, resumed: int) -> Course:
-        """Leave the learner as training ends; ``since`` and the clock together are the seconds spent."""
+    def _finish(self, bad: Tensor, since: float, resumed: int) -> History:
+        """Finish the learner and return the history; ``since`` plus the clock is the wall time of the training."""
         self.learner.set_progress(1.0)
         self.learner.before_step(None)
         self.learner.eval()
@@ -140,14 +157,15 @@ class Trainer:
             self.learner.finish(self.batches)
         seconds = since + time.monotonic()
         self._report(self.plan.steps)
-        return Course(self._curves(), bad.cpu().numpy(), seconds, resumed)
+        return History(self._curves(), bad.cpu().numpy(), seconds, resumed)
 
     def evaluate(self, measure: Callable[[nn.Module], T], mode: Mode = "soft") -> T:
-        """What ``measure`` gives for the model in ``eval()`` mode, without gradients, under the training's autocast.
+        """Return ``measure(model)`` in ``eval()`` mode, without gradients, under the autocast of the training.
 
         Args:
-            measure: takes the model.
-            mode: what a forward pass is: "soft", "hard" (truncated) or "kept" (the prefix with its gates).
+            measure: a function of the model.
+            mode: the mode of forward passes: "soft" (as trained), "hard" (truncated) or "kept" (retained components
+                with their gates).
         """
         with torch.no_grad(), evaluating(self.learner), self.learner.mode(mode), self._autocast():
             return measure(self._called())
@@ -168,11 +186,13 @@ class Trainer:
         return torch.autocast(device, torch.bfloat16, enabled=self.plan.autocast == "bf16")
 
     def _step(self, step: int, optimizer: torch.optim.Optimizer, kept: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Move the parameters. Objective and task loss [R] and, if it is to be ``kept``, the sizes [R, G] before it."""
+        """Take one step. Return objective and task loss [R]; if ``kept``, also the sizes [R, G] before the step."""
         learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
         task = self._backward(step)
         if task.numel() != count:
-            raise ValueError(f"the loss has the shape {tuple(task.shape)}, not one number per model: take its mean")
+            raise ValueError(
+                f"the loss must be one number per model, but has shape {tuple(task.shape)}: return its mean"
+            )
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
@@ -185,22 +205,23 @@ class Trainer:
         return objective, task.reshape(count), t
 
     def _backward(self, step: int) -> Tensor:
-        """Gradients of the mean task loss (and what the forward pass adds to it) over the micro-batches; that loss.
+        """Compute the gradients of the mean task loss over the micro-batches; return that loss.
 
-        The mean is sum_i a_i L_i / sum_i a_i, a_i the weights of the micro-batches.
+        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches. L_i includes the penalty on
+        activations.
         """
         parts = self.plan.accumulate
         batches: Iterable[Any] = (self.batches.at(step * parts + part) for part in range(parts))
         weights = [1.0] * parts
         if self.weight is not None and parts > 1:
-            batches = list(batches)  # their sum is needed before the first backward pass
+            batches = list(batches)  # the first backward pass needs the sum of all weights
             absolute = [float(self.weight(batch)) for batch in batches]
-            weights = [weight / max(absolute) for weight in absolute]  # equal ones are ones: nothing is rounded
+            weights = [weight / max(absolute) for weight in absolute]  # equal weights become exactly 1
         whole = sum(weights)
         total: Tensor | None = None
         for batch, weight in zip(batches, weights, strict=True):
             if weight == 0:
-                continue  # nothing to average over: its mean is no number
+                continue  # the mean over no items is NaN
             with self._autocast():
                 loss = self.loss(self._called(), batch)
                 activity = self.learner.activity_penalty()
@@ -242,11 +263,11 @@ class Trainer:
         return None if self.identity is None else {**self.identity, "engine": self.engine}
 
     def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
-        """Step to go on from, seconds already spent, and which continuation this is."""
+        """Load the newest checkpoint: its step, the seconds spent before it, and how often training has resumed."""
         self._points, self._evaluated = [], []
         newest = None if self.folder is None else checkpoint.latest(self.folder, self._identity())
         if self.folder is not None:
-            checkpoint.remove_later(self.folder, None if newest is None else newest[0])
+            checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
         if newest is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
@@ -254,8 +275,8 @@ class Trainer:
         step, tensors, meta = newest
         device = bad.device
         self.learner.restore(tensors)
-        put_moments(optimizer, tensors)
-        checkpoint.put_random_state(tensors, device)
+        load_moments(optimizer, tensors)
+        checkpoint.set_random_state(tensors, device)
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)

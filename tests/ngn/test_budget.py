@@ -133,12 +133,12 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     sizes = {f"{i}": ngn.Width(K) for i, K in enumerate(groups)}
     learner = ngn.learn_sizes(row(*widths), sizes, budget=ngn.Budget(parameters=share))
     how = ngn.TrainPlan(steps=300)
-    course = ngn.fit(learner, x, (2 * x).sin().prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
+    history = ngn.fit(learner, x, (2 * x).sin().prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
     counts, limit, measured = learner.count().tolist(), float(learner.limit), learner.cost.measured
     assert measured(tuple(counts)) <= limit
     more = [measured((*counts[:g], counts[g] + 1, *counts[g + 1 :])) for g, K in enumerate(groups) if counts[g] < K]
     assert min(more) > limit
-    learned = torch.from_numpy(course.curves["t"][:, 0][course.curves["step"] < 150][-1])  # last before the commit
+    learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 150][-1])  # last before the commit
     soft = float(learner.cost((learned + 1.0).minimum(torch.tensor(groups)))[0])
     assert soft > limit - sum(each - measured(tuple(counts)) for each in more), "as it was trained, not only when cut"
     assert str(learner.report()).endswith(f"{measured(tuple(counts)):,.0f} of {limit:,.0f} parameters")

@@ -8,7 +8,7 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
-from ngn.integrations import BoundarySteps
+from ngn.integrations import BoundaryOptimizer
 
 
 def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
@@ -26,8 +26,8 @@ MSE, X = nn.functional.mse_loss, torch.zeros(2, 1)
 MLP = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
 MISTAKES = {
     "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
-    "inputs are a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
-    "the loss has the shape (2, 1), not one": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
+    "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
+    "but has shape (2, 1): return its mean": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
     "K must be 0 or more, not -2": lambda: MLPBank([1, 3, 1], K=-2, seeds=0),
     "a count must be 0 or more, not -1": lambda: ngn.FixedCount(-1),
@@ -46,10 +46,10 @@ MISTAKES = {
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
     "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),
     "lr_shape must be a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
-    "autocast is one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
-    "clip_scope is one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
+    "autocast must be one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
+    "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
-    "steps and accumulate are whole numbers": lambda: ngn.TrainPlan(steps=1.5),
+    "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
     "order must be an order, such as ngn.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
     "such as (1, 2, 4), not 4": lambda: ngn.Order("matryoshka", ranks=4),
     "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
@@ -69,12 +69,12 @@ MISTAKES = {
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
     "save takes a model, then a file; the model is a str": lambda: ngn.save("small.safetensors", MLP),
     "not a file of ngn.save, or is damaged": lambda: ngn.load(MLP, __file__),
-    "fit takes a loss and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
-    "the batches of a DataLoader hold their targets": lambda: fit(
+    "fit needs a loss function and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
+    "a DataLoader already yields the targets": lambda: fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), MSE
     ),
-    "the callback takes what ngn.learn_sizes returns": lambda: BoundarySteps(MLP),
-    "progress is one of auto, always, never, not 'on'": lambda: ngn.fit(
+    "the callback needs a learner, as ngn.learn_sizes returns it": lambda: BoundaryOptimizer(MLP),
+    "progress must be one of auto, always, never, not 'on'": lambda: ngn.fit(
         learner_at(1.0), torch.zeros(2, 1), torch.zeros(2, 1), lambda a, b: (a - b).square().mean(),
         ngn.TrainPlan(steps=1), progress="on",
     ),

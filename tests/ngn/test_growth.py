@@ -102,8 +102,8 @@ def test_a_diverged_replica_does_not_stop_the_growth_of_the_others():
     with torch.no_grad():
         wild.axes[0].capacity.tau[1] = float("nan")
     trainer_of(calm, STRUCTURES[0]).fit()
-    course = trainer_of(wild, STRUCTURES[0]).fit()
-    assert course.diverged_at.tolist() == [-1, 0]
+    history = trainer_of(wild, STRUCTURES[0]).fit()
+    assert history.diverged_at.tolist() == [-1, 0]
     assert torch.allclose(calm.size()[0], wild.size()[0], atol=1e-9)
     assert wild.axes[0].bank.K >= 8
 

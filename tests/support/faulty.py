@@ -114,13 +114,13 @@ class Hook:
 
     def at_steps(self) -> Hook:
         """Count the signal checks, one per step."""
-        real = interrupt.asked
+        real = interrupt.requested
 
         def asked() -> bool:
             self()
             return real()
 
-        interrupt.asked = asked  # type: ignore[assignment]
+        interrupt.requested = asked  # type: ignore[assignment]
         return self
 
     def at_writes(self, names: Sequence[str] = ("fsync", "replace", "link", "mkdir", "unlink", "rmdir")) -> Hook:

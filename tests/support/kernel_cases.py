@@ -24,7 +24,7 @@ from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.plan import Course, TrainPlan
+from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
@@ -121,7 +121,7 @@ class Case:
 
     def train(
         self, kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
-    ) -> Course:
+    ) -> History:
         return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings).fit()
 
 
@@ -165,7 +165,7 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         assert value.numpy().tobytes() == b[name].numpy().tobytes(), name
 
 
-def assert_same_curves(a: Course, b: Course) -> None:
+def assert_same_curves(a: History, b: History) -> None:
     for name, values in a.curves.items():
         assert np.array_equal(values, b.curves[name], equal_nan=True), name
 

@@ -27,7 +27,7 @@ from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train import interrupt
 from ngn.train.batches import Batches
 from ngn.train.optim import adam, pad_moments
-from ngn.train.plan import Course, TrainPlan
+from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS, Trainer
 
@@ -194,7 +194,7 @@ class KernelTrainer(Trainer):
 
     chunk: int = CHUNK
 
-    def fit(self) -> Course:
+    def fit(self) -> History:
         """Train to the end, from the newest checkpoint if there is one."""
         learner, plan = self.learner, self.plan
         reason = unsupported(learner, self.batches, self.loss, plan)
@@ -258,12 +258,12 @@ class KernelTrainer(Trainer):
                     state.unpack(done)
                     learner.set_progress((done - 1) / plan.steps)
                     self._report(done)
-                now, stopping = time.monotonic(), interrupt.asked()
+                now, stopping = time.monotonic(), interrupt.requested()
                 if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
                     state.unpack(done)
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    interrupt.stop()
+                    interrupt.raise_if_requested()
         return self._finish(bad, before - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:

@@ -103,8 +103,8 @@ def test_a_run_that_was_stopped_in_mid_epoch_ends_bit_equal(tmp_path):
             if stop and step == 10:
                 raise Stopped
 
-        course = trainer(task, learner, steps, folder=folder, checkpoint_seconds=1e-9, on_step=on_step).fit()
-        return course, learner.state()
+        history = trainer(task, learner, steps, folder=folder, checkpoint_seconds=1e-9, on_step=on_step).fit()
+        return history, learner.state()
 
     whole, expected = ended(tmp_path / "whole", stop=False)
     with pytest.raises(Stopped):

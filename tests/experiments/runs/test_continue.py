@@ -82,9 +82,9 @@ def test_a_branch_is_a_training_of_its_own_from_the_grown_parameters(tmp_path: P
         branch = Stack.of(branch_of(config, factor))
         fresh = learner_of(branch, task)
         fresh.restore(grown.state())
-        course = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
-        assert np.array_equal(course.curves["task"][:, 0].astype(np.float32), curves[f"{name}.task"])
-        assert np.array_equal(course.curves["t"][:, 0].astype(np.float32), curves[f"{name}.t"])
+        history = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
+        assert np.array_equal(history.curves["task"][:, 0].astype(np.float32), curves[f"{name}.task"])
+        assert np.array_equal(history.curves["t"][:, 0].astype(np.float32), curves[f"{name}.t"])
 
 
 def test_engines_and_stacks_agree(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
                 learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
         batches, plan = task.batches(config.train, 0), plan_of(Stack.of(config), task.samples(config.train))
         kind = trainer_of(engine, learner, batches, task, plan)
-        course = kind(learner, batches, task.loss, plan, progress="never").fit()
-        return course.curves, learner
+        history = kind(learner, batches, task.loss, plan, progress="never").fit()
+        return history.curves, learner
 
     curves, learner = trained()
     if name == "regression1d":  # or there would be nothing to flush

@@ -200,7 +200,7 @@ def test_a_signal_between_trainings_raises_at_once():
     with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
         os.kill(os.getpid(), signal.SIGUSR1)
     assert stopped.value.status == 128 + signal.SIGUSR1
-    assert not interrupt.asked()
+    assert not interrupt.requested()
 
 
 @pytest.mark.parametrize(

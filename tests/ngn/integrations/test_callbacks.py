@@ -1,4 +1,4 @@
-"""Sizes learned inside the trainers of transformers and of Lightning."""
+"""Sizes are learned inside the trainers of transformers and Lightning."""
 
 import warnings
 
@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.integrations import BoundarySteps
+from ngn.integrations import BoundaryOptimizer
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 SIZES = {"mlp": ngn.Width(12)}
 
 
 class Model(nn.Module):
-    """Gives what transformers' Trainer asks for."""
+    """A model that returns loss and output, as transformers' Trainer expects."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Model(nn.Module):
 
 
 def same_as_fit(learner, steps, lr, accumulate):
-    """The sizes that ``ngn.fit`` learns with the same steps."""
+    """Whether ``ngn.fit`` learns the same sizes with the same steps."""
     other = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
     plan = ngn.TrainPlan(steps=steps, lr=lr, lr_boundary=0.2, accumulate=accumulate)
     batches = [(X[n : n + 16], X[n : n + 16].sin()) for n in range(0, 64, 16)]
@@ -42,7 +42,7 @@ def same_as_fit(learner, steps, lr, accumulate):
 def learned(learner):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", ".*still moving")  # so few steps
+        warnings.filterwarnings("ignore", ".*still moving")  # there are too few steps to settle
         small = learner.deploy(example=X)
     with torch.no_grad():
         assert torch.allclose(small(X), learner.model(X), atol=1e-6)
@@ -54,7 +54,8 @@ WAYS = {
     "draws": {"order": ngn.Order("nested_dropout", ranks=(4, 8, 12))},
     "budget": {"budget": ngn.Budget(parameters="40%")},
 }
-"""How a size is learned: by what is in the model, by numbers of steps as well, by tensors of the learner as well."""
+"""Ways to learn a size. The state of the first is in the model; the second also needs the number of steps; the third
+also has tensors of the learner."""
 
 
 def made(way):
@@ -62,7 +63,7 @@ def made(way):
 
 
 def alike(one, other):
-    """Whether two learners have the same bits."""
+    """Whether the states of two learners are bit-equal."""
     return all(torch.equal(a, b) for a, b in zip(one.state().values(), other.state().values(), strict=True))
 
 
@@ -97,7 +98,7 @@ def test_transformers_trainer(tmp_path, accumulate):
     def trainer(model):
         return transformers.Trainer(model, settings, train_dataset=DATA, callbacks=[SizesCallback(learner, lr=0.2)])
 
-    with pytest.raises(ValueError, match=r"not learner\.model"):
+    with pytest.raises(ValueError, match=r"train learner\.model"):
         trainer(Model()).train()
     trainer(learner.model).train()
     assert 1 <= learned(learner) < 12
@@ -149,9 +150,9 @@ def test_lightning_trainer(accumulate):
     module = Module()
     learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
     callback = SizesCallback(learner, lr=0.2)
-    with pytest.raises(ValueError, match=r"not learner\.model"):
+    with pytest.raises(ValueError, match=r"train learner\.model"):
         lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), LOADER)
-    with pytest.raises(ValueError, match="schedules need an end"):
+    with pytest.raises(ValueError, match="number of training steps"):
         lightning.Trainer(max_epochs=-1, callbacks=[callback], **settings).fit(module, LOADER)
     lightning.Trainer(max_steps=40, callbacks=[callback], **settings).fit(module, LOADER)
     assert 1 <= learned(learner) < 12
@@ -209,7 +210,7 @@ def test_lightning_logs_the_cost_beside_t():
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
 def test_lightning_deploys_its_average():
-    """It averages buffers, too, and puts the average in the module's place at the end."""
+    """Lightning averages buffers, too, and replaces the module by the average at the end."""
     lightning = pytest.importorskip("lightning.pytorch")
     from ngn.integrations.lightning import SizesCallback
 
@@ -221,20 +222,20 @@ def test_lightning_deploys_its_average():
     assert 1 <= learned(learner) < 12
 
 
-def test_a_gradient_that_is_no_number_moves_no_boundary():
-    """As where float16 has overflowed, and the scaler skips the step of the weights."""
+def test_a_gradient_that_is_not_finite_moves_no_boundary():
+    """Gradients are not finite after an overflow in float16. The scaler then skips the step of the weights, too."""
     learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
-    steps = BoundarySteps(learner)
+    boundaries = BoundaryOptimizer(learner)
     before = learner.size()
     (learner.model(X).sum() * torch.inf).backward()
-    steps.take()
+    boundaries.step()
     assert torch.equal(learner.size(), before)
     learner.model(X).sum().backward()
-    steps.take()
+    boundaries.step()
     assert not torch.equal(learner.size(), before)
 
 
-def test_a_best_checkpoint_of_before_the_commit_is_warned_of(tmp_path):
+def test_a_best_checkpoint_from_before_the_commit_is_warned_of(tmp_path):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 

@@ -96,7 +96,7 @@ def test_a_commit_that_is_not_heard_is_said():
     plan, mse = ngn.TrainPlan(steps=2), nn.functional.mse_loss
     for commit in (0.5, None):
         learner = ngn.learn_sizes(network(), {"": ngn.Width(12)})
-        with pytest.warns(UserWarning, match=r"boundaries that say 0\.9 themselves"):
+        with pytest.warns(UserWarning, match=r"a commit of their own \(0\.9\)"):
             ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
 
 

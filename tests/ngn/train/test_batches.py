@@ -1,4 +1,4 @@
-"""Batches by their index, of whatever gives them, and the weights of micro-batches."""
+"""Batches are addressed by index, whatever their source. Micro-batches have weights."""
 
 import pytest
 import torch
@@ -51,8 +51,8 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
     for batches, accumulate in ((Parts(), 3), (Whole(), 1)):
         learner = CapacityLearner(model()).double()
         plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
-        course = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
-        gradients.append([*learner.state().values(), torch.from_numpy(course.curves["task"])])
+        history = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
+        gradients.append([*learner.state().values(), torch.from_numpy(history.curves["task"])])
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
@@ -67,8 +67,8 @@ def test_equal_weights_change_no_bit():
     for weight in (None, lambda batch: 37.0):
         learner = CapacityLearner(model())
         plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-        course = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
-        states.append([*learner.state().values(), torch.from_numpy(course.curves["loss"])])
+        history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
+        states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
 
 
@@ -89,5 +89,5 @@ def test_batches_of_an_iterable_are_addressed_by_index():
     assert [batches.at(i) for i in (0, 0, 1, 5, 6, 2, 0)] == [10, 10, 20, 30, 10, 30, 10]
     once = IteratedBatches(x for x in (1, 2))
     assert [once.at(0), once.at(1)] == [1, 2]
-    with pytest.raises(ValueError, match="the batches ended after 2"):
+    with pytest.raises(ValueError, match="ended after 2 and yields none"):
         once.at(2)

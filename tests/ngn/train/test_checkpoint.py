@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, checked, the one before kept."""
+"""Checkpoints are complete or absent, are checked when loaded, and the previous one is kept."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ def write(folder, *steps, identity=None):
         checkpoint.save(folder, step, {"x": torch.full((3,), float(step))}, {"seconds": 1.0}, identity)
 
 
-def test_newest_of_the_last_two_is_found(tmp_path):
+def test_two_checkpoints_are_kept_and_the_newest_is_loaded(tmp_path):
     assert checkpoint.latest(tmp_path) is None
     write(tmp_path, 10, 20, 30)
     step, tensors, meta = checkpoint.latest(tmp_path)
@@ -29,7 +29,7 @@ def test_newest_of_the_last_two_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble", "folder", "folder of tensors"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog):
+def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(tmp_path, harm, caplog):
     write(tmp_path, 1, 2)
     newest = tmp_path / "step-0000000002.safetensors"
     content = newest.read_bytes()
@@ -48,24 +48,24 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, harm, caplog
     step, tensors, _ = checkpoint.latest(tmp_path)
     assert (step, float(tensors["x"][0])) == (1, 1.0)
     assert "cannot be used" in caplog.text
-    assert newest.with_suffix(".json").exists(), "a getter removes nothing"
-    checkpoint.remove_later(tmp_path, step)
+    assert newest.with_suffix(".json").exists(), "latest must remove nothing"
+    checkpoint.remove_newer(tmp_path, step)
     assert sorted(tmp_path.iterdir()) == [tmp_path / f"step-0000000001.{end}" for end in ("json", "safetensors")]
     write(tmp_path, 2)
     assert checkpoint.latest(tmp_path)[0] == 2
 
 
-def test_without_a_sound_checkpoint_the_training_starts_anew(tmp_path, caplog):
+def test_without_a_usable_checkpoint_there_is_none_to_resume(tmp_path, caplog):
     write(tmp_path, 1, 2)
     (tmp_path / "step-0000000001.safetensors").write_bytes(b"junk")
     (tmp_path / "step-0000000002.json").write_text("null")
     assert checkpoint.latest(tmp_path) is None
     assert caplog.text.count("cannot be used") == 2
-    checkpoint.remove_later(tmp_path, None)
-    assert not list(tmp_path.iterdir()), "else the next save would take later steps for newer ones"
+    checkpoint.remove_newer(tmp_path, None)
+    assert not list(tmp_path.iterdir()), "otherwise the next save would keep the damaged ones, whose steps are higher"
 
 
-def test_a_disk_that_cannot_be_read_costs_no_checkpoint(tmp_path, monkeypatch):
+def test_an_unreadable_disk_loses_no_checkpoint(tmp_path, monkeypatch):
     write(tmp_path, 1)
     before = sorted(tmp_path.iterdir())
 
@@ -78,15 +78,15 @@ def test_a_disk_that_cannot_be_read_costs_no_checkpoint(tmp_path, monkeypatch):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_folder_is_removed_whole_or_not_at_all(tmp_path, monkeypatch):
-    """Killed while it is removed, nothing of it can be mistaken for something to go on with."""
+def test_a_folder_is_removed_completely_or_not_at_all(tmp_path, monkeypatch):
+    """If the process is killed during the removal, no remaining file looks like a checkpoint."""
     write(tmp_path / "run", 1, 2)
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     checkpoint.remove(tmp_path / "run")
     assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
 
 
-def test_tensors_without_their_description_do_not_count(tmp_path):
+def test_tensors_without_their_json_file_are_skipped(tmp_path):
     write(tmp_path, 1, 2)
     (tmp_path / "step-0000000002.json").unlink()
     assert checkpoint.latest(tmp_path)[0] == 1
@@ -115,7 +115,7 @@ def test_publish_is_once_or_replace(tmp_path):
     assert [p.name for p in target.parent.iterdir()] == ["x"]
 
 
-def test_descriptions_are_plain_json(tmp_path):
+def test_the_json_file_has_these_keys(tmp_path):
     write(tmp_path, 5)
     facts = json.loads((tmp_path / "step-0000000005.json").read_text())
     assert set(facts) == {"step", "sha256", "meta", "identity", "seal"}
@@ -132,7 +132,7 @@ def test_descriptions_are_plain_json(tmp_path):
         lambda facts: [],
     ],
 )
-def test_a_changed_description_gives_way_to_the_one_before(tmp_path, change, caplog):
+def test_a_changed_json_file_is_skipped_for_the_previous_one(tmp_path, change, caplog):
     write(tmp_path, 100, 200)
     described = tmp_path / "step-0000000200.json"
     described.write_text(json.dumps(change(json.loads(described.read_text()))))
@@ -141,13 +141,13 @@ def test_a_changed_description_gives_way_to_the_one_before(tmp_path, change, cap
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '"' + "x" * 20, "\xff"])
-def test_no_description_makes_reading_fail(tmp_path, content):
+def test_an_unreadable_json_file_is_skipped_for_the_previous_one(tmp_path, content):
     write(tmp_path, 100, 200)
     (tmp_path / "step-0000000200.json").write_text(content)
     assert checkpoint.latest(tmp_path)[0] == 100
 
 
-def test_tensors_that_are_none_give_way_though_their_digest_matches(tmp_path):
+def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):
     write(tmp_path, 100, 200)
     (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
     facts = {"step": 200, "sha256": hashlib.sha256(b"junk").hexdigest(), "meta": {}}
@@ -155,14 +155,14 @@ def test_tensors_that_are_none_give_way_though_their_digest_matches(tmp_path):
     assert checkpoint.latest(tmp_path)[0] == 100
 
 
-def test_what_another_identity_has_left_is_passed_over_and_said(tmp_path, caplog):
+def test_a_checkpoint_of_another_identity_is_skipped_with_a_warning(tmp_path, caplog):
     write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
     assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
-    assert checkpoint.latest(tmp_path)[0] == 200, "who demands nothing takes everything"
+    assert checkpoint.latest(tmp_path)[0] == 200, "identity=None must accept every checkpoint"
     assert checkpoint.latest(tmp_path, {"commit": "b", "engine": "torch"}) is None
-    assert "commit was a and is b" in caplog.text
+    assert "commit was a and is now b" in caplog.text
     assert "engine" not in caplog.text
-    assert checkpoint.latest(tmp_path)[0] == 200, "a getter removes nothing"
+    assert checkpoint.latest(tmp_path)[0] == 200, "latest must remove nothing"
 
 
 def test_a_sealed_file_holds_what_was_written(tmp_path):
@@ -184,8 +184,8 @@ def test_tensors_of_any_layout_are_written_as_safetensors(tmp_path):
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x"]
 
 
-def test_a_full_disk_is_an_error_of_the_system_also_where_a_library_writes(tmp_path):
-    """A limit on the size of a file: nothing stays behind, and the error has the system's number and our name."""
+def test_a_full_disk_raises_oserror_also_if_safetensors_writes(tmp_path):
+    """A limit on the file size: no file remains, and the error has the system's error code and our file name."""
     code = """
 import errno, pathlib, resource, signal, sys, torch
 from ngn.files import publish_tensors

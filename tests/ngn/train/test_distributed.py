@@ -1,4 +1,4 @@
-"""Two processes that share each batch against one process that has it all."""
+"""Training in two processes that share each batch equals training in one process with the whole batch."""
 
 import datetime
 
@@ -32,7 +32,7 @@ class Share:
 
 
 def trained(part, parts):
-    """The state after training; the parameters begin differently in each process, and those of the first count."""
+    """The state after training. Initial values differ between processes; those of the first process are used."""
     gate = CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
     learner = CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 6, 1], 4, part), gate))).double()
     model = DistributedDataParallel(learner) if parts > 1 else learner

@@ -1,4 +1,4 @@
-"""Lines where there is no terminal."""
+"""Printed lines of progress, without a terminal or without rich."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from ngn.train import progress
 
 
-def test_a_line_now_and_then_and_none_of_short_trainings(
+def test_a_line_is_printed_every_30_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [100.0]
@@ -26,7 +26,7 @@ def test_a_line_now_and_then_and_none_of_short_trainings(
     assert not progress.ProgressLine("silent", 10, mode="never").shown
 
 
-def test_lines_where_rich_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_replace_the_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     assert progress.ProgressLine("bar", 10, mode="always").drawn
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
     assert not progress.ProgressLine("lines", 10, mode="always").drawn

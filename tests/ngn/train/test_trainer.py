@@ -1,4 +1,4 @@
-"""The trainer against torch's own optimiser, replicas against plain runs, and resumed against uninterrupted ones."""
+"""The trainer equals torch's optimiser, replicas equal single runs, and resumed runs equal uninterrupted ones."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_replica_adam_is_torchs_with_a_rate_for_each_replica(decay, kind):
+def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, kind):
     torch.manual_seed(0)
     a = torch.randn(3, 4, 2)
     stacked = a.clone().requires_grad_()
@@ -94,7 +94,7 @@ def test_replica_adam_is_torchs_with_a_rate_for_each_replica(decay, kind):
         assert torch.allclose(stacked[r], plain[r], rtol=1e-5, atol=1e-7)
 
 
-def test_shared_rates_take_torchs_own_adam():
+def test_shared_rates_use_torchs_adam():
     p = [torch.zeros(2, 3, requires_grad=True)]
     same, different = torch.tensor([1e-3, 1e-3]), torch.tensor([1e-3, 1e-2])
     assert type(adam(p, [], same, same, 0.0)) is torch.optim.Adam
@@ -126,21 +126,21 @@ def test_clipping_is_for_each_replica(scope):
                 assert torch.allclose(p.grad[r], one.grad, rtol=1e-5, atol=1e-8)
 
 
-def test_a_replica_follows_the_plain_run_of_its_seed():
+def test_a_replica_follows_the_single_run_of_its_seed():
     """Gradients and the first hundred steps; long trajectories amplify rounding."""
     settings = {"lambda0": [1e-3, 1e-2, 1e-4], "t0": [0.5, 1.3, 3.0]}
     stack = learner_of([4, 0, 7], **settings)
-    course = trainer_of(stack, steps=100).fit()
+    history = trainer_of(stack, steps=100).fit()
     for r, seed in enumerate((4, 0, 7)):
         plain = learner_of(seed, **{key: value[r] for key, value in settings.items()})
         alone = trainer_of(plain, steps=100).fit()
-        assert abs(course.curves["t"][:, r] - alone.curves["t"][:, 0]).max() < 1e-4
-        assert abs(course.curves["task"][:, r] - alone.curves["task"][:, 0]).max() < 1e-4
+        assert abs(history.curves["t"][:, r] - alone.curves["t"][:, 0]).max() < 1e-4
+        assert abs(history.curves["task"][:, r] - alone.curves["task"][:, 0]).max() < 1e-4
         for name, value in state(plain).items():
             assert torch.allclose(state(stack)[name][r], value, atol=2e-3), name
 
 
-def test_companions_do_not_change_a_replica():
+def test_other_replicas_do_not_change_a_replica():
     one, other = learner_of([4, 0]), learner_of([4, 9])
     trainer_of(one, steps=30).fit()
     trainer_of(other, steps=30).fit()
@@ -153,10 +153,10 @@ def test_a_diverging_replica_is_named_and_the_others_are_untouched():
     with torch.no_grad():
         with_bad.axes[0].bank.W2[1, 2, 0, 0] = math.nan
     fine = trainer_of(good, steps=30).fit()
-    course = trainer_of(with_bad, steps=30).fit()
+    history = trainer_of(with_bad, steps=30).fit()
     assert fine.diverged_at.tolist() == [-1, -1]
     # f_2 is still zero at the first step, but zero times NaN is not.
-    assert course.diverged_at.tolist() == [-1, 0]
+    assert history.diverged_at.tolist() == [-1, 0]
     for name, value in state(good).items():
         assert torch.equal(value[0], state(with_bad)[name][0]), name
 
@@ -169,7 +169,7 @@ class Interrupted(Exception):
 @pytest.mark.parametrize("seeds", [3, [3, 5]])
 def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
     def stop(step):
-        if step == cut + 1:  # the checkpoint after step `cut` has been written, as every step writes one here
+        if step == cut + 1:  # here every step writes a checkpoint, so that of step `cut` exists
             raise Interrupted
 
     whole = learner_of(seeds)
@@ -179,12 +179,12 @@ def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
         with pytest.raises(Interrupted):
             trainer_of(first, folder=tmp_path, on_step=stop).fit()
     second = learner_of(seeds)
-    course = trainer_of(second, folder=tmp_path).fit()
-    assert course.resumed == 1
+    history = trainer_of(second, folder=tmp_path).fit()
+    assert history.resumed == 1
     for name, value in state(whole).items():
         assert torch.equal(value, state(second)[name]), name
     for name, curve in expected.curves.items():
-        assert (curve == course.curves[name]).all(), name
+        assert (curve == history.curves[name]).all(), name
 
 
 def test_resuming_keeps_each_replicas_rate(tmp_path):
@@ -220,16 +220,16 @@ def test_accumulation_averages_its_micro_batches():
 
 def test_autocast_keeps_the_boundary_in_float64():
     learner = learner_of(0)
-    course = trainer_of(learner, autocast="bf16").fit()
+    history = trainer_of(learner, autocast="bf16").fit()
     assert learner.controller_parameters()[0].dtype == torch.float64
-    assert course.curves["task"][-1, 0] < course.curves["task"][0, 0]
+    assert history.curves["task"][-1, 0] < history.curves["task"][0, 0]
 
 
 def test_curves_have_at_most_300_points_and_both_ends():
-    course = trainer_of(learner_of(0), steps=320).fit()
-    assert len(course.curves["step"]) == 300
-    assert course.curves["step"][[0, -1]].tolist() == [0, 319]
-    assert course.curves["t"].shape == (300, 1, 1)
+    history = trainer_of(learner_of(0), steps=320).fit()
+    assert len(history.curves["step"]) == 300
+    assert history.curves["step"][[0, -1]].tolist() == [0, 319]
+    assert history.curves["t"].shape == (300, 1, 1)
 
 
 def test_minibatches_are_permutations_by_seed_and_epoch():
@@ -246,7 +246,7 @@ def test_minibatches_are_permutations_by_seed_and_epoch():
     assert not torch.equal(alone.at(0)[0], alone.at(3)[0])
 
 
-def test_cross_entropy_of_stacks_and_own_targets():
+def test_cross_entropy_of_stacks_with_shared_and_own_targets():
     output, target = torch.randn(3, 7, 4), torch.randint(4, (3, 7))
     for y in (target[0], target):
         got = cross_entropy(output, y)
@@ -254,7 +254,7 @@ def test_cross_entropy_of_stacks_and_own_targets():
         assert torch.allclose(got, torch.stack(want))
 
 
-def test_evaluation_weighs_parts_by_their_samples():
+def test_evaluation_weighs_batches_by_their_samples():
     class Half(SupervisedTask):
         held, chunk = Split(X, Y), 30
 

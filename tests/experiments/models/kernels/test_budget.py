@@ -73,14 +73,14 @@ def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
     """Before the commit and after it."""
     how, shares = plan(75, lr_boundary=0.2), [0.3, 0.6]
     straight, resumed = budgeted(case, shares), budgeted(case, shares)
-    course = case.train(KernelTrainer, straight, how)
+    history = case.train(KernelTrainer, straight, how)
     more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(cut), "chunk": 3}
     with pytest.raises(Stop):
         case.train(KernelTrainer, budgeted(case, shares), how, **more)
     again = case.train(KernelTrainer, resumed, how, folder=tmp_path)
     assert again.resumed == 1
     assert_same(state(resumed), state(straight))
-    assert_same_curves(again, course)
+    assert_same_curves(again, history)
     assert resumed.count().tolist() == straight.count().tolist()
 
 

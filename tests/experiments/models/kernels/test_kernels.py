@@ -128,11 +128,11 @@ def test_a_replica_does_not_depend_on_its_companions(case: Case, threads: Callab
     scalars = {"t0": [0.4, 2.9, 1.5], "lambda0": [1e-4, 0.2, 1e-3], "beta": ([4.0, 6.0, 8.0], [15.0, 12.0, 9.0])}
     boundary = torch.tensor([5e-2, 0.2, 0.1], dtype=torch.float64)
     together = case.learner([7, 8, 9], **scalars)
-    course = case.train(KernelTrainer, together, plan(60, lr=RATES, lr_boundary=boundary))
+    history = case.train(KernelTrainer, together, plan(60, lr=RATES, lr_boundary=boundary))
     for count in (2, 3, 8):
         threads(count)
         again = case.learner([7, 8, 9], **scalars)
-        assert_same_curves(case.train(KernelTrainer, again, plan(60, lr=RATES, lr_boundary=boundary)), course)
+        assert_same_curves(case.train(KernelTrainer, again, plan(60, lr=RATES, lr_boundary=boundary)), history)
         assert_same(state(again), state(together))
     for r in range(3):
         one = {name: v[r] if isinstance(v, list) else (v[0][r], v[1][r]) for name, v in scalars.items()}
@@ -140,14 +140,14 @@ def test_a_replica_does_not_depend_on_its_companions(case: Case, threads: Callab
         own = case.train(KernelTrainer, alone, plan(60, lr=float(RATES[r]), lr_boundary=float(boundary[r])))
         assert_same(state(alone), replica(state(together), r))
         for name in ("loss", "task", "t"):
-            assert np.array_equal(own.curves[name][:, 0], course.curves[name][:, r])
+            assert np.array_equal(own.curves[name][:, 0], history.curves[name][:, r])
 
 
 @every
 @pytest.mark.parametrize("cuts", [[7], [14, 21, 58]])
 def test_resuming_changes_nothing(case: Case, cuts: list[int], tmp_path: Path) -> None:
     straight = case.learner([1, 2])
-    course = case.train(KernelTrainer, straight, plan(80, lr_boundary=0.3))
+    history = case.train(KernelTrainer, straight, plan(80, lr_boundary=0.3))
     for cut in cuts:
         more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(cut), "chunk": 7}
         with pytest.raises(Stop):
@@ -159,7 +159,7 @@ def test_resuming_changes_nothing(case: Case, cuts: list[int], tmp_path: Path) -
     again = case.train(KernelTrainer, resumed, plan(80, lr_boundary=0.3), folder=tmp_path)
     assert again.resumed == len(cuts)
     assert_same(state(resumed), state(straight))
-    assert_same_curves(again, course)
+    assert_same_curves(again, history)
 
 
 @learned
@@ -201,20 +201,20 @@ def test_a_diverging_replica_leaves_the_others_alone(case: Case) -> None:
     both, alone = case.learner([1, 2], stirred=True), case.learner([1, 2], stirred=True)
     with torch.no_grad():
         next(both.axes[-1].bank.parameters())[0] = float("nan")
-    course = case.train(KernelTrainer, both, plan(40))
+    history = case.train(KernelTrainer, both, plan(40))
     reference = case.train(KernelTrainer, alone, plan(40))
-    assert course.diverged_at.tolist() == [0, -1]
+    assert history.diverged_at.tolist() == [0, -1]
     assert reference.diverged_at.tolist() == [-1, -1]
     assert_same(replica(state(both), 1), replica(state(alone), 1))
-    assert np.array_equal(course.curves["loss"][:, 1], reference.curves["loss"][:, 1])
+    assert np.array_equal(history.curves["loss"][:, 1], reference.curves["loss"][:, 1])
 
 
 def test_divergence_is_seen_at_the_step_at_which_it_is_in_the_plain_trainer() -> None:
     case, how = LEARNED["bank"], plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3]))
-    course = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
-    assert 0 < course.diverged_at[1] < 75
-    assert course.diverged_at.tolist() == case.train(Trainer, case.learner([1, 2, 3]), how).diverged_at.tolist()
-    assert not np.isfinite(course.curves["loss"][-1, 1])
+    history = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
+    assert 0 < history.diverged_at[1] < 75
+    assert history.diverged_at.tolist() == case.train(Trainer, case.learner([1, 2, 3]), how).diverged_at.tolist()
+    assert not np.isfinite(history.curves["loss"][-1, 1])
 
 
 @every
@@ -223,9 +223,9 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
     a, b = case.learner([1, 2]), case.learner([1, 2])
     case.train(KernelTrainer, a, plan(50), chunk=20, on_step=seen.append)
     assert seen == [20, 40, 50]
-    course = case.train(KernelTrainer, b, plan(50), chunk=1)
+    history = case.train(KernelTrainer, b, plan(50), chunk=1)
     assert_same(state(a), state(b))
-    assert course.curves["step"].tolist() == list(range(50))
+    assert history.curves["step"].tolist() == list(range(50))
 
 
 @learned
