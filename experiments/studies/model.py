@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.analysis.alternative import Alternative
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.paths import RESULTS
 from experiments.plugins import LAST
@@ -24,6 +25,7 @@ class Study:
         results: folder of its records.
         curves: how many seeds of each selection, the first ones, keep their curve file in ``results``.
         rank: position among the studies.
+        alternative: for the runs of an alternative setting, which runs of other studies they stand beside.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Study:
     results: Path = RESULTS
     rank: int = LAST
     curves: int = 0
+    alternative: Alternative | None = None
 
     def runs(self, store: Store | None = None) -> Iterator[Run]:
         """Every run, each once.

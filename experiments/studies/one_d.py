@@ -51,26 +51,6 @@ def _former() -> list[Selection]:
     ]
 
 
-def inferred(selection: Selection) -> Selection:
-    """Select the runs of ``selection`` with alpha rising from the first step if their schedule delays alpha.
-
-    Rows with a constant alpha or none only change rate and draw. Overrides of the selection itself stay.
-    """
-    delayed = dict(selection.choices)["schedule"] not in ("alpha_const", "no_alpha")
-    changed = tables.INFERRED if delayed else tables.FORMER
-    return replace(selection, overrides=()).with_overrides(changed | dict(selection.overrides))
-
-
-def _inferred() -> list[Selection]:
-    # by importance: seeds and draws not used for choices, table 4, figures 2, 3, 6 and 7, learned decay, figure 5
-    draws = [TEN_SEEDS.with_overrides({"task.draw": draw}) for draw in (1, 2, 3, 4)]
-    grown = [runs for runs in FIXED_FRONTIER.make() if dict(runs.choices)["method"] == "ngn"]
-    learned = [runs for runs in DECAY.make() if dict(runs.overrides).get("method.boundary", True)]
-    rest = [*SCHEDULES.make(), *LAMBDA_SWEEP.make(), *grown, tables.CONTINUED, *learned]
-    starts = [panel.start(t).with_seeds(range(10)) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
-    return [inferred(runs) for runs in (*BASELINE.make(), *draws, *rest, *starts)]
-
-
 def _one_d() -> list[Selection]:
     return [selection for study in IN_ORDER for selection in study.make()]
 
@@ -120,9 +100,6 @@ CALIBRATION = Study(
 )
 FORMER = Study(
     "former", "figures 1 to 7, tables 4 and 7, under the setting in use before the calibration", _former, rank=112
-)
-INFERRED = Study(
-    "inferred", "figures 1 to 6, table 4 and learned decay with alpha rising from the first step", _inferred, rank=113
 )
 IN_ORDER = (
     BASELINE,

@@ -41,16 +41,6 @@ def _depth_seeds() -> list[Selection]:
     return [runs.with_seeds(range(39)) for runs in LAYERS.runs.values()]
 
 
-def _cora_random() -> list[Selection]:
-    drawn = {"task.nodes": "random"}
-    counts = range(1, 9)
-    fixed = [
-        Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {**drawn, "method.count": count}, range(3))
-        for count in counts
-    ]
-    return [Selection.of({"task": "cora", "gate": "gcn"}, drawn), *fixed]
-
-
 VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision, rank=201)
 VISION_FRONTIER = Study(
     "vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier, rank=202
@@ -74,7 +64,4 @@ DEPTH = Study(
 )
 DEPTH_SEEDS = Study(
     "depth_seeds", "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run", _depth_seeds, rank=207
-)
-CORA_RANDOM = Study(
-    "cora_random", "Cora with a random split for each seed: ten seeds, and fixed models", _cora_random, rank=208
 )

@@ -1,0 +1,65 @@
+"""An alternative setting: which runs take the place of those that tables and claims name, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from experiments.analysis.collect import Collected, Reader, RecordedRun
+from experiments.analysis.selection import Selection
+
+Phases = Mapping[str, Any]
+"""Name of a phase → what a record holds of it."""
+
+
+def same_runs(selection: Selection) -> Selection:
+    """Return the selection itself."""
+    return selection
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A setting beside the one that tables and claims are stated for.
+
+    Attributes:
+        title, stated: what this setting and the stated one are called above a column.
+        text: what it changes and why, as plain text; backticks mark code.
+        runs: runs under the stated setting → the runs under this one. It returns unrelated runs unchanged.
+        reading: phases of a record → the phases as this setting reads them; None reads them as they are.
+        found_by: rows (``macro.row``) whose published values suggested the setting. Their agreement is no evidence.
+    """
+
+    title: str
+    stated: str
+    text: str
+    runs: Callable[[Selection], Selection] = same_runs
+    reading: Callable[[Phases], Phases] | None = None
+    found_by: frozenset[str] = frozenset()
+
+
+class AlternativeReader(Reader):
+    """Reads the records of an alternative setting wherever the runs of the stated setting are asked for.
+
+    Tables, claims and figures need not know of it: they give this reader their usual selections.
+
+    Args:
+        stated: the reader of the stated setting. Both share every record that either has read.
+    """
+
+    def __init__(self, stated: Reader, alternative: Alternative) -> None:
+        super().__init__(stated.store, stated.allow_dirty)
+        self._runs = stated._runs
+        self._stated = stated
+        self._alternative = alternative
+
+    def collect(self, selection: Selection) -> Collected:
+        """Collect the records that take the place of a selection's own."""
+        found = self._stated.collect(self._alternative.runs(selection))
+        return replace(found, runs=tuple(map(self._read_as, found.runs)))
+
+    def _read_as(self, run: RecordedRun) -> RecordedRun:
+        reading = self._alternative.reading
+        if reading is None:
+            return run
+        return replace(run, record={**run.record, "phases": reading(run.record["phases"])})
