@@ -1,4 +1,4 @@
-"""Atomic files: each is complete or absent."""
+"""Atomic files: each file is complete or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FileError(ValueError):
 
 
 @functools.lru_cache(maxsize=1)
-def machine() -> str:
+def machine_id() -> str:
     """Identify this boot of this machine and its process numbers (each container has its own)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -32,7 +32,7 @@ def machine() -> str:
         return platform.node()
 
 
-def started(pid: int) -> str | None:
+def start_tick(pid: int) -> str | None:
     """The clock tick at which a process of this machine started; "" if unknown, None if it is dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -50,18 +50,18 @@ def started(pid: int) -> str | None:
 
 
 def _machine_digest() -> str:
-    return hashlib.sha256(machine().encode()).hexdigest()[:12]
+    return hashlib.sha256(machine_id().encode()).hexdigest()[:12]
 
 
-def temporary(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """The name of a temporary file beside ``path``; it contains the machine and the process that write it."""
     return path.with_name(f".{path.name}.{_machine_digest()}-{os.getpid()}-{os.urandom(4).hex()}.part")
 
 
-def sweep(folder: Path) -> None:
+def remove_stale_files(folder: Path) -> None:
     """Remove the temporary files that dead processes of this machine have left in a folder."""
     for path in folder.glob(f".*.{_machine_digest()}-*.part"):
-        if started(int(path.name.split("-")[-2])) is None:
+        if start_tick(int(path.name.split("-")[-2])) is None:
             with contextlib.suppress(FileNotFoundError):  # another process may sweep at the same time
                 remove(path)
 
@@ -74,7 +74,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool = False) -> bool:
+def write_atomically(path: Path, content: bytes | Callable[[Path], object], replace: bool = False) -> bool:
     """Write ``content`` to ``path`` atomically, and return whether this call did it.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and is linked to its final name.
@@ -86,7 +86,7 @@ def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool
     """
     if not path.parent.is_dir():  # cheaper than mkdir
         path.parent.mkdir(parents=True, exist_ok=True)
-    written = temporary(path)
+    written = temporary_path(path)
     try:
         if callable(content):
             content(written)
@@ -116,8 +116,8 @@ def publish(path: Path, content: bytes | Callable[[Path], object], replace: bool
     return done
 
 
-def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """:func:`publish` tensors as safetensors, replacing an existing file, without a second copy in memory.
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
 
     Raises:
         OSError: if the file cannot be written.
@@ -125,7 +125,7 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
     import safetensors.torch  # imports torch, which readers of other files do not need
 
     def write(to: Path) -> None:
-        place = temporary(path)  # safetensors writes a temporary file of its own into this folder
+        place = temporary_path(path)  # safetensors writes a temporary file of its own into this folder
         place.mkdir()
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -139,7 +139,7 @@ def publish_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[st
         finally:
             shutil.rmtree(place)
 
-    publish(path, write, replace=True)
+    write_atomically(path, write, replace=True)
 
 
 def digest(path: Path) -> str:

@@ -15,7 +15,7 @@ from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
 from ngn.cut_modules import value_of
-from ngn.files import publish_tensors
+from ngn.files import write_tensors
 from ngn.truncation import Choice, is_stack, owned, truncated, without_tensors
 
 
@@ -45,7 +45,7 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """
     check_deployed(model, "save")
     kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
-    publish_tensors(Path(path), kept)
+    write_tensors(Path(path), kept)
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:

@@ -25,7 +25,7 @@ from experiments.paths import RESULTS, paper_folder
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tasks import GATES_OF_TASK
-from ngn.files import publish
+from ngn.files import write_atomically
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
     output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
-    publish(output, from_cells(MACROS, cells, reader).encode(), replace=True)
+    write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0
 

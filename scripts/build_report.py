@@ -22,7 +22,7 @@ from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, Store
-from ngn.files import publish
+from ngn.files import write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,11 +53,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
     commit = code().commit
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
-    publish(out / "provenance.json", f"{trace}\n".encode(), replace=True)
+    write_atomically(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     if arguments.docs:
-        publish(arguments.docs / "results.md", markdown.results(report).encode(), replace=True)
-        publish(arguments.docs / "disagreements.md", markdown.disagreements(report).encode(), replace=True)
-    publish(out / "report.html", page.render(report, reader).encode(), replace=True)
+        write_atomically(arguments.docs / "results.md", markdown.results(report).encode(), replace=True)
+        write_atomically(arguments.docs / "disagreements.md", markdown.disagreements(report).encode(), replace=True)
+    write_atomically(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'provenance.json'}\n{out / 'report.html'}: {counts}")
     return 0

@@ -38,7 +38,7 @@ from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
 from ngn.cost import milliseconds
-from ngn.files import publish
+from ngn.files import write_atomically
 
 Forward = Callable[[Any], torch.Tensor]
 
@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{given.results} has no record of table 8", file=sys.stderr)
         return 1
     path = given.results / latency.NAME
-    publish(path, text(entries, given.rounds).encode(), replace=True)
+    write_atomically(path, text(entries, given.rounds).encode(), replace=True)
     print(path)
     return 0
 

@@ -2,8 +2,8 @@
 Adapter widths
 ==============
 
-Adapters h + U gelu(D h) follow two layers of a frozen network. Only the output of the first layer has to
-change, so the other adapter needs less width.
+Two layers of a frozen network each get an adapter, h + U gelu(D h). Only the output of the first layer has to
+change, so the second adapter needs less width.
 """
 
 import torch
@@ -14,7 +14,7 @@ import ngn
 
 
 class Adapter(nn.Module):
-    """h + U gelu(D h) behind a layer; its width is one ordered axis of two tensors."""
+    """h + U gelu(D h) after a layer; its width is one ordered axis of two tensors."""
 
     def __init__(self, layer: nn.Linear, gate: ngn.CountGate) -> None:
         super().__init__()
@@ -37,11 +37,11 @@ h = frozen[0](x)
 y = frozen[1:](h + nn.functional.gelu(h @ torch.randn(12, 2)) @ torch.randn(2, 12))
 
 # %%
-# ``delta=-0.5`` counts from none: a boundary near 0 keeps no adapter at all.
+# With ``delta=-0.5`` the count can be 0: a boundary near 0 removes the whole adapter.
 
 
 def gate() -> ngn.CountGate:
-    """One gate for each adapter."""
+    """A gate for one adapter."""
     return ngn.CountGate(8, delta=-0.5, t0=6.0, r=1.0, lambda0=1e-2, alpha_max=1e-2)
 
 

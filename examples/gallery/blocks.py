@@ -2,8 +2,8 @@
 Blocks of a sum
 ===============
 
-The structure of the paper: a sum of small networks, f_0 first. ``OrderedSum`` can be any part of a model; here
-it is the whole model. Its components are one bank of stacked tensors, so they can be allocated as needed.
+This is the structure of the paper: a sum of small networks f_0, f_1, ... ``OrderedSum`` can be any part of a
+model; here it is the whole model. Its components are one bank of stacked tensors, so training can add components.
 """
 
 import torch
@@ -15,15 +15,15 @@ import ngn
 class Blocks(ngn.Bank):
     """f_k(x) = tanh(x W_k + b_k) A_k, 16 hidden units each. x: [N, 1]; gives [N, 1]."""
 
-    last = ("A",)  # zero at the start, and what truncation multiplies the ordering weights into
+    last = ("A",)  # starts at zero; truncation multiplies the ordering weights into it
 
     def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
-        """One block."""
+        """Draw one block."""
         W, b = torch.randn(2, 1, 16, generator=source)
         return {"W": 4 * W, "b": b, "A": torch.zeros(16, 1)}
 
     def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
-        """[count, N, 1]."""
+        """Compute the first blocks: [count, N, 1]."""
         return torch.tanh(x @ self.W[:count] + self.b[:count]) @ self.A[:count]
 
 
@@ -32,13 +32,13 @@ y = torch.sin(3 * x) + 0.3 * torch.sin(9 * x)
 
 
 def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """One loss per model."""
+    """Return one loss per model."""
     return (output - target).square().mean((-2, -1))
 
 
 # %%
-# ``K=None`` presets no number of blocks: the boundary grows from near 0, and blocks are made as it comes to
-# them.
+# ``None`` presets no number of blocks. The boundary grows from near 0, and training adds a block when the boundary
+# reaches it.
 
 gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
 bank = Blocks(gate.K, seeds=0)

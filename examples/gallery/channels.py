@@ -34,8 +34,7 @@ model = nn.Sequential(
 )
 
 # %%
-# The convolution is named. The normalisation behind it, and the convolution that takes its channels, are
-# found.
+# Name only the convolution. ``learn_sizes`` finds the normalisation after it, and the next convolution.
 
 learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, lambda0=0.1, alpha_max=0.1)
 history = ngn.fit(
@@ -48,7 +47,7 @@ history = ngn.fit(
 )
 
 # %%
-# All gates were open at the start (t beyond the last channel), so the boundary comes down from above.
+# At the start all gates are open, because t is beyond the last channel. Training then lowers the boundary.
 
 small = learner.deploy(example=images)
 print(small[:4])

@@ -2,9 +2,9 @@
 A component of your own
 =======================
 
-A bank of components that the library does not have: bumps f_k(x) = a_k exp(-(x - m_k)² / s_k²), with their
-own tensors. A subclass of ``ngn.Bank`` defines how to draw one component and how to compute all. Truncation,
-files and the trainer then work with it.
+The library has no bank of bumps f_k(x) = a_k exp(-(x - m_k)² / s_k²), so this page defines one. A subclass of
+``ngn.Bank`` says how to draw one component and how to compute all. Truncation, files and the trainer then work
+with it.
 """
 
 import torch
@@ -16,20 +16,20 @@ import ngn
 class Bumps(ngn.Bank):
     """f_k(x) = a_k exp(-((x - m_k) / s_k)^2). x: [N, 1]; gives [N, 1]."""
 
-    last = ("a",)  # zero at the start, and what truncation multiplies the ordering weights into
+    last = ("a",)  # starts at zero; truncation multiplies the ordering weights into it
 
     def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
-        """One component."""
+        """Draw one bump."""
         return {"a": torch.zeros(1), "m": 6 * torch.rand(1, generator=source) - 3, "s": torch.ones(1)}
 
     def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
-        """[count, N, 1]."""
+        """Compute the first bumps: [count, N, 1]."""
         a, m, s = (p[:count, None] for p in (self.a, self.m, self.s))
         return a * torch.exp(-(((x - m) / s) ** 2))
 
 
 # %%
-# The target is three bumps; the bank has twelve.
+# The target is a sum of three bumps. The bank has twelve.
 
 x = torch.linspace(-3, 3, 256).unsqueeze(-1)
 y = sum(a * torch.exp(-(((x - m) / 0.6) ** 2)) for a, m in ((1.0, -1.8), (-0.8, 0.1), (0.6, 1.9)))

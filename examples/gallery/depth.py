@@ -46,7 +46,7 @@ history = ngn.fit(
 )
 
 # %%
-# The list is shorter; the last layer stays to the end.
+# Deployment shortens the list of layers. By default the last layer always stays.
 
 small = learner.deploy(example=x)
 print(len(small.layers), "of 8 layers")

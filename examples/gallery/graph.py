@@ -3,7 +3,7 @@ Graph convolution branches
 ==========================
 
 A random graph has two communities. The class of a node is its community; its features say little about it.
-Branches of two hops, f_k = A relu(A X W + b) W' + b', are summed in order.
+The model is an ordered sum of branches f_k(X) = A relu(A X W_k + b_k) V_k, each of which looks two hops far.
 """
 
 import torch
@@ -25,19 +25,19 @@ A = near / (near.sum(0) * near.sum(1)[:, None]).sqrt()  # D^-1/2 (edges + I) D^-
 class Branches(ngn.Bank):
     """f_k(X) = A relu(A X W_k + b_k) V_k, 8 hidden units each. X: [nodes, 8]; gives [nodes, 2]."""
 
-    last = ("V",)  # zero at the start, and what truncation multiplies the ordering weights into
+    last = ("V",)  # starts at zero; truncation multiplies the ordering weights into it
 
     def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
-        """One branch."""
+        """Draw one branch."""
         return {"W": torch.randn(8, 8, generator=source) / 8**0.5, "b": torch.zeros(1, 8), "V": torch.zeros(8, 2)}
 
     def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
-        """[count, nodes, 2]."""
+        """Compute the first branches: [count, nodes, 2]."""
         return A @ torch.relu(A @ x @ self.W[:count] + self.b[:count]) @ self.V[:count]
 
 
 # %%
-# Full batches: the features of all nodes are one input.
+# Training uses full batches: the features of all nodes are one input.
 
 gate = ngn.CountGate(12, t0=6.0, lambda0=3e-2, alpha_max=3e-2)
 learner = ngn.CapacityLearner(ngn.OrderedSum(Branches(12, seeds=0), gate))

@@ -2,7 +2,7 @@
 Attention heads
 ===============
 
-A sequence of random letters contains two marks; the model predicts the letter after each. An attention layer
+A sequence of random letters contains two marks. The model predicts the letter at each mark. An attention layer
 with eight heads learns how many it needs.
 """
 
@@ -23,7 +23,7 @@ y = tokens.gather(1, place + 1)
 
 
 class Reader(nn.Module):
-    """Attention from one learned query, and a letter for each mark."""
+    """Attention from one learned query; predicts a letter for each mark."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ history = ngn.fit(
 )
 
 # %%
-# The layer is still an attention layer, with fewer heads; each head keeps its four entries.
+# The deployed layer is still an attention layer, with fewer heads. Each head keeps its four entries.
 
 small = learner.deploy(example=x)
 print(small.attention.num_heads, "heads;", small.attention.out_proj)

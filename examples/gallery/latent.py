@@ -2,9 +2,9 @@
 The dimension of a latent space
 ===============================
 
-Data with 20 entries lie on a curved surface of three dimensions. The bottleneck of an autoencoder learns how
-many coordinates it needs. An ``OrderedAxis`` multiplies the activation along its axis; it also gets the
-tensors to truncate.
+Data points with 20 entries lie on a curved surface of three dimensions. The bottleneck of an autoencoder learns
+how many coordinates it needs. An ``OrderedAxis`` multiplies the activation by the gates. Its cuts name the
+tensors that truncation shortens.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""The picture on every page of the gallery: t over training, retained components, changed tensors."""
+"""The output of every page of the gallery: cut tensors, t over training, retained components."""
 
 import matplotlib.pyplot as plt
 from torch import nn
@@ -8,7 +8,7 @@ from ngn.train.plan import History
 
 
 def draw(history: History, learner: ngn.CapacityLearner, small: nn.Module) -> None:
-    """Print the parameters that deployment cut; draw t and the components of every learned size."""
+    """Print the parameters that deployment cut, and draw t and the components of every learned size."""
     kept = {name: tuple(p.shape) for name, p in small.named_parameters()}
     for name, p in learner.model.named_parameters():
         if name in kept and kept[name] != tuple(p.shape):

@@ -2,8 +2,8 @@
 The rank of a LoRA term
 =======================
 
-Of two maps of a frozen network, one changed by a matrix of rank three since training, the other not at all.
-Low-rank terms on both learn their ranks; the map that needs none stays unchanged.
+A frozen network has two linear maps. The target needs a change of rank three in the first map, and no change in
+the second. Both maps get low-rank terms, which learn their ranks.
 """
 
 import copy
@@ -22,7 +22,7 @@ moved[0].weight += 0.1 * torch.randn(24, 3) @ torch.randn(3, 24)
 y = moved(x)
 
 # %%
-# ``delta=-0.5`` counts from none: a boundary near 0 keeps no term at all.
+# With ``delta=-0.5`` the count can be 0: a boundary near 0 keeps no term.
 
 
 def gate(number: int) -> ngn.CountGate:

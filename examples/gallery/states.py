@@ -3,7 +3,7 @@ Coordinates of a state space
 ============================
 
 A linear recurrence has one scalar state per component, here at most sixteen. The target is a slow moving
-average of four channels; the recurrence learns how many states it needs.
+average of four channels. The recurrence learns how many states it needs.
 """
 
 import torch
@@ -16,14 +16,14 @@ import ngn
 class States(ngn.Bank):
     """f_k(x)_t = C_k h_t with h_t = a_k h_{t-1} + B_k x_t, a_k in (0, 1). x: [N, T, 4]; gives [N, T, 4]."""
 
-    last = ("C",)  # zero at the start, and what truncation multiplies the ordering weights into
+    last = ("C",)  # starts at zero; truncation multiplies the ordering weights into it
 
     def draw(self, source: torch.Generator) -> dict[str, torch.Tensor]:
-        """One state."""
+        """Draw one state."""
         return {"a": torch.zeros(()), "B": torch.randn(4, generator=source), "C": torch.zeros(4)}
 
     def components(self, x: torch.Tensor, count: int | None = None) -> torch.Tensor:
-        """[count, N, T, 4]."""
+        """Compute the first states: [count, N, T, 4]."""
         a, C, u = self.a[:count].sigmoid(), self.C[:count], x @ self.B[:count].T
         states = [u[:, 0]]
         for step in range(1, x.shape[1]):

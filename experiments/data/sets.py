@@ -17,7 +17,7 @@ from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260
 from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import DataInfo, Folder
-from ngn.files import publish
+from ngn.files import write_atomically
 
 _READERS: dict[str, Any] = {
     "mnist": mnist,
@@ -87,7 +87,7 @@ def install_mnist(working: Path, folder: Path) -> None:
     """Unpack the gzip files: plain files load faster."""
     for name in mnist.FILES:
         content = mnist.gunzip(np.fromfile(working / f"{name}.gz", dtype=np.uint8))
-        publish(folder / name, content.tobytes(), replace=True)
+        write_atomically(folder / name, content.tobytes(), replace=True)
 
 
 def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATCH * cifar10.RECORD) -> None:

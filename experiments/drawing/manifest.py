@@ -18,7 +18,7 @@ from typing import Any
 from experiments.paths import ROOT
 from experiments.plugins import plugin_folders
 from experiments.store.records import Store
-from ngn.files import publish
+from ngn.files import write_atomically
 
 NAME = ".manifest.json"
 _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/published.json")
@@ -79,4 +79,4 @@ class Manifest:
     def note(self, name: str, runs: Sequence[str], file: Path, state: str) -> None:
         """Record at once what the figure was drawn from, so that an interrupted build loses nothing."""
         self._noted[name] = {"state": state, "runs": runs, "file": file.name, "digest": self._digest(runs, file.name)}
-        publish(self._path, json.dumps(self._noted).encode(), replace=True)
+        write_atomically(self._path, json.dumps(self._noted).encode(), replace=True)

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ngn.files import publish
+from ngn.files import write_atomically
 
 RC: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "ngn"}
 """Text stays text, in fonts of nearly the same width; names of shared shapes depend on their content alone."""
@@ -40,7 +40,7 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
         FigureCanvasSVG(figure).print_svg(drawn, metadata=NO_METADATA)
     path = folder / f"{name}.svg"
     folder.mkdir(parents=True, exist_ok=True)
-    publish(path, compact(drawn.getvalue()).encode(), replace=True)
+    write_atomically(path, compact(drawn.getvalue()).encode(), replace=True)
     return path
 
 

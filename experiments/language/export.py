@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import ngn
 from experiments.models.adapter import Adapter, attach_adapters
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.files import publish, publish_tensors
+from ngn.files import write_atomically, write_tensors
 
 Terms = dict[str, tuple[Tensor, Tensor]]
 """Full name of a map → down [m, in] and up [out, m], with the ordering weights folded in."""
@@ -55,7 +55,7 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
     for name in (WEIGHTS, CONFIG, EMPTY):
         (folder / name).unlink(missing_ok=True)
     if not terms:
-        publish(folder / EMPTY, f"No low-rank term was learned. The model equals {base}.\n".encode())
+        write_atomically(folder / EMPTY, f"No low-rank term was learned. The model equals {base}.\n".encode())
         return ranks
     tensors = {}
     for name, (down, up) in terms.items():
@@ -67,8 +67,8 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
         "r": largest, "lora_alpha": largest, "rank_pattern": ranks, "alpha_pattern": ranks,
         "target_modules": list(ranks), "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
     }  # fmt: skip
-    publish_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
-    publish(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode(), replace=True)
+    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    write_atomically(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode(), replace=True)
     return ranks
 
 
@@ -155,8 +155,8 @@ def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, in
     tensors = {f"{name}.{key}": getattr(part, key) for name, part in parts.items() for key in ("down", "up")}
     units = {name: part.down.shape[0] for name, part in parts.items()}
     described = {"type": "adapter", "formula": "h + up gelu(down h)", "base": base, "layers": units}
-    publish_tensors(folder / ADAPTERS[0], tensors)
-    publish(folder / ADAPTERS[1], (json.dumps(described, indent=2) + "\n").encode(), replace=True)
+    write_tensors(folder / ADAPTERS[0], tensors)
+    write_atomically(folder / ADAPTERS[1], (json.dumps(described, indent=2) + "\n").encode(), replace=True)
     return units
 
 

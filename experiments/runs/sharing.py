@@ -22,7 +22,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
-from ngn.files import sweep
+from ngn.files import remove_stale_files
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def tidy(present: Iterable[str], results: Path) -> None:
     for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in {leases.folder, *(store.path(name).parent for name in names)}:
-        sweep(folder)
+        remove_stale_files(folder)
 
 
 def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

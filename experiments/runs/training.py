@@ -33,7 +33,7 @@ from experiments.store.provenance import code
 from experiments.store.records import RecordError
 from experiments.store.result import Result
 from experiments.tasks import make_task
-from ngn.files import publish
+from ngn.files import write_atomically
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[O
                 result.lambda0 = branch.config.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
     if first.force:
-        publish(scratch / RECORDED, b"")
+        write_atomically(scratch / RECORDED, b"")
     outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
     checkpoint.remove(scratch)
     return outcomes

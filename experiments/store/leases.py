@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.store.records import HIDDEN, RecordError, Store
-from ngn.files import machine, remove, started, temporary
+from ngn.files import machine_id, remove, start_tick, temporary_path
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
@@ -65,7 +65,7 @@ class Leases:
         self._seen: dict[str, tuple[tuple[int, int], float]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        me = Owner(machine(), os.getpid(), started(os.getpid()) or "", platform.node())
+        me = Owner(machine_id(), os.getpid(), start_tick(os.getpid()) or "", platform.node())
         self._content = json.dumps(me.__dict__ | {"token": os.urandom(8).hex()}).encode() + b"\n"
 
     def path(self, name: str) -> Path:
@@ -86,8 +86,8 @@ class Leases:
         except IsADirectoryError:
             content, facts = b"", path.stat()
         owner = _owner(content)
-        if owner is not None and owner.machine == machine():
-            return owner if started(owner.pid) == owner.started else None
+        if owner is not None and owner.machine == machine_id():
+            return owner if start_tick(owner.pid) == owner.started else None
         mark, now = (facts.st_size, facts.st_ino), time.monotonic()
         seen = self._seen.get(name)
         if seen is None or seen[0] != mark:
@@ -122,7 +122,7 @@ class Leases:
 
     def _take(self, name: str) -> bool:
         path = self.path(name)
-        written = temporary(path)
+        written = temporary_path(path)
         try:
             written.write_bytes(self._content)
             for _ in range(2):

@@ -22,7 +22,7 @@ import numpy as np
 from filelock import FileLock
 
 from experiments.store.record import SCHEMA_VERSION
-from ngn.files import FileError, publish
+from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
 MAX_RECORD_BYTES = 6 * 1024
@@ -177,8 +177,8 @@ class Store:
             if curves is None:
                 self.curves_path(run_id).unlink(missing_ok=True)
             else:
-                publish(self.curves_path(run_id), curves, replace=True)
-            return publish(path, record, replace=replace)
+                write_atomically(self.curves_path(run_id), curves, replace=True)
+            return write_atomically(path, record, replace=replace)
 
     def locked(self) -> FileLock:
         """The lock under which the records of this folder are written and leases on its runs given back.

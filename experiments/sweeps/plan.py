@@ -19,7 +19,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError
-from ngn.files import publish
+from ngn.files import write_atomically
 
 FORMAT = 1
 
@@ -76,7 +76,7 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
     while True:
         number += 1
         path = folder / f"plan-{number:04d}.jsonl"
-        if publish(path, content):
+        if write_atomically(path, content):
             return path
 
 

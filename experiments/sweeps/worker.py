@@ -20,7 +20,7 @@ from experiments.runs.shutdown import shut_down
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
-from ngn.files import FileError, publish
+from ngn.files import FileError, write_atomically
 from ngn.train import interrupt
 
 PATIENCE = LEASE + 30
@@ -41,7 +41,7 @@ def note_failure(plan: Path, names: list[str], error: str) -> None:
     where = platform.node() + (f", Slurm job {job}" if job else "")
     for name in names:
         content = json.dumps({"run_id": name, "error": error, "where": where})
-        publish(failure_path(plan, name), content.encode(), replace=True)
+        write_atomically(failure_path(plan, name), content.encode(), replace=True)
 
 
 def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict[str, str]:

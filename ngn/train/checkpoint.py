@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from ngn import files
-from ngn.files import FileError, publish
+from ngn.files import FileError, write_atomically
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +64,7 @@ def _digest(facts: Mapping[str, Any]) -> str:
 def write_sealed(path: Path, facts: Mapping[str, Any], identity: Identity) -> None:
     """Write ``facts`` (JSON types, string keys) with the identity and a SHA-256 over both."""
     whole = {**facts, "identity": dict(identity or {})}
-    publish(path, json.dumps({**whole, _SEAL: _digest(whole)}).encode(), replace=True)
+    write_atomically(path, json.dumps({**whole, _SEAL: _digest(whole)}).encode(), replace=True)
 
 
 def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _name(step: int) -> str:
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
     content = folder / f"{_name(step)}.safetensors"
-    files.publish_tensors(content, tensors)
+    files.write_tensors(content, tensors)
     described = {"step": step, "sha256": files.digest(content), "meta": meta}
     write_sealed(folder / f"{_name(step)}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ngn.files import publish
+from ngn.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ def build(source: Path) -> Path:
                     built = Path(scratch) / library.name
                     _compile(command, source, built)
                     content = built.read_bytes()
-                publish(library, content, replace=True)
-                publish(_digest_of(library), hashlib.sha256(content).hexdigest().encode(), replace=True)
+                write_atomically(library, content, replace=True)
+                write_atomically(_digest_of(library), hashlib.sha256(content).hexdigest().encode(), replace=True)
     except (OSError, Timeout) as fault:
         raise BuildError(f"{library} could not be written: {fault}") from fault
     return library

@@ -15,7 +15,7 @@ from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
-from ngn.files import temporary
+from ngn.files import temporary_path
 
 
 def smoke(tmp_path, task="regression1d", **overrides):
@@ -201,7 +201,7 @@ def test_what_takes_a_records_name_meanwhile_costs_no_training(tmp_path, monkeyp
 def test_half_written_files_of_dead_processes_go(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
-    left = [temporary(record), temporary(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
+    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")

@@ -9,7 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from ngn.files import digest, publish, publish_tensors
+from ngn.files import digest, write_atomically, write_tensors
 from ngn.train import checkpoint
 
 
@@ -105,12 +105,12 @@ def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_publish_is_once_or_replace(tmp_path):
+def test_write_atomically_replaces_a_file_only_with_replace(tmp_path):
     target = tmp_path / "deep" / "x"
-    assert publish(target, b"1")
-    assert not publish(target, b"2")
+    assert write_atomically(target, b"1")
+    assert not write_atomically(target, b"2")
     assert target.read_bytes() == b"1"
-    assert publish(target, b"3", replace=True)
+    assert write_atomically(target, b"3", replace=True)
     assert target.read_bytes() == b"3"
     assert [p.name for p in target.parent.iterdir()] == ["x"]
 
@@ -177,7 +177,7 @@ def test_a_sealed_file_holds_what_was_written(tmp_path):
 
 def test_tensors_of_any_layout_are_written_as_safetensors(tmp_path):
     tensors = {"a": torch.randn(3, 5), "b": torch.arange(4).float()[::2]}
-    publish_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
+    write_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
     content = (tmp_path / "deep" / "x").read_bytes()
     assert digest(tmp_path / "deep" / "x") == hashlib.sha256(content).hexdigest()
     assert all(torch.equal(value, tensors[name]) for name, value in safetensors.torch.load(content).items())
@@ -188,11 +188,11 @@ def test_a_full_disk_raises_oserror_also_if_safetensors_writes(tmp_path):
     """A limit on the file size: no file remains, and the error has the system's error code and our file name."""
     code = """
 import errno, pathlib, resource, signal, sys, torch
-from ngn.files import publish_tensors
+from ngn.files import write_tensors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
-    publish_tensors(pathlib.Path(sys.argv[1]) / "x", {"a": torch.zeros(1000)})
+    write_tensors(pathlib.Path(sys.argv[1]) / "x", {"a": torch.zeros(1000)})
 except OSError as fault:
     assert fault.errno == errno.EFBIG and fault.filename.endswith("/x"), fault
     raise SystemExit(7)
