@@ -81,10 +81,9 @@ class LoopWatch:
         low, high = self._seen
         unseen = self.continued and not self._late
         early = any(capacity.commit is not None and not capacity.committed for capacity in capacities)
+        still = bool(controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all())
         reasons = {
-            "t has not moved: give learner.controller_parameters() to the optimiser, with a rate of about 0.05": bool(
-                controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all()
-            ),
+            "t has not moved: optimise learner.controller_parameters(), with a learning rate of about 0.05": still,
             stepless: not self._stepped,
             "all boundaries are frozen": not controllers and all(capacity.has_boundary for capacity in capacities),
             "this state was saved before the sizes were fixed": self._stepped and early,
