@@ -16,7 +16,7 @@ from experiments.store import describe
 
 def main() -> int:
     """Run the script; the exit status."""
-    for path, text in describe.files(ROOT).items():
+    for path, text in describe.generated_files(ROOT).items():
         path.write_text(text)
         print(path)
     return 0

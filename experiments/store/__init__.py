@@ -1,1 +1,1 @@
-"""What is kept on disk: records, the provenance that they carry, leases on runs. Imports no torch."""
+"""Files on disk: records with their provenance, and leases on runs. Imports no torch."""

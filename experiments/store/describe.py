@@ -1,4 +1,4 @@
-"""The JSON schema of a record, and the tables of docs/records.md, from the classes of :mod:`record`."""
+"""Write the JSON schema of a record and the tables of docs/records.md from the classes of :mod:`record`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE = re.compile(r"(?<=\n\| key \| value \|\n\| --- \| --- \|\n)(?:\|.*\n)+")
 
 
 class _Plain(GenerateJsonSchema):
-    """Without titles and defaults, which repeat what the keys say."""
+    """A JSON schema without titles and defaults, which would repeat what the keys say."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -27,15 +27,15 @@ class _Plain(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a record."""
+    """Return the JSON schema of a record."""
     made = TypeAdapter(Record).json_schema(schema_generator=_Plain)
     blocks = made["$defs"]
-    made["$defs"] = {"Result": blocks["Result"]}  # the only one that stands in several places
+    made["$defs"] = {"Result": blocks["Result"]}  # the only block that several keys refer to
     return {"$schema": "http://json-schema.org/draft-07/schema#", **_inlined(made, blocks)}
 
 
 def _inlined(part: Any, blocks: dict[str, Any]) -> Any:
-    """The part with the other blocks where they are referred to: a validator is called once less for each."""
+    """Put each block but ``Result`` in the place of its reference. This saves the validator one call for each block."""
     if isinstance(part, list):
         return [_inlined(one, blocks) for one in part]
     if not isinstance(part, dict):
@@ -46,8 +46,8 @@ def _inlined(part: Any, blocks: dict[str, Any]) -> Any:
     return {key: _inlined(value, blocks) for key, value in part.items()}
 
 
-def files(root: Path) -> dict[Path, str]:
-    """The files that are written from the classes, those of a checkout in ``root``, and what they should hold."""
+def generated_files(root: Path) -> dict[Path, str]:
+    """Return the files of a checkout in ``root`` that come from the classes: path → content."""
     whole, page = schema(), root / "docs" / "records.md"
     return {
         root / "experiments" / "store" / "record.schema.json": json.dumps(whole, indent=1, ensure_ascii=False) + "\n",
@@ -56,14 +56,14 @@ def files(root: Path) -> dict[Path, str]:
 
 
 def _page(text: str, whole: dict[str, Any]) -> str:
-    """The page with its first two tables, of a run and of a phase, written anew."""
+    """Return the page with its first two tables (of a run and of a phase) made again."""
     result = whole["$defs"]["Result"]
     tables = iter((_rows(whole), _rows(result)))
     return _TABLE.sub(lambda _: "".join(f"| `{key}` | {says} |\n" for key, says in next(tables)), text, count=2)
 
 
 def _rows(block: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted key, what it says) of every key; of a block of keys, of those."""
+    """Yield (dotted key, description) of every key, and of the keys inside a block."""
     for name, part in block["properties"].items():
         if "required" not in part or "properties" not in part:
             yield prefix + name, part["description"]

@@ -1,4 +1,4 @@
-"""The words in which the keys of a record are declared."""
+"""Types and helpers that declare the keys of a record."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PositiveInt = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Scores = Annotated[dict[str, float], Field(min_length=1)]
 Absent = SkipJsonSchema[None]
-"""In a type: the key may be missing. None itself is never written."""
+"""Added to a type: the key may be missing. A record never holds null for it."""
 
 
-def key(says: str, **limits: Any) -> Any:
-    """What docs/records.md says of a key, and pydantic's names for the limits of its value."""
-    return Field(description=says, **limits)
+def key(description: str, **limits: Any) -> Any:
+    """Declare a key: its description in docs/records.md, and limits of its value by pydantic's names."""
+    return Field(description=description, **limits)
 
 
-def present(block: Any) -> dict[str, Any]:
-    """The attributes that are there, by name."""
+def without_none(block: Any) -> dict[str, Any]:
+    """Return the attributes that are not None: name → value."""
     values = {field.name: getattr(block, field.name) for field in dataclasses.fields(block)}
     return {name: value for name, value in values.items() if value is not None}

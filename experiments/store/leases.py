@@ -1,14 +1,14 @@
-"""Who is training which run: files that expire when their owner dies. No torch is imported.
+"""Leases: lock files that say which process trains which run, and that expire when this process dies. Imports no torch.
 
-A lease is ``<results>/.leases/<run id>.lease``, made by linking a finished file to its name, which only one process can
-do. Its owner lets it grow by one byte every few seconds. Whether an owner lives is answered without any clock of the
-day, which may go backwards or differ between machines:
+A lease is the file ``<results>/.leases/<run id>.lease``. A process writes a finished file and links it to this name;
+only one process can succeed. The owner appends one byte every few seconds. Wall clocks may go backwards or differ
+between machines, so they do not decide whether an owner is alive:
 
-* on the owner's own machine, by its process number and the tick it was started at;
-* from elsewhere, by watching: a lease that did not grow for :data:`LEASE` seconds of the watcher's own monotonic clock
-  has lost its owner.
+* On the owner's machine, its process id and the start time of that process decide.
+* On another machine, a monotonic clock decides: the owner counts as dead when the lease has not grown for :data:`LEASE`
+  seconds.
 
-A wrong guess costs work, never a result: records are written once, whoever finishes first.
+A wrong guess costs work, but never a result: each record is written once, by the process that finishes first.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ngn.files import machine_id, remove, start_tick, temporary_path
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
-"""Seconds without a sign of life after which a lease from another machine is void."""
+"""Seconds without growth after which a lease from another machine expires."""
 BEAT = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between two appended bytes."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a lease."""
+    """The process that holds a lease."""
 
     machine: str
     pid: int
@@ -56,7 +56,7 @@ def _owner(content: bytes) -> Owner | None:
 
 
 class Leases:
-    """The leases of one folder of results, as one process sees and holds them."""
+    """The leases of one results folder, as one process sees and holds them."""
 
     def __init__(self, results: Path, lease: float = LEASE, beat: float = BEAT) -> None:
         self.folder, self._lock = results / HIDDEN, Store(results).locked
@@ -69,18 +69,19 @@ class Leases:
         self._content = json.dumps(me.__dict__ | {"token": os.urandom(8).hex()}).encode() + b"\n"
 
     def path(self, name: str) -> Path:
-        """Where the lease of a run is or would be."""
+        """Return the path of a run's lease, whether or not it exists."""
         return self.folder / f"{name}.lease"
 
     def owner(self, name: str) -> Owner | None:
-        """Who holds a run now; None if nobody does, or nobody that lives.
+        """Return the process that holds a run; None if there is none, or if it is dead.
 
-        From another machine a dead owner is noticed only when this was asked more than once, a lease apart.
+        To notice the death of an owner on another machine, call this at least twice, more than :data:`LEASE` seconds
+        apart.
         """
         path = self.path(name)
         try:
             content, facts = path.read_bytes(), path.stat()
-        except FileNotFoundError:  # or a link that leads nowhere, which nobody holds
+        except FileNotFoundError:  # or a dangling link, which nobody holds
             self._seen.pop(name, None)
             return None
         except IsADirectoryError:
@@ -97,14 +98,14 @@ class Leases:
         return owner or Owner("", 0, "", "an unknown machine")
 
     def take(self, names: Iterable[str]) -> list[str]:
-        """Lease what nobody holds; the names that are now this process's, in the order given.
+        """Lease the runs that nobody holds. Return the names that this call leased, in the given order.
 
         Raises:
-            RecordError: if the folder cannot be written, which a record could then not be either.
+            RecordError: if the folder is not writable, since no record could be written there either.
         """
         taken: list[str] = []
         try:
-            self._lock()  # a lock that cannot be had is told before anything is trained, not after it
+            self._lock()  # fails before any training, not after it, if the lock file cannot be made
             for name in names:
                 if self._take(name):
                     taken.append(name)
@@ -112,8 +113,8 @@ class Leases:
         except OSError as fault:
             self.release(taken)
             raise RecordError(
-                f"{self.folder.parent}: records cannot be written there ({fault.strerror}); nothing was started. "
-                "Make it writable, or name another folder with results=DIR"
+                f"{self.folder.parent}: cannot write records there ({fault.strerror}); nothing was started. "
+                "Make the folder writable, or name another folder with results=DIR"
             ) from fault
         if taken and self._thread is None:
             self._thread = threading.Thread(target=self._beats, name="leases", daemon=True)
@@ -134,9 +135,9 @@ class Leases:
                 if self.owner(name) is not None:
                     return False
                 with self._lock():
-                    # Under the lock a dead owner's lease has one heir; releasing takes the lock too.
+                    # Under the lock, one process takes over a dead owner's lease. Releasing takes the lock too.
                     if os.path.lexists(path) and self.owner(name) is None:
-                        log.warning("%s: the process that was training it is gone; taking the run over", name)
+                        log.warning("%s: the process that trained this run is gone; taking the run over", name)
                         if path.is_dir():
                             remove(path)
                         os.replace(written, path)
@@ -152,7 +153,7 @@ class Leases:
             return False
 
     def release(self, names: Iterable[str]) -> None:
-        """Give runs back; those that another process has taken over meanwhile are left to it."""
+        """Release runs, except those that another process has taken over meanwhile."""
         names = [name for name in names if name in self._held]
         self._held.difference_update(names)
         if names:
@@ -162,7 +163,7 @@ class Leases:
                         self.path(name).unlink(missing_ok=True)
 
     def clear(self, name: str) -> None:
-        """Remove a lease whose owner is gone."""
+        """Remove the lease of a run if its owner is dead."""
         if self.path(name).exists() and self.owner(name) is None:
             with self._lock():
                 if self.owner(name) is None:
@@ -172,17 +173,17 @@ class Leases:
         while not self._stop.wait(self.beat):
             for name in sorted(self._held):
                 try:
-                    # no O_CREAT: a lease that is gone must not come back
+                    # no O_CREAT: a removed lease must not come back
                     file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND)
                     try:
                         os.write(file, b"\n")
                     finally:
                         os.close(file)
                 except OSError as fault:
-                    log.warning("no sign of life could be given for %s (%s)", name, fault)
+                    log.warning("cannot renew the lease of %s (%s)", name, fault)
 
     def close(self) -> None:
-        """Release everything and end the signs of life."""
+        """Release all leases and stop renewing them."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

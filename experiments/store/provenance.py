@@ -1,7 +1,8 @@
-"""Where a record's numbers come from: the code, the machine, the packages.
+"""Provenance of a record: the code, the machine and the packages.
 
-The code is named by its git commit. Where git is absent (a copied tree on a cluster or a GPU machine), a stamp file
-written from a clean tree names the commit and the digest of the sources; it counts only while the sources match it.
+The git commit names the code. A copied tree without git (on a cluster or a GPU machine) has a stamp file instead. The
+stamp is written from a clean tree; it holds the commit and a digest of the sources, and counts only while the sources
+match this digest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from experiments.plugins import conf_folder, plugin_folders
 from experiments.store.record import CodeBlock
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
-"""What can change a number: a change elsewhere (records, documents, tests) does not make the tree dirty."""
+"""Sources that can change a number. Changes elsewhere (records, docs, tests) leave the tree clean."""
 STAMP = ROOT / "source_stamp.json"
 PACKAGES = (
     "torch",
@@ -39,7 +40,13 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Code:
-    """The code that ran: its commit (None if unknown), whether the sources were that commit's, and who says so."""
+    """The code that ran.
+
+    Attributes:
+        commit: None if unknown.
+        clean: whether the sources equal those of the commit.
+        source: where this information comes from.
+    """
 
     commit: str | None
     clean: bool
@@ -47,7 +54,7 @@ class Code:
 
 
 def source_files() -> list[Path]:
-    """The source files, without caches, in a fixed order."""
+    """Return the source files, without caches, in a fixed order."""
     files: list[Path] = []
     for name in SOURCES:
         place = ROOT / name
@@ -57,7 +64,7 @@ def source_files() -> list[Path]:
 
 
 def source_digest() -> str:
-    """SHA-256 over the names and contents of the source files."""
+    """Return a SHA-256 over the names and contents of the source files."""
     digest = hashlib.sha256()
     for path in source_files():
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -76,9 +83,9 @@ def _git(*arguments: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def code() -> Code:
-    """The code as it was when this process first asked, which is before it trained anything.
+    """Return the code as it was at the first call, which comes before any training of this process.
 
-    With plug-ins it is not clean: no commit of this repository says what they compute.
+    With plug-ins, the code is not clean: no commit of this repository contains them.
     """
     tree = _code()
     return replace(tree, clean=tree.clean and not plugin_folders())
@@ -97,21 +104,21 @@ def _code() -> Code:
 
 
 def write_stamp() -> Path:
-    """Write the stamp file of a clean checkout, to travel with a copy of the tree that has no git history.
+    """Write the stamp file of a clean checkout, for a copy of the tree without git history.
 
     Raises:
-        RuntimeError: if the tree is dirty or no git checkout.
+        RuntimeError: if the tree has uncommitted changes or is no git checkout.
     """
     now = code()
     if not now.clean or now.source != "git":
-        raise RuntimeError("a stamp is written from a clean git checkout: commit the sources first")
+        raise RuntimeError("a stamp needs a clean git checkout: commit the sources first")
     STAMP.write_text(json.dumps({"commit": now.commit, "sources": source_digest()}, indent=1) + "\n")
     return STAMP
 
 
 @functools.lru_cache(maxsize=1)
 def packages() -> dict[str, str]:
-    """Versions of the installed packages that can change a number, and Python's own."""
+    """Return the versions of Python and of the installed packages that can change a number."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -133,7 +140,7 @@ def _processor() -> str:
 
 @functools.lru_cache(maxsize=1)
 def machine() -> dict[str, Any]:
-    """Processor, visible cores and operating system; no host name."""
+    """Return the processor, the visible cores and the operating system, but no host name."""
     return {"cpu": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
@@ -143,17 +150,17 @@ def _sources() -> str:
 
 
 def training_identity(numerics: dict[str, int]) -> dict[str, Any]:
-    """What must be the same for an interrupted training to be resumed: sources, numerics and packages.
+    """Return what must stay the same for an interrupted training to resume: sources, numerics versions and packages.
 
-    The sources are named by their content. So a commit of documents lets trainings go on, and an edit that was never
-    committed does not.
+    A digest names the sources. After a commit of docs, trainings therefore resume; after an edit of the sources they do
+    not, even if nobody committed it.
     """
     return {"sources": _sources(), "numerics": numerics, "packages": packages()}
 
 
 @functools.lru_cache(maxsize=1)
 def conf_digest() -> str | None:
-    """SHA-256 over the names and contents of the files of $NGN_CONF; None where it is not set."""
+    """Return a SHA-256 over the names and contents of the files of $NGN_CONF; None if it is not set."""
     folder = conf_folder()
     if folder is None:
         return None
@@ -164,6 +171,6 @@ def conf_digest() -> str | None:
 
 
 def code_block(numerics: dict[str, int]) -> CodeBlock:
-    """The ``code`` block of a record."""
+    """Return the ``code`` block of a record."""
     made_by = code()
     return {"commit": made_by.commit, "clean": made_by.clean, "source": made_by.source, "numerics": numerics}

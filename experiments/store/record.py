@@ -1,8 +1,8 @@
-"""What a record holds. ``record.schema.json`` and the tables of docs/records.md are written from these classes.
+"""The keys of a record. ``record.schema.json`` and the tables of docs/records.md are made from these classes.
 
     python scripts/describe_records.py      # after a change here, in keys.py or in result.py
 
-An attribute that is None by default is a key that a record may lack.
+A record may lack the keys whose attribute is None by default.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, key, present
+from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, key, without_none
 from experiments.store.result import Result
 
 SCHEMA_VERSION: Final = 1
 
 PHASES = {
-    "grown": "started at t₀, near zero. Runs of other methods have this phase, too",
-    "fixed": "a plain model retrained at the count that `grown` retained; of `method=fixed` the only phase",
-    "from_high": "started with every candidate open, t = K − 1",
+    "grown": "training that starts at t₀, near zero; runs of other methods have this phase, too",
+    "fixed": "a plain model retrained at the count that `grown` retained; the only phase of `method=fixed`",
+    "from_high": "training that starts with every candidate open, t = K − 1",
 }
 
 
@@ -37,33 +37,33 @@ def _named_phases(schema: dict[str, Any]) -> None:
 
 @with_config(FORBID)
 class TimeBlock(TypedDict):
-    """When, and for how long."""
+    """When the run started and how long it took."""
 
-    started: Annotated[str, key("when the training of the stack began, in UTC")]
-    seconds: Annotated[Amount, key("wall time of all phases, divided by the runs of the stack")]
+    started: Annotated[str, key("start of the stack's training, in UTC")]
+    seconds: Annotated[Amount, key("wall time of all phases of the stack, divided by its number of runs")]
 
 
 @with_config(FORBID)
 class ExecutionBlock(TypedDict):
-    """How a run was carried out."""
+    """Where and by what a run was trained."""
 
     device: Annotated[str, key('"cpu", or the name of the GPU')]
     engine: Annotated[
         str,
         key(
-            'what did the arithmetic: "torch", "fused" (a compiled kernel); joined by "+" if phases '
-            'differ. Older records may have "fused-step", "fused-autoencoder" or "fused-branches"'
+            'engine of the training: "torch" or "fused" (a compiled kernel), joined by "+" if phases differ. '
+            'Older records may have "fused-step", "fused-autoencoder" or "fused-branches"'
         ),
     ]
-    replicas: Annotated[PositiveInt, key("runs that were trained together as one stack")]
-    threads: Annotated[PositiveInt, key("threads of torch")]
-    resumed: NotRequired[Annotated[Natural, key("how often an interrupted training was resumed")]]
-    tag: NotRequired[Annotated[str, key("the word that was given with `tag=`, if any", max_length=40)]]
+    replicas: Annotated[PositiveInt, key("number of runs in the stack, trained together")]
+    threads: Annotated[PositiveInt, key("number of torch threads")]
+    resumed: NotRequired[Annotated[Natural, key("number of times that an interrupted training resumed")]]
+    tag: NotRequired[Annotated[str, key("the word given with `tag=`", max_length=40)]]
     conf: NotRequired[
         Annotated[
             str,
             key(
-                "where $NGN_CONF was set, a digest over its files; what was chosen from them is in `config`",
+                "if $NGN_CONF was set: SHA-256 over its files; `config` has the choices made from them",
                 pattern="^[0-9a-f]{64}$",
             ),
         ]
@@ -72,13 +72,13 @@ class ExecutionBlock(TypedDict):
 
 @with_config(FORBID)
 class DataBlock(TypedDict):
-    """What a run read."""
+    """The data of a run."""
 
-    name: Annotated[str, key("the data set")]
-    sha256: Annotated[str, key("one digest over all the data that were read")]
+    name: Annotated[str, key("name of the data set")]
+    sha256: Annotated[str, key("one digest over all data files that the run read, or over the generated data")]
     provenance: Annotated[
         str,
-        key('"official files, digests checked", how data were generated, or what the manifest of the files says'),
+        key('"official files, digests checked"; or how the data were generated; or the text of the files\' manifest'),
     ]
 
 
@@ -87,25 +87,28 @@ class BaseBlock(TypedDict):
     """The pretrained model that a run adapted."""
 
     name: Annotated[
-        str, key("the pretrained model that a task adapts; `config.model.dtype` is the type of its weights")
+        str, key("name of the pretrained model that the task adapts; `config.model.dtype` is the type of its weights")
     ]
-    sha256: Annotated[str, key("one digest over its weights")]
-    provenance: Annotated[str, key("where they are from")]
+    sha256: Annotated[str, key("digest over its weights")]
+    provenance: Annotated[str, key("source of the weights")]
 
 
 @with_config(FORBID)
 class CodeBlock(TypedDict):
-    """The sources of a run."""
+    """The code of a run."""
 
-    commit: Annotated[str | None, key("commit of the code, null if unknown")]
+    commit: Annotated[str | None, key("git commit; null if unknown")]
     clean: Annotated[
         bool,
-        key("whether the sources were those of that commit; only clean records count in the paper's tables"),
+        key("whether the sources equalled that commit; only clean records count in the paper's tables"),
     ]
-    source: Annotated[Literal["git", "stamp", "none"], key('what says so: "git", a "stamp" (a copied tree), or "none"')]
+    source: Annotated[
+        Literal["git", "stamp", "none"],
+        key('where `commit` and `clean` come from: "git", "stamp" (the stamp file of a copied tree) or "none"'),
+    ]
     numerics: Annotated[
         dict[str, int],
-        key("numerics versions of the task, the method and the retraining; a record of older ones is stale"),
+        key("numerics versions of the task, the method and the retraining; a record with older versions is stale"),
     ]
 
 
@@ -118,17 +121,17 @@ class Record:
     run_id: Annotated[
         str,
         key(
-            "`<task>-<component>-<method><count>-s<seed>-<hash>`: the name of the file; the hash is over the "
+            "`<task>-<component>-<method><count>-s<seed>-<hash>`, also the name of the file; the hash is over the "
             "scientific configuration",
             pattern="^[a-z0-9_]+(-[a-z0-9_]+)*-s[0-9]+-[0-9a-f]{10}$",
         ),
     ]
-    status: Annotated[Literal["complete", "diverged"], key('"complete", or "diverged" if any phase is')]
+    status: Annotated[Literal["complete", "diverged"], key('"diverged" if any phase diverged, else "complete"')]
     config: Annotated[
         dict[str, Any],
         key(
-            "the scientific configuration, as `--cfg job` shows it, without the keys that only say how a run is "
-            "carried out",
+            "the scientific configuration, as `--cfg job` shows it, without the keys that only set how a run is "
+            "carried out (device, folders, logging)",
             json_schema_extra={
                 "required": ["task", "gate", "method", "schedule", "train", "phases", "seed", "profile"]
             },
@@ -137,7 +140,7 @@ class Record:
     phases: Annotated[
         Mapping[str, Result],
         key(
-            "what was trained: `grown`, `fixed`, `from_high`, and one `continue_<factor>` for each factor of "
+            "the trainings: `grown`, `fixed`, `from_high`, and one `continue_<factor>` for each factor of "
             "`continue_with`",
             min_length=1,
             json_schema_extra=_named_phases,
@@ -152,5 +155,5 @@ class Record:
     code: CodeBlock
 
     def json(self) -> dict[str, Any]:
-        """The record as its file holds it."""
-        return {**present(self), "phases": {name: result.json() for name, result in self.phases.items()}}
+        """Return the record as JSON data."""
+        return {**without_none(self), "phases": {name: result.json() for name, result in self.phases.items()}}

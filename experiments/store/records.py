@@ -1,7 +1,7 @@
-"""Records: one JSON file per run, written once, checked when written and when read.
+"""Records: one JSON file per run, written once, checked when written and when read. Imports no torch.
 
-``results/<task>/<run id>.json`` holds everything measured; ``<run id>.curves.npz`` beside it holds loss, error and t
-over training. In ``results/`` few runs keep that file: see ``Study.curves``. No torch is imported.
+``results/<task>/<run id>.json`` holds all measurements. ``<run id>.curves.npz`` beside it holds loss, error and t over
+training. In ``results/``, few runs keep this file: see ``Study.curves``.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
 MAX_RECORD_BYTES = 6 * 1024
-"""Of a record beside its vectors over boundaries, which are as long as a model is deep: what could make it larger is
-known before a training, so that none is refused after it."""
+"""Size limit of a record without its vectors over boundaries, which are as long as the model is deep. All that could
+exceed it is known before training, so no record is refused after it."""
 BOUNDARY_BYTES = 64
-"""More than one boundary takes in one phase: t and r (20 digits each), its count, and whether t is an integer."""
+"""Upper bound for one boundary in one phase: t and r (20 digits each), the count, and whether t is an integer."""
 MAX_CURVE_POINTS = 300
 MAX_CURVE_BYTES = 2**24
-"""Of unpacked curves: some 50 KiB are usual."""
+"""Size limit of unpacked curves; 50 KiB are usual."""
 CURVES = ".curves.npz"
-"""Ending of a curve file's name, behind the run id."""
-NO_CURVES = "the curves of these runs are not kept; run them again with force=true to have curves"
+"""End of a curve file's name, after the run id."""
+NO_CURVES = "these runs have no curve files; run them again with force=true to have curves"
 HIDDEN = ".leases"
-"""Folder beside the records for what concerns runs that are being trained."""
+"""Folder beside the records with the lock and the leases of runs in training."""
 
 
 class RecordError(FileError):
-    """A record that is missing, damaged, foreign, or would not be legal; the message names the file and the fault."""
+    """A missing, damaged, foreign or invalid record. The message names the file and the fault."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -51,10 +51,10 @@ def _validator() -> Any:
 
 
 def check(record: Any, where: str) -> dict[str, Any]:
-    """The record itself, if it is legal.
+    """Check a record against the schema and return it.
 
     Raises:
-        RecordError: naming ``where`` and the first fault.
+        RecordError: if it is invalid; the message names ``where`` and the first fault.
     """
     if not isinstance(record, dict):
         raise RecordError(f"{where}: not a record (a {type(record).__name__}, not an object)")
@@ -76,10 +76,10 @@ def _finite(number: str) -> float:
 
 
 def parse(content: str | bytes, where: str) -> dict[str, Any]:
-    """The record that a file holds.
+    """Return the record in the content of a file.
 
     Raises:
-        RecordError: naming ``where`` and why it is none.
+        RecordError: if it holds no record; the message names ``where`` and the reason.
     """
     try:
         record = json.loads(content, parse_float=_finite, parse_constant=_finite)
@@ -92,7 +92,7 @@ def read(path: Path) -> dict[str, Any]:
     """Read and check a record.
 
     Raises:
-        RecordError: if the file is missing, is not JSON, is not a record, or is named after another run.
+        RecordError: if the file is missing, is not JSON, is no valid record, or has the name of another run.
     """
     try:
         content = path.read_bytes()
@@ -102,50 +102,50 @@ def read(path: Path) -> dict[str, Any]:
         raise RecordError(f"{path}: unreadable ({fault})") from None
     checked = parse(content, str(path))
     if checked["run_id"] != path.stem:
-        raise RecordError(f"{path}: holds run {checked['run_id']}, not the run that it is named after")
+        raise RecordError(f"{path}: holds run {checked['run_id']}, not the run in the file's name")
     return checked
 
 
 class Store:
-    """The records below one folder."""
+    """The records in one folder."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
 
     def path(self, run_id: str) -> Path:
-        """Where the record of a run is or would be."""
+        """Return the path of a run's record, whether or not it exists."""
         return self.root / run_id.split("-", 1)[0] / f"{run_id}.json"
 
     def curves_path(self, run_id: str) -> Path:
-        """Where the curves of a run are or would be."""
+        """Return the path of a run's curve file, whether or not it exists."""
         return self.path(run_id).with_name(run_id + CURVES)
 
     def paths(self) -> list[Path]:
-        """The records that are there, damaged ones among them, in the order of their names; none is opened."""
+        """Return the paths of all records, sorted. No file is opened, so damaged ones are included."""
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
 
     def with_curves(self) -> list[str]:
-        """The ids of the runs that have a curve file, in the order of their names."""
+        """Return the ids of the runs that have a curve file, sorted."""
         return sorted(path.name.removesuffix(CURVES) for path in self.root.glob(f"[!.]*/[!.]*{CURVES}"))
 
     def get(self, run_id: str) -> dict[str, Any] | None:
-        """The record of a run, or None if it is not there.
+        """Return the record of a run, or None if there is none.
 
         Raises:
-            RecordError: if it is there and damaged.
+            RecordError: if it is damaged.
         """
         path = self.path(run_id)
-        return read(path) if os.path.lexists(path) else None  # a link that leads nowhere takes the name, too
+        return read(path) if os.path.lexists(path) else None  # lexists: a dangling link counts as damaged
 
     def write(
         self, record: Mapping[str, Any], curves: Mapping[str, np.ndarray] | None = None, replace: bool = False
     ) -> bool:
-        """Check a record and write it once, its curves first; False if another process had already written it.
+        """Check a record and write it once, after its curves. Return False if it exists already.
 
-        Both are written under one lock, so that curves are never those of another writer.
+        One lock covers both files, so that record and curves come from one process.
 
         Raises:
-            RecordError: if the record is not legal or too large (:data:`MAX_RECORD_BYTES`), or a curve too long.
+            RecordError: if the record is invalid or too large (:data:`MAX_RECORD_BYTES`), or if a curve is too long.
         """
         run_id = str(record.get("run_id"))
         path = self.path(run_id)
@@ -155,7 +155,7 @@ class Store:
             text = json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
         largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in record["phases"].values())
         if len(text) > largest:
-            raise RecordError(f"{path}: {len(text)} bytes; a record like this one has at most {largest}")
+            raise RecordError(f"{path}: {len(text)} bytes; the limit for this record is {largest}")
         packed = io.BytesIO()
         if curves:
             for name, curve in curves.items():
@@ -166,9 +166,9 @@ class Store:
         return self.put(run_id, text.encode(), packed.getvalue() if curves else None, replace)
 
     def put(self, run_id: str, record: bytes, curves: bytes | None, replace: bool = False) -> bool:
-        """Write the files of a run as they are, which somebody has checked; see :meth:`write`.
+        """Write the files of a run, whose content the caller has checked; see :meth:`write`.
 
-        Without ``curves`` an older curve file of the run goes: it would be of another training.
+        Without ``curves``, this removes an older curve file of the run, which would be of another training.
         """
         path = self.path(run_id)
         with self.locked():
@@ -181,40 +181,41 @@ class Store:
             return write_atomically(path, record, replace=replace)
 
     def locked(self) -> FileLock:
-        """The lock under which the records of this folder are written and leases on its runs given back.
+        """Return the lock of this folder, which protects writing records and releasing leases.
 
         Raises:
-            RecordError: if something else has its name.
+            RecordError: if a folder has the name of the lock file.
         """
         lock = self.root / HIDDEN / ".lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
         if lock.is_dir():
-            raise RecordError(f"{lock}: is a folder, where a lock file belongs; remove it")
+            raise RecordError(f"{lock}: is a folder, but must be a lock file; remove the folder")
         return FileLock(lock)
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
-        """The curves of a run, or None if it has none, or, with a warning, damaged ones."""
+        """Return the curves of a run; None if there are none, or (with a warning) if the file is damaged."""
         path = self.curves_path(run_id)
         if not path.exists():
             return None
         try:
-            return unpacked(path)
+            return load_curves(path)
         except RecordError as fault:
             log.warning("%s; run it again with force=true", fault)
             return None
 
 
-def unpacked(file: Path | io.BytesIO, where: str | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a file of curves.
+def load_curves(file: Path | io.BytesIO, where: str | None = None) -> dict[str, np.ndarray]:
+    """Load the arrays of a curve file.
 
     Raises:
-        RecordError: naming ``where`` (the file itself by default), if it is none, or larger than any record's.
+        RecordError: if the file is damaged or larger than :data:`MAX_CURVE_BYTES`. The message names ``where``, by
+            default the file.
     """
     try:
         with zipfile.ZipFile(file) as members:
             if not members.namelist() or sum(member.file_size for member in members.infolist()) > MAX_CURVE_BYTES:
-                raise ValueError("no curves, or more than any record has")
+                raise ValueError("no curves, or too large")
         with np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except Exception as fault:  # whatever a garbled archive, header or stream makes its readers raise
+    except Exception as fault:  # a garbled archive, header or stream can raise almost anything
         raise RecordError(f"{file if where is None else where}: damaged curves ({fault})") from None

@@ -20,7 +20,7 @@ from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
-from experiments.store.records import CURVES, RecordError, Store, parse, read, unpacked
+from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read
 
 MAX_MEMBER = 2**20
 """Bytes of an unpacked member at most: records have some 6 KiB, curves some 20 KiB."""
@@ -131,7 +131,7 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
         config = CheckedConfig.model_validate(record["config"])
         curves = _content(archive, beside) if beside in archive.namelist() else None
         if curves is not None:
-            unpacked(io.BytesIO(curves), beside)
+            load_curves(io.BytesIO(curves), beside)
     except ValueError as fault:  # of the files, of the record's schema or of the configuration's
         taken.refuse(name, str(fault).splitlines()[0])
         return

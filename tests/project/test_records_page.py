@@ -9,7 +9,7 @@ from experiments.store.record import PHASES
 
 
 def test_the_schema_and_the_page_are_current() -> None:
-    stale = [path.name for path, text in describe.files(ROOT).items() if path.read_text() != text]
+    stale = [path.name for path, text in describe.generated_files(ROOT).items() if path.read_text() != text]
     assert not stale, "python scripts/describe_records.py writes them anew"
 
 

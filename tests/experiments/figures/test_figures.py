@@ -218,7 +218,7 @@ def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     samples.put(store, CONTINUED, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5), **branches})
     for name, said in (("schedule_courses", 4), ("manifold_courses", 2), ("figure6", 0)):
         found = data(name, store)
-        assert found.notes[-1].startswith("the curves of these runs are not kept; run them again"), name
+        assert found.notes[-1].startswith("these runs have no curve files; run them again"), name
         figure = style.draw(FIGURES[name], found)
         assert figure.axes[said].get_title().endswith("\ncurves not kept")
         assert [text.get_text() for text in figure.axes[said].texts] == ["curves not kept"]

@@ -69,7 +69,7 @@ def test_a_claim_on_curves_says_that_they_are_not_kept() -> None:
     store.courses.clear()
     found = judge(BY_KEY["overshoot"], Reader(store), L0)
     assert found.word == UNTESTED
-    assert "the curves of these runs are not kept; run them again" in found.because
+    assert "these runs have no curve files; run them again" in found.because
 
 
 def adapted(store: Store, **changes: float) -> None:

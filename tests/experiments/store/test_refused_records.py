@@ -73,7 +73,7 @@ def _two_gates(store: Store) -> None:
         (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
         (lambda store: _text(store, lambda text: "[1, 2]"), "damaged", "not a record"),
         (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
-        (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "named after"),
+        (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "in the file's name"),
         (_other_configuration, "foreign", "schedule.lambda0"),
         (_not_finite, "damaged", "not a finite number"),
     ],
