@@ -7,7 +7,7 @@ why.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
@@ -36,6 +36,14 @@ WIDEST_SHARE = 0.3
 _OUTCOMES = {"yes": YES, "partial": PARTIAL, "no": NO}
 
 
+def overall(words: Iterable[str]) -> str:
+    """Combine the verdicts on the numbers of one cell or statement: one may refute it, all have to agree."""
+    found = set(words)
+    if DISAGREES in found:
+        return DISAGREES
+    return AGREES if found == {AGREES} else CANNOT_TELL
+
+
 @dataclass(frozen=True)
 class TestedNumber:
     """One tested published number and the interval of values that the test does not reject.
@@ -53,6 +61,13 @@ class TestedNumber:
     high: float
     inside: bool
     narrow: bool
+
+    @property
+    def word(self) -> str:
+        """The verdict on this number alone."""
+        if not self.inside:
+            return DISAGREES
+        return AGREES if self.narrow else CANNOT_TELL
 
 
 @dataclass(frozen=True)
@@ -217,8 +232,6 @@ def judge(
         ours = _one_gate(cell.samples, of_slot)
         found.append([] if ours is None else _parts_of(slot, of_slot, ours, known, seeds, LEVEL / len(tested)))
     parts = [part for some in found for part in some]
-    if not all(part.inside for part in parts):
-        word = DISAGREES
-    else:
-        word = AGREES if parts and all(found) and all(part.narrow for part in parts) else CANNOT_TELL
+    # a number without a test leaves the cell open
+    word = overall([part.word for part in parts] + [CANNOT_TELL for some in found if not some])
     return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive=bool(parts))

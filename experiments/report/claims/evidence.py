@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.compare import Comparison
 from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
+from experiments.report.claims.contract import Untested
 from experiments.tables.model import StandIn
-
-SUPPORTED, NOT_SUPPORTED, UNTESTED = "supported", "not supported", "untested"
-
-
-class Untested(Exception):
-    """Too little has been run to judge a claim; the message says what is missing."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Whether a claim holds in our runs, and the numbers that say so."""
-
-    holds: bool
-    because: str
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdict; ``runs`` are the ids of the runs behind it."""
-
-    key: str
-    text: str
-    where: str
-    word: str
-    because: str
-    runs: tuple[str, ...]
 
 
 def sufficient(n: int, wanted: int) -> bool:
     """Whether ``n`` of ``wanted`` runs are enough to judge by: half of them, and five unless fewer are wanted."""
     return n >= max(min(5, wanted), math.ceil(wanted / 2))
+
+
+def _runs(own: Selection, stand_in: StandIn | None) -> Selection:
+    """The runs of a row, or those that take their place."""
+    return own if stand_in is None else own.with_overrides(stand_in.overrides, stand_in.choices)
 
 
 class Evidence:
@@ -72,7 +50,7 @@ class Evidence:
         item = self.items[name]
         cell = item.cell
         if stand_in is not None and item.row.runs is not None:
-            runs = item.row.runs.with_overrides(stand_in.overrides, stand_in.choices)
+            runs = _runs(item.row.runs, stand_in)
             cell = reduce_cell(self.reader, item.table, item.row, item.column.key, runs)
         if cell.value is None or not sufficient(cell.n, item.row.seeds):
             raise Untested(f"{name}: {cell.n} of {item.row.seeds} seeds" if cell.n else f"{name} is not run")
@@ -82,16 +60,55 @@ class Evidence:
             raise TypeError(f"{name} holds one number per gate: {list(found)}")
         return float(found)
 
-    def samples(self, selection: Selection, quantities: Sequence[str], what: str) -> dict[str, Array]:
+    def answers(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> tuple[float, int]:
+        """A score of one run, as (share of right answers, number of questions).
+
+        Raises:
+            Untested: if there is no such run.
+        """
+        score = self.cell(name, slot, stand_in)
+        item = self.items[name]
+        companion, beside, _ = item.table.quantity(item.row, item.column.key).rpartition("/")
+        quantity = f"{companion}{beside}n"
+        runs = self.reader.collect(_runs(item.row.runs, stand_in)) if item.row.runs else None
+        found = sample(runs, [quantity], frozenset([quantity]))[0] if runs else {}
+        if quantity not in found:
+            raise Untested(f"{name}: its number of questions is not recorded")
+        return score / 100, int(found[quantity][0, 0])
+
+    def published(self, name: str) -> float:
+        """The first number that the paper prints in a cell."""
+        item = self.items[name]
+        found = next(iter(item.published[1].values())) if item.published else ()
+        if isinstance(found, Sequence):
+            raise TypeError(f"the paper prints no single number in {name}")
+        return float(found)
+
+    def published_count(self, name: str) -> tuple[int, int]:
+        """The published rate of a cell, as (number of seeds, of how many)."""
+        seeds = self.items[name].row.seeds
+        return round(self.published(name) / 100 * seeds), seeds
+
+    def samples(
+        self, selection: Selection, quantities: Sequence[str], what: str, wanted: int | None = None
+    ) -> dict[str, Array]:
         """Quantity → one number per run, shape [runs], over at least half of the runs of a selection.
+
+        Args:
+            wanted: number of runs of which half are enough, if not all of the selection.
 
         Raises:
             Untested: if there are fewer; ``what`` names them.
         """
-        return self.pooled([selection], quantities, what)
+        return self.pooled([selection], quantities, what, wanted)
 
-    def pairs(self, first: Selection, second: Selection, quantity: str, what: str) -> tuple[Array, Array]:
+    def pairs(
+        self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None
+    ) -> tuple[Array, Array]:
         """One quantity of two selections at the seeds that both have, each of shape [seeds].
+
+        Args:
+            wanted: number of pairs of which half are enough, if not all of the selections.
 
         Raises:
             Untested: if fewer than half of the pairs are there.
@@ -104,14 +121,21 @@ class Evidence:
             numbers = found[quantity][0] if names else ()
             by_seed.append({seeds[name]: (float(number), name) for name, number in zip(names, numbers, strict=True)})
         shared = sorted(set(by_seed[0]) & set(by_seed[1]))
-        wanted = len(set(first.seeds) & set(second.seeds))
+        wanted = wanted or len(set(first.seeds) & set(second.seeds))
         if not sufficient(len(shared), wanted):
             raise Untested(f"{what}: {len(shared)} of {wanted} pairs of seeds")
         self.used += [of[seed][1] for of in by_seed for seed in shared]
         one, other = (np.array([of[seed][0] for seed in shared]) for of in by_seed)
         return one, other
 
-    def pooled(self, selections: Sequence[Selection], quantities: Sequence[str], what: str) -> dict[str, Array]:
+    def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
+        """The first over the second at the seeds that both have, shape [seeds]; as :meth:`pairs`."""
+        one, other = self.pairs(first, second, quantity, what, wanted)
+        return one / other
+
+    def pooled(
+        self, selections: Sequence[Selection], quantities: Sequence[str], what: str, wanted: int | None = None
+    ) -> dict[str, Array]:
         """The same over several selections together, each of whose quantities has shape [runs].
 
         Raises:
@@ -124,7 +148,7 @@ class Evidence:
             if names:
                 parts.append({quantity: gates[0] for quantity, gates in found.items()})
                 runs += names
-        wanted = sum(len(selection.seeds) for selection in selections)
+        wanted = wanted or sum(len(selection.seeds) for selection in selections)
         if not sufficient(len(runs), wanted):
             raise Untested(f"{what}: {len(runs)} of {wanted} runs")
         self.used += runs
@@ -143,32 +167,6 @@ class Evidence:
         return found
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper: a sentence with its threshold, where it stands, and the predicate."""
-
-    key: str
-    text: str
-    where: str
-    predicate: Callable[[Evidence], Outcome]
-
-
-def claim(key: str, where: str) -> Callable[[Callable[[Evidence], Outcome]], Claim]:
-    """Makes a claim of its predicate, whose docstring is the sentence."""
-
-    def made(predicate: Callable[[Evidence], Outcome]) -> Claim:
-        return Claim(key, " ".join((predicate.__doc__ or "").split()), where, predicate)
-
-    return made
-
-
 def geometric_mean(numbers: Array) -> float:
     """exp of the mean logarithm; of positive numbers."""
     return float(np.exp(np.log(numbers).mean()))
-
-
-def rank_correlation(x: Array, y: Array) -> float:
-    """Spearman's coefficient; ties take their mean rank. 0 where one of the two does not vary."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 0.0
-    return float(spearmanr(x, y).statistic)

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from experiments.analysis.estimates import (
+    bootstrap,
+    difference_of_shares,
+    mean,
+    median,
+    rank_correlation,
+    ratio_of_geometric_means,
+    share,
+)
 from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
-from experiments.analysis.selection import Selection
-from experiments.analysis.significance import exact_test
 from experiments.analysis.statistics import Array
 from experiments.analysis.verdict import DISAGREES
 from experiments.config.schema import branch_phase
-from experiments.report.claims.evidence import (
-    Evidence,
-    Outcome,
-    Untested,
-    claim,
-    geometric_mean,
-    rank_correlation,
-    sufficient,
-)
+from experiments.report.claims.contract import ABOVE, Estimate, Outcome, Tally, Untested, claim
+from experiments.report.claims.evidence import Evidence, geometric_mean, sufficient
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, SEVEN
 
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 
-def _by_count(counts: Array, errors: Array) -> dict[int, float]:
-    """Count → geometric mean error, where at least three runs kept that count."""
-    return {
-        int(count): geometric_mean(errors[counts == count])
-        for count in np.unique(counts)
-        if (counts == count).sum() >= 3
-    }
+def _by_count(counts: Array, errors: Array) -> dict[int, Array]:
+    """Count → errors of the runs that kept it, where there are at least three."""
+    found = {int(count): errors[counts == count] for count in np.unique(counts)}
+    return {count: own for count, own in found.items() if len(own) >= 3}
 
 
 def _sweep(evidence: Evidence, quantities: Sequence[str]) -> dict[str, Array]:
@@ -46,9 +42,13 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
     """A larger λ gives a smaller count and a worse fit (rank correlations beyond 0.8)."""
     found = _sweep(evidence, ["config.schedule.lambda0", _COUNT, _MSE])
     price = found["config.schedule.lambda0"]
-    count, error = rank_correlation(price, found[_COUNT]), rank_correlation(price, found[_MSE])
-    because = f"rank correlation of λ with the count {count:.2f}, with the MSE {error:.2f}, over {len(price)} prices"
-    return Outcome(count <= -0.8 and error >= 0.8, because)
+    return Outcome(
+        [
+            Estimate("rank correlation of λ with the count", rank_correlation(price, found[_COUNT]), most=-0.8),
+            Estimate("with the MSE", rank_correlation(price, found[_MSE]), 0.8),
+        ],
+        f"over {len(price)} prices",
+    )
 
 
 @claim("plateaus", "figure 2")
@@ -65,27 +65,53 @@ def _plateaus(evidence: Evidence) -> Outcome:
     widths = np.array([plateau.width for plateau in inner])
     near = int(((widths >= 1.5) & (widths <= 3)).sum())
     listed = ", ".join(f"{plateau.count}: {plateau.width:.2f}" for plateau in inner)
-    return Outcome(2 * near > len(inner), f"{near} of {len(inner)} plateaus; factor in λ by count: {listed}")
+    because = f"{near} of {len(inner)} plateaus; factor in λ by count: {listed}"
+    return Outcome([Estimate("share of such plateaus", share(near, len(inner)), 0.5, spec=".0%")], because)
 
 
 @claim("retarget", "figure 6")
 def _retargeted(evidence: Evidence) -> Outcome:
-    """Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays."""
+    """Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays (within
+    half a component). All in the mean over runs."""
     quantities = ["grown.count", *(f"{branch_phase(factor)}.count" for factor in (0.1, 1, 10))]
     found = evidence.samples(CONTINUED, quantities, "continued learning")
-    before, low, same, high = (float(found[quantity].mean()) for quantity in quantities)
-    because = f"mean count {before:.1f} before; {low:.1f} at 0.1 λ, {same:.1f} at λ, {high:.1f} at 10 λ"
-    return Outcome(high <= before - 1 and high < same <= before and abs(low - before) <= 0.5, because)
+    before, low, same, high = (found[quantity] for quantity in quantities)
+    because = (
+        f"mean count {before.mean():.1f} before; {low.mean():.1f} at 0.1 λ, {same.mean():.1f} at λ, {high.mean():.1f} "
+        "at 10 λ"
+    )
+    return Outcome(
+        [
+            Estimate("components lost at 10 λ", mean(before - high), 1, spec=".2f"),
+            Estimate("more than at λ by", mean(same - high), ABOVE, spec=".2f"),
+            Estimate("lost at λ", mean(before - same), 0, spec=".2f"),
+            Estimate("gained at 0.1 λ", mean(low - before), -0.5, 0.5, ".2f"),
+        ],
+        because,
+    )
 
 
 @claim("sweep_integers", "figure 2")
 def _sweep_integers(evidence: Evidence) -> Outcome:
     """Snapping holds across the λ sweep: at least 90 % of the boundaries are integers."""
-    share = _sweep(evidence, ["integer"])["integer"]
-    return Outcome(share.mean() >= 0.9, f"{100 * share.mean():.0f} % of {len(share)} boundaries")
+    found = _sweep(evidence, ["integer"])["integer"]
+    integers = share(int(found.sum()), len(found))
+    return Outcome([Estimate("integers", integers, 0.9, spec=".1%")], f"over {len(found)} prices")
 
 
-@claim("frontier", "figure 3")
+def _median_ratio(counts: Sequence[int]) -> Callable[..., Array]:
+    """The median over counts of geometric mean errors, grown over fixed, for the bootstrap."""
+
+    def statistic(*logarithms: Array, axis: int) -> Array:
+        means = [each.mean(axis=axis) for each in logarithms]
+        apart = [grown - fixed for grown, fixed in zip(means[: len(counts)], means[len(counts) :], strict=True)]
+        ratio: Array = np.exp(np.median(np.stack(apart), axis=0))
+        return ratio
+
+    return statistic
+
+
+@claim("frontier", "figure 3", "after results, 2026-11-23")
 def _frontier(evidence: Evidence) -> Outcome:
     """Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most two."""
     made = study("fixed_frontier").make()
@@ -94,29 +120,32 @@ def _frontier(evidence: Evidence) -> Outcome:
     fixed = _by_count(found["fixed.count"], found["fixed.truncated.mse"])
     grown_runs = [s for s in made if dict(s.choices)["method"] == "ngn"]
     pooled = evidence.pooled(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
-
-    def over_fixed(chosen: npt.NDArray[np.bool_]) -> dict[int, float]:
-        grown = _by_count(pooled[_COUNT][chosen], pooled[_MSE][chosen])
-        return {count: grown[count] / fixed[count] for count in sorted(set(fixed) & set(grown))}
-
-    ratios, whole = over_fixed(pooled["integer"] >= 0), over_fixed(pooled["integer"] == 1)
-    if len(ratios) < 3:
-        raise Untested(f"only {len(ratios)} counts have three grown and three fixed runs")
-    better, typical = sum(ratio > 1 for ratio in ratios.values()), float(np.median(list(ratios.values())))
-    listed = ", ".join(f"{count}: {ratio:.2f}" for count, ratio in ratios.items())
-    because = (
-        f"fixed lower at {better} of {len(ratios)} counts; grown over fixed, geometric means by count: {listed}; "
-        f"median {typical:.2f}"
-        + (f", of integer boundaries alone {np.median(list(whole.values())):.2f}" if whole else "")
+    grown = _by_count(pooled[_COUNT], pooled[_MSE])
+    counts = sorted(set(fixed) & set(grown))
+    if len(counts) < 3:
+        raise Untested(f"only {len(counts)} counts have three grown and three fixed runs")
+    whole = _by_count(pooled[_COUNT][pooled["integer"] == 1], pooled[_MSE][pooled["integer"] == 1])
+    settled = [geometric_mean(whole[n]) / geometric_mean(fixed[n]) for n in counts if n in whole]
+    lower = [Estimate(f"count {n}", ratio_of_geometric_means(grown[n], fixed[n]), 1, spec=".2f") for n in counts]
+    errors = tuple(np.log(each[n]) for each in (grown, fixed) for n in counts)
+    listed = ", ".join(f"{n}: {geometric_mean(grown[n]) / geometric_mean(fixed[n]):.2f}" for n in counts)
+    because = f"grown over fixed, geometric means by count: {listed}" + (
+        f"; median of integer boundaries alone {np.median(settled):.2f}" if settled else ""
     )
-    return Outcome(2 * better > len(ratios) and 1 < typical <= 2, because)
+    return Outcome(
+        [
+            Tally("counts at which fixed models are lower", tuple(lower), len(counts) // 2 + 1),
+            Estimate("median of grown over fixed", bootstrap(errors, _median_ratio(counts)), 1, 2, ".2f"),
+        ],
+        because,
+    )
 
 
 def _learner(evidence: Evidence, key: str) -> dict[str, Array]:
     return evidence.samples(SEVEN.runs[key], [_COUNT, _MSE], key)
 
 
-@claim("l0", "figure 7")
+@claim("l0", "figure 7", "after results, 2026-11-23")
 def _l0_higher(evidence: Evidence) -> Outcome:
     """At most counts that both reach, L0 has a higher error than NGN."""
     name = "datasevenfullbody.l0.truncated"
@@ -127,57 +156,61 @@ def _l0_higher(evidence: Evidence) -> Outcome:
     shared = sorted(set(ngn) & set(l0))
     if not shared:
         raise Untested("no count was kept by three runs of both")
-    higher = sum(l0[count] > ngn[count] for count in shared)
-    return Outcome(2 * higher > len(shared), f"geometric mean higher at {higher} of {len(shared)} shared counts")
+    higher = tuple(Estimate(f"count {n}", ratio_of_geometric_means(l0[n], ngn[n]), 1) for n in shared)
+    return Outcome([Tally("shared counts at which L0 errs more", higher, len(shared) // 2 + 1)])
+
+
+def _ratio_of_deviations(first: Array, second: Array, axis: int) -> Array:
+    ratio: Array = first.std(axis=axis) / second.std(axis=axis)
+    return ratio
 
 
 @claim("awnn_spread", "figure 7")
 def _awnn_spread(evidence: Evidence) -> Outcome:
     """AWNN's count varies less over seeds than NGN's."""
-    spread, wide = (float(_learner(evidence, key)[_COUNT].std()) for key in ("awnn", "ngn"))
-    return Outcome(spread < wide, f"sd of the count {spread:.2f} against {wide:.2f}")
+    counts = tuple(_learner(evidence, key)[_COUNT] for key in ("awnn", "ngn"))
+    because = f"sd of the count {counts[0].std():.2f}, NGN {counts[1].std():.2f}"
+    ratio = bootstrap(counts, _ratio_of_deviations)
+    return Outcome([Estimate("sd of the count over NGN's", ratio, most=1, spec=".2f")], because)
 
 
 @claim("awnn_fit", "figure 7")
 def _awnn_fit(evidence: Evidence) -> Outcome:
     """AWNN fits worse than NGN."""
-    error, base = (geometric_mean(_learner(evidence, key)[_MSE]) for key in ("awnn", "ngn"))
-    return Outcome(error > base, f"geometric mean MSE {error:.2e} against {base:.2e}")
+    errors = [_learner(evidence, key)[_MSE] for key in ("awnn", "ngn")]
+    because = "geometric mean MSE {:.2e}, NGN {:.2e}".format(*map(geometric_mean, errors))
+    return Outcome([Estimate("ratio of geometric means", ratio_of_geometric_means(*errors), 1)], because)
 
 
-@claim("ste", "figure 7")
+@claim("ste", "figure 7", "test chosen after results, 2026-11-24")
 def _ste_stalls(evidence: Evidence) -> Outcome:
-    """Straight-through stalls at small counts (four or fewer) more often than NGN (Fisher's exact test at 5 %)."""
-    ours, other = ((_learner(evidence, key)[_COUNT] <= 4) for key in ("ngn", "ste"))
-    p = exact_test(*((int(small.sum()), int((~small).sum())) for small in (other, ours)))
-    because = (
-        f"four components or fewer: {100 * other.mean():.0f} % of STE, {100 * ours.mean():.0f} % of NGN, p = {p:.2g}"
-    )
-    return Outcome(bool(other.mean() > ours.mean() and p <= 0.05), because)
+    """Straight-through stalls at small counts (four or fewer) more often than NGN."""
+    small = [_learner(evidence, key)[_COUNT] <= 4 for key in ("ste", "ngn")]
+    because = f"{small[0].sum()} of {len(small[0])} runs of STE, {small[1].sum()} of {len(small[1])} of NGN"
+    apart = difference_of_shares(*((float(each.mean()), len(each)) for each in small))
+    return Outcome([Estimate("share of STE minus that of NGN", apart, ABOVE, spec=".1%")], because)
 
 
-def _learned_decay(evidence: Evidence, key: str, other: Selection) -> float:
-    """Median over seeds of the soft MSE of a row of the decay table over that of other runs from the same seed."""
-    own, others = evidence.pairs(DECAY.runs[key], other, "grown.soft.mse", key)
-    return float(np.median(own / others))
-
-
-@claim("quantile_cut", "decay table")
+@claim("quantile_cut", "decay table", "before results; pairs since 2026-11-23")
 def _quantile_cut(evidence: Evidence) -> Outcome:
     """Learning r alone fits at least as well as the baseline of the same seed, but the quantile cut multiplies the
-    error (by 100 or more)."""
+    error (by 100 or more). Both in the median."""
     found = evidence.samples(DECAY.runs["learn_r"], [_MSE, "grown.soft.mse"], "learn_r")
-    cut = float(np.median(found[_MSE] / found["grown.soft.mse"]))
-    soft = _learned_decay(evidence, "learn_r", BASELINE)
-    because = f"soft MSE over the baseline's from the same seed {soft:.2f}, truncated over soft {cut:.1e} (medians)"
-    return Outcome(soft <= 1 and cut >= 100, because)
+    soft = evidence.ratios(DECAY.runs["learn_r"], BASELINE, "grown.soft.mse", "learn_r")
+    return Outcome(
+        [
+            Estimate("soft MSE over the baseline's", median(soft), most=1),
+            Estimate("truncated over soft MSE", median(found[_MSE] / found["grown.soft.mse"]), 100),
+        ]
+    )
 
 
-@claim("normalised", "decay table")
+@claim("normalised", "decay table", "before results; pairs since 2026-11-23")
 def _normalised(evidence: Evidence) -> Outcome:
-    """Normalising f_k spoils a learned decay: the soft error rises more than tenfold."""
-    ratio = _learned_decay(evidence, "learn_r_normalized", DECAY.runs["learn_r"])
-    return Outcome(ratio > 10, f"soft MSE with over without normalisation, same seed, median {ratio:.1e}")
+    """Normalising f_k spoils a learned decay: the soft error rises more than tenfold, same seed, in the median."""
+    rows = (DECAY.runs["learn_r_normalized"], DECAY.runs["learn_r"])
+    ratio = evidence.ratios(*rows, "grown.soft.mse", "learn_r_normalized")
+    return Outcome([Estimate("soft MSE with over without normalisation", median(ratio), 10)])
 
 
 CLAIMS = (

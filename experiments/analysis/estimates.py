@@ -1,0 +1,178 @@
+"""Estimates from our runs with confidence intervals, for statements that say where a number lies.
+
+Each function returns an :class:`Estimator`, since the level of an interval depends on how many intervals a statement
+needs. docs/verdicts.md says which interval is used for what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from experiments.analysis.significance import wilson_interval
+from experiments.analysis.statistics import Array
+
+RESAMPLES, BOOTSTRAP_SEED = 4000, 0
+"""Of the bootstrap; the seed makes intervals repeatable."""
+
+
+class Interval(NamedTuple):
+    """A number and its confidence interval; an end is infinite where the runs are too few for the level."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How a number and its interval follow from runs.
+
+    Attributes:
+        how: name of the interval.
+        at: level (1 - confidence) → interval.
+    """
+
+    how: str
+    at: Callable[[float], Interval]
+
+
+def single(number: float) -> Estimator:
+    """A number of one run, whose spread over seeds is unknown: the interval is the whole line."""
+    return Estimator("none", lambda level: Interval(number, -math.inf, math.inf))
+
+
+def exact(number: float) -> Estimator:
+    """A number without uncertainty, such as the size of a model."""
+    return Estimator("exact", lambda level: Interval(number, number, number))
+
+
+def mean(numbers: Array) -> Estimator:
+    """Student's interval of a mean: mean ± t s / n^½; of paired differences, if ``numbers`` are such.
+
+    Args:
+        numbers: shape [runs], at least two.
+    """
+    middle, error = float(numbers.mean()), float(stats.sem(numbers))
+
+    def at(level: float) -> Interval:
+        half = float(stats.t.ppf(1 - level / 2, len(numbers) - 1)) * error
+        return Interval(middle, middle - half, middle + half)
+
+    return Estimator("Student", at)
+
+
+def median(numbers: Array) -> Estimator:
+    """Interval of a median between two order statistics, exact for any distribution.
+
+    Args:
+        numbers: shape [runs].
+    """
+
+    def at(level: float) -> Interval:
+        test = stats.quantile_test(numbers, q=0, p=0.5)
+        low, high = map(float, test.confidence_interval(1 - level))
+        # scipy gives nan where no order statistic reaches the level
+        return Interval(
+            float(np.median(numbers)), -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
+        )
+
+    return Estimator("order statistics", at)
+
+
+def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
+    """Welch's interval of the difference of mean logarithms, as a ratio.
+
+    Args:
+        first, second: positive numbers of independent runs, shapes [n] and [m].
+    """
+    one, other = np.log(first), np.log(second)
+    apart = float(one.mean() - other.mean())
+    errors = np.array([float(stats.sem(one)), float(stats.sem(other))]) ** 2
+    total = float(errors.sum())
+
+    def at(level: float) -> Interval:
+        if total == 0:
+            return Interval(math.exp(apart), math.exp(apart), math.exp(apart))
+        # Welch and Satterthwaite's degrees of freedom
+        freedom = total**2 / float((errors**2 / [len(one) - 1, len(other) - 1]).sum())
+        half = float(stats.t.ppf(1 - level / 2, freedom)) * math.sqrt(total)
+        return Interval(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+
+    return Estimator("Welch, of logarithms", at)
+
+
+def share(number: int, total: int) -> Estimator:
+    """Clopper and Pearson's exact interval of a probability, from ``number`` of ``total`` runs."""
+
+    def at(level: float) -> Interval:
+        low, high = stats.binomtest(number, total).proportion_ci(1 - level, method="exact")
+        return Interval(number / total, float(low), float(high))
+
+    return Estimator("Clopper-Pearson", at)
+
+
+def difference_of_shares(first: tuple[float, int], second: tuple[float, int]) -> Estimator:
+    """Newcombe's interval of p₁ - p₂, from two Wilson intervals (1998, method 10).
+
+    Args:
+        first, second: (share, number of trials). Two models that answer the same questions are treated as if the
+            questions were others, which widens the interval.
+    """
+    (one, n), (other, m) = first, second
+
+    def at(level: float) -> Interval:
+        (low, high), (low2, high2) = wilson_interval(one, n, level), wilson_interval(other, m, level)
+        return Interval(
+            one - other,
+            one - other - math.hypot(one - low, high2 - other),
+            one - other + math.hypot(high - one, other - low2),
+        )
+
+    return Estimator("Newcombe", at)
+
+
+def rank_correlation(x: Array, y: Array) -> Estimator:
+    """Spearman's coefficient with Fisher's z and the standard error of Bonett and Wright (2000).
+
+    Ties take their mean rank. The coefficient is 0 where one of the two does not vary.
+    """
+    constant = np.ptp(x) == 0 or np.ptp(y) == 0
+    value = 0.0 if constant else float(stats.spearmanr(x, y).statistic)
+
+    def at(level: float) -> Interval:
+        if abs(value) == 1:
+            return Interval(value, value, value)
+        half = float(stats.norm.ppf(1 - level / 2)) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
+        return Interval(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
+
+    return Estimator("Fisher's z", at)
+
+
+def bootstrap(samples: tuple[Array, ...], statistic: Callable[..., Array]) -> Estimator:
+    """Percentile bootstrap of a statistic of independent samples.
+
+    Args:
+        samples: one array of shape [runs] each; every one is resampled by itself.
+        statistic: takes the samples and ``axis``, and reduces that axis.
+    """
+
+    def at(level: float) -> Interval:
+        found = stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=RESAMPLES,
+            confidence_level=1 - level,
+            method="percentile",
+            vectorized=True,
+            random_state=np.random.default_rng(BOOTSTRAP_SEED),
+        )
+        low, high = found.confidence_interval
+        return Interval(float(statistic(*samples, axis=-1)), float(low), float(high))
+
+    return Estimator("bootstrap", at)
