@@ -30,7 +30,7 @@ class Budgeted(Method):
     source: ClassVar[Source | None] = Source(
         "NGN under a budget",
         "not from the paper: dual ascent on the price",
-        claims=("budget_met", "budget_fit"),
+        claims=("budget_met", "budget_used", "budget_fit"),
         rank=2,
     )
     numerics: ClassVar[int] = 5

@@ -24,6 +24,7 @@ from experiments.page import figures, rows
 from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.page.strips import strip
 from experiments.report.answer import headline, of_the_paper
+from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
@@ -39,6 +40,8 @@ SIGNS = {
     SETTING: "=",
     NOT_RUN: "–",
     NOT_PUBLISHED: "○",
+    BY_CONSTRUCTION: "≡",
+    UNTESTED: "–",
 }
 """Verdict → the sign that says it beside its colour, in the order of the bars."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
-from experiments.report.claims import NOT_SUPPORTED, SUPPORTED, UNTESTED, Judged
+from experiments.report.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 BEYOND = "study "
@@ -17,16 +18,27 @@ def of_the_paper(report: ReportContent) -> tuple[Judged, ...]:
     return tuple(c for c in report.claims if not c.where.startswith(BEYOND) and ", on " not in c.where)
 
 
-def headline(report: ReportContent) -> tuple[str, str]:
-    """Two sentences: on the paper's numbers, then on its statements."""
+def _said(which: str, claims: Iterable[Judged]) -> str:
+    """How statements come out; those that hold by construction say nothing about the paper and are not counted."""
+    words = Counter(claim.word for claim in claims if claim.word != BY_CONSTRUCTION)
+    untested = f", and {words[UNTESTED]} could not be tested" if words[UNTESTED] else ""
+    return (
+        f"Of {which.format(words.total())} {words[AGREES]} agree with our runs, {words[DISAGREES]} disagree, for "
+        f"{words[CANNOT_TELL]} the runs cannot tell{untested}"
+    )
+
+
+def headline(report: ReportContent) -> tuple[str, ...]:
+    """Sentences on the paper's numbers, on its statements, and on those of studies beyond it."""
     counts, total = report.counts, report.counts.total()
     run = total - counts[NOT_RUN]
-    words = Counter(claim.word for claim in of_the_paper(report))
     if not run:
         return f"None of the paper's {total} numbers has been run yet.", "None of its statements has been tested yet."
+    beyond = [claim for claim in report.claims if claim.where.startswith(BEYOND)]
+    given = sum(claim.word == BY_CONSTRUCTION for claim in report.claims)
     return (
         f"We ran {run} of the paper's {total} numbers again: {counts[AGREES]} agree, {counts[DISAGREES]} disagree, and "
         f"for {counts[CANNOT_TELL]} the runs cannot tell.",
-        f"Of its {words.total()} statements {words[SUPPORTED]} hold in our runs, {words[NOT_SUPPORTED]} do not, and "
-        f"{words[UNTESTED]} could not be tested.",
+        f"{_said('its {} statements', of_the_paper(report))}.",
+        f"{_said('{} statements of studies beyond the paper', beyond)}; {given} more hold by construction.",
     )

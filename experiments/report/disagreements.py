@@ -74,6 +74,6 @@ def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
 
 
 def reasons() -> Mapping[str, str]:
-    """Claim that is not supported → why, as far as known."""
+    """Claim that disagrees, or that our runs cannot tell → why, as far as known."""
     found: dict[str, str] = _source()["claims"]
     return found

@@ -12,6 +12,7 @@ from experiments.figures import FIGURES
 from experiments.figures.model import sentence
 from experiments.report import methods
 from experiments.report.answer import headline
+from experiments.report.claims import UNTESTED
 from experiments.report.content import ReportContent
 from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT
@@ -39,6 +40,7 @@ def results(report: ReportContent) -> str:
     return page.render(
         report=report,
         headline=headline(report),
+        untested=UNTESTED,
         titles=titles,
         verdicts=VERDICTS,
         about=ABOUT,
@@ -49,5 +51,6 @@ def results(report: ReportContent) -> str:
 def disagreements(report: ReportContent) -> str:
     """The documentation's page on what disagrees with the paper."""
     found = report.totals
+    words = {claim.key: claim.word for claim in report.claims}
     page = _environment().get_template("disagreements.md.j2")
-    return page.render(report=report, totals=found, by_chance=LEVEL * found.tests, reasons=reasons())
+    return page.render(report=report, totals=found, by_chance=LEVEL * found.tests, reasons=reasons(), words=words)

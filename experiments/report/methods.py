@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.analysis.compare import verdict_counts
 from experiments.contract.source import Source
 from experiments.methods import METHODS
-from experiments.report.claims import Judged
+from experiments.report.claims import UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 
@@ -24,7 +24,7 @@ class MethodLine:
 
 def lines(report: ReportContent) -> list[MethodLine]:
     """Make the line of every method that has a source, in the order of their ranks."""
-    judged = {claim.key: claim for claim in report.claims if claim.word != "untested"}
+    judged = {claim.key: claim for claim in report.claims if claim.word != UNTESTED}
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     made = []
     for method, source in sorted(sources.items(), key=lambda pair: (pair[1].rank, pair[0])):

@@ -91,7 +91,17 @@ def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[
     """
     runs = _Runs(reader)
     cells = [_cell(item, runs) for item in report.items]
-    claims = {claim.key: {"verdict": claim.word, "runs": runs.of(claim.runs)} for claim in report.claims}
+    claims = {
+        claim.key: {
+            "verdict": claim.word,
+            "numbers": [
+                [finding.what, *(_number(n) for n in (finding.value, finding.low, finding.high)), finding.wanted]
+                for finding in claim.findings
+            ],
+            "runs": runs.of(claim.runs),
+        }
+        for claim in report.claims
+    }
     figures = {
         name: {
             "points": [[p.panel, p.series, _number(p.x), _number(p.y), runs.of(p.runs)] for p in data.points],

@@ -12,7 +12,7 @@ from experiments.analysis.compare import Comparison, compare_all, totals
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.paths import ROOT
-from experiments.report.claims import NOT_SUPPORTED, judge_all
+from experiments.report.claims import judge_all
 from experiments.store.records import Store
 from experiments.tables import MACROS
 
@@ -62,7 +62,10 @@ def test_the_totals_are_those_of_the_verdicts(items: list[Comparison]) -> None:
     assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
-def test_unsupported_claims_are_listed(reader: Reader, items: list[Comparison]) -> None:
+def test_statements_that_disagree_are_explained(reader: Reader, items: list[Comparison]) -> None:
     judged = judge_all(reader, {item.name: item for item in items if not item.stand_in})
-    listed = re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.M)
-    assert sorted(listed) == sorted(claim.key for claim in judged if claim.word == NOT_SUPPORTED)
+    words = {claim.key: claim.word for claim in judged}
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))
+    assert listed == {key: words[key] for key in listed}
+    assert set(listed.values()) <= {DISAGREES, CANNOT_TELL}
+    assert {key for key, word in words.items() if word == DISAGREES} <= set(listed)

@@ -1,4 +1,4 @@
-"""Made-up table cells that support or contradict a claim. No training, no torch."""
+"""Made-up table cells that agree or disagree with a claim. No training, no torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from experiments.analysis.compare import Comparison
 from experiments.analysis.formats import DASH
+from experiments.analysis.published import load_published, value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.verdict import NOT_RUN, Verdict
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
 from experiments.tables import MACROS
 
 
@@ -20,7 +21,8 @@ def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparis
     row = table.row(row_key)
     used = row.seeds if n is None else n
     made = Cell({key.replace("__", "."): v for key, v in value.items()}, DASH, used, row.seeds, {}, ("run",) * used, ())
-    return name, Comparison(table, row, table.column(column_key), made, None, Verdict(NOT_RUN))
+    published = value_of(load_published(), table, row, column_key)
+    return name, Comparison(table, row, table.column(column_key), made, published, Verdict(NOT_RUN))
 
 
 def eight(column: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -39,63 +41,18 @@ def dimensions(last: float) -> dict[str, Comparison]:
     return dict(cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items())
 
 
-TASKS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
-
-
-def peft(ngn: float) -> dict[str, Comparison]:
-    scores = {"ngn": ngn, "sora": 50.0, "adalora": 50.0}
-    rows = {f"dataelevenbaselinesbody.{task}-{method}": score for task in TASKS for method, score in scores.items()}
-    # SoRA misses the rank of Spider and GSM8K
-    counts = {row: 13 if row.endswith("-sora") and ("spider" in row or "gsm8k" in row) else 17 for row in rows}
-    cells = (cell(f"{row}.{key}", value=n) for key, of in (("count", counts), ("score", rows)) for row, n in of.items())
-    return dict(cells)
-
-
-def thirds(mid: float) -> dict[str, Comparison]:
-    return dict(
-        cell(f"dataelevenbody.lora-{task}.thirds", early__value=5, mid__value=mid, late__value=6) for task in TASKS[:2]
-    )
-
-
-def pairs(kind: str, truncated: float) -> dict[str, Comparison]:
-    return dict(
-        cell(f"dataeleven{kind}body.{task}.score", soft__value=60, truncated__value=truncated) for task in TASKS
-    )
-
-
-def ladders(sign: int, frozen: float = 1.0) -> dict[str, Comparison]:
-    found = {}
-    for target in ("heads", "ffn", "both"):
-        for backbone, times in (("frozen", frozen), ("updated", 2.0)):
-            for power in (2, 3, 4):
-                name = f"datathirteenbody.{target}-{backbone}-1e-{power}"
-                for column, number in (
-                    ("kept", sign * power),
-                    ("score", sign * power),
-                    ("forgetting", -sign * power + 9),
-                ):
-                    found.update([cell(f"{name}.{column}", value=number * (times if column == "forgetting" else 1))])
-    return found
-
-
-def removal(ngn: float) -> dict[str, Comparison]:
-    rows = {"ngn": ngn, "random": 17.0, "wanda": 70.0}
-    return dict(
-        cell(f"datafourteenbody.{row}.{column}", value=score)
-        for row, score in rows.items()
-        for column in ("score", "mixed_score")
-    )
-
-
-OF_CELLS: dict[str, tuple[dict[str, Comparison], dict[str, Comparison]]] = {
-    "dimension": (dimensions(90.0), dimensions(50.0)),
-    "vision_prune": (eight("prunes_back", [YES, PARTIAL, NO, YES]), eight("prunes_back", [YES] * 4)),
-    "stories_truncation": (stories(1.02), stories(1.2)),
-    "peft_baselines": (peft(60.0), peft(40.0)),
-    "peft_middle": (thirds(9), thirds(1)),
-    "lora_close": (pairs("lora", 61), pairs("lora", 50)),
-    "adapter_close": (pairs("adapter", 61), pairs("adapter", 50)),
-    "prune_monotone": (ladders(1), ladders(-1)),
-    "prune_frozen": (ladders(1), ladders(1, frozen=3.0)),
-    "prune_random": (removal(65.0), removal(20.0)),
+Case = tuple[dict[str, Comparison], str]
+OF_CELLS: dict[str, tuple[Case, Case]] = {
+    "dimension": ((dimensions(90.0), AGREES), (dimensions(20.0), DISAGREES)),
+    # one row is proof that there is some; four rows without one do not prove that there is none
+    "vision_prune": (
+        (eight("prunes_back", [YES, PARTIAL, NO, YES]), AGREES),
+        (eight("prunes_back", [YES] * 4), CANNOT_TELL),
+    ),
+    # single runs have no interval
+    "stories_truncation": ((stories(1.02), CANNOT_TELL), (stories(1.2), CANNOT_TELL)),
 }
+"""Claim → two sets of cells with the verdicts on them."""
+
+PUBLISHED = dict(cell(f"datafourbody.{row}.integer", 0) for row in ("baseline", "lambda_const"))
+"""Cells of which only the published number is read."""

@@ -1,4 +1,4 @@
-"""Made-up runs of commits, tied snapping, budgets and orders that support or contradict a claim."""
+"""Made-up runs of commits, tied snapping, budgets and orders that agree or disagree with a claim."""
 
 from __future__ import annotations
 
@@ -96,10 +96,11 @@ OF_EXTENSIONS: dict[str, tuple[Fill, Fill]] = {
     "tied_distance": (tied(1.3), tied(2.5)),
     "tied_fit": tuple(rows(TIED, {"baseline_0": (1e-5,), "baseline_3": (error,)}) for error in (1.4e-5, 4e-5)),
     "budget_met": (budgets(), budgets(cost=101.0)),
+    "budget_used": (budgets(), budgets(cost=90.0)),
     "budget_fit": (budgets(), budgets(times=4.0)),
     "budget_high": (starts(1.69), starts(1.71)),
     "orders_power": (ordered("power", 0.5, 1.0), ordered("power", 0.1, 1.0)),
     "orders_needed": (ordered("none", 1.0, 5.0), ordered("none", 1.0, 2.0)),
     "orders_nested": (ordered("ranks", 3.0, 0.1), ordered("ranks", 0.8, 0.1)),
 }
-"""Claim → (runs that support it, runs that contradict it)."""
+"""Claim → (runs that agree with it, runs that disagree)."""

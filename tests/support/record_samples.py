@@ -93,10 +93,12 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
     }
 
 
-def answers(counts: Sequence[int], gate: Component, score: float, perplexity: float) -> dict[str, Any]:
+def answers(
+    counts: Sequence[int], gate: Component, score: float, perplexity: float, questions: int = 200
+) -> dict[str, Any]:
     """Make a complete phase of an adapted language model, scored in its truncated form."""
     scores = {"exact_match": score, "nats": 0.5, "perplexity": perplexity}
-    n = {"exact_match": 200, "nats": 4000, "perplexity": 8000}
+    n = {"exact_match": questions, "nats": 4000, "perplexity": 8000}
     phase = {"status": "complete", "count": list(counts), "truncated": scores, "n": n, **SIZE}
     kept = {"kept": {third: [sum(counts), 1000] for third in THIRDS}} if gate.component == "prune" else {}
     return {**phase, **kept, "sizes": gate.sizes(counts), "peak_memory_mib": 1000.0}
@@ -110,6 +112,7 @@ def adapt(
     soft: float = 1.0,
     third: int = 1,
     rival: float = 50.0,
+    questions: int = 200,
 ) -> dict[str, Any]:
     """Write records of a learned rank, width or pruned size, its base model and its rivals; return the learned one.
 
@@ -123,7 +126,7 @@ def adapt(
     gate = config.gate
     counts = [int(3 * group // gate.groups == third) + (gate.delta > 0) for group in range(gate.groups)]
     t = [count + 0.004 * (group % 4) for group, count in enumerate(counts)]
-    own = answers(counts, gate, score, 22.0)
+    own = answers(counts, gate, score, 22.0, questions)
     grown_phase = {**own, "t": t, "integer": [is_integer(value) for value in t]}
     grown_phase["soft"] = {**own["truncated"], "exact_match": score + soft}
     made = record(config, {"grown": grown_phase, "fixed": answers(counts, gate, score - 2, 21.0)})
