@@ -3,7 +3,7 @@
 A claim is a sentence and a predicate over records. Thresholds are ours and stand in the sentence; ``threshold`` says
 which of them were chosen after results were known. Where runs are paired, as the soft and the truncated model of a run
 are, and two schedules from one seed, pairs are compared. The claims in ``extensions`` are not the paper's. They say
-what is expected of commits, budgets and orders. Reading order: ``contract``, ``evidence``, then the modules of claims.
+what is expected of commits, budgets and orders. Reading order: ``evidence``, ``contract``, then the modules of claims.
 """
 
 from __future__ import annotations

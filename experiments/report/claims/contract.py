@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from experiments.analysis.estimates import Estimator
 from experiments.analysis.significance import count_interval
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
-
-if TYPE_CHECKING:
-    from experiments.report.claims.evidence import Evidence
+from experiments.report.claims.evidence import Evidence, Untested
 
 BY_CONSTRUCTION, UNTESTED = "holds by construction", "untested"
 
@@ -26,10 +24,6 @@ BEFORE = "before results"
 
 ABOVE = math.ulp(0.0)
 """The least number above zero, where a claim wants more than none."""
-
-
-class Untested(Exception):
-    """Too little has been run to judge a claim; the message says what is missing."""
 
 
 @dataclass(frozen=True)

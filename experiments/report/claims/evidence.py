@@ -12,8 +12,11 @@ from experiments.analysis.compare import Comparison
 from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.report.claims.contract import Untested
 from experiments.tables.model import StandIn
+
+
+class Untested(Exception):
+    """Too little has been run to judge a claim; the message says what is missing."""
 
 
 def sufficient(n: int, wanted: int) -> bool:

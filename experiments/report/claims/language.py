@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from experiments.analysis.estimates import difference_of_shares, exact, share
-from experiments.report.claims.contract import Claim, Estimate, Outcome, Published, Tally, Untested
-from experiments.report.claims.evidence import Evidence
+from experiments.report.claims.contract import Claim, Estimate, Outcome, Published, Tally
+from experiments.report.claims.evidence import Evidence, Untested
 from experiments.tables.model import StandIn
 from experiments.tables.peft import STAND_IN
 from experiments.tables.pruning import STAND_IN as PRUNING_STAND_IN

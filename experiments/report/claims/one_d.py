@@ -19,8 +19,8 @@ from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
 from experiments.analysis.statistics import Array
 from experiments.analysis.verdict import DISAGREES
 from experiments.config.schema import branch_phase
-from experiments.report.claims.contract import ABOVE, Estimate, Outcome, Tally, Untested, claim
-from experiments.report.claims.evidence import Evidence, geometric_mean, sufficient
+from experiments.report.claims.contract import ABOVE, Estimate, Outcome, Tally, claim
+from experiments.report.claims.evidence import Evidence, Untested, geometric_mean, sufficient
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, SEVEN
 

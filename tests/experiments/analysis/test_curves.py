@@ -12,7 +12,7 @@ from experiments.analysis.collect import Reader
 from experiments.figures import FIGURES
 from experiments.paths import RESULTS
 from experiments.report.claims import CLAIMS, Evidence, judge
-from experiments.report.claims.contract import Untested
+from experiments.report.claims.evidence import Untested
 from experiments.store.records import Store
 from experiments.studies import STUDIES, runs_with_curves
 from experiments.studies.model import Study
