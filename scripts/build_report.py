@@ -2,7 +2,7 @@
 
     python scripts/build_report.py                              # from results/, into paper/
     python scripts/build_report.py --results DIR --output DIR   # from and to other folders
-    python scripts/build_report.py --docs docs                  # also results.md and disagreements.md
+    python scripts/build_report.py --docs docs                  # also the pages of docs/ that are made from records
 
 ``make paper`` runs the last form.
 """
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
-    parser.add_argument("--docs", type=Path, help="also write results.md and disagreements.md to this folder")
+    parser.add_argument("--docs", type=Path, help="also write the pages of the documentation to this folder")
     arguments = parser.parse_args(argv)
     out: Path = arguments.output or paper_folder(arguments.results)
     try:
@@ -55,8 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     write_atomically(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     if arguments.docs:
-        write_atomically(arguments.docs / "results.md", markdown.results(report).encode(), replace=True)
-        write_atomically(arguments.docs / "disagreements.md", markdown.disagreements(report).encode(), replace=True)
+        for name, render in markdown.PAGES.items():
+            write_atomically(arguments.docs / name, render(report).encode(), replace=True)
     write_atomically(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'provenance.json'}\n{out / 'report.html'}: {counts}")

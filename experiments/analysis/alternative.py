@@ -28,6 +28,7 @@ class Alternative:
         runs: runs under the stated setting → the runs under this one. It returns unrelated runs unchanged.
         reading: phases of a record → the phases as this setting reads them; None reads them as they are.
         found_by: rows (``macro.row``) whose published values suggested the setting. Their agreement is no evidence.
+        test: rows (``macro.row``) and places of statements (``figure 2``) that its plan names as the test.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Alternative:
     runs: Callable[[Selection], Selection] = same_runs
     reading: Callable[[Phases], Phases] | None = None
     found_by: frozenset[str] = frozenset()
+    test: frozenset[str] = frozenset()
 
 
 class AlternativeReader(Reader):

@@ -169,19 +169,34 @@ class Totals:
         return text
 
 
-def totals(comparisons: Iterable[Comparison]) -> Totals:
-    """Count facts and tests; stand-ins are left out. A fact disagrees if any of its cells does."""
-    by_fact: dict[Hashable, list[Comparison]] = {}
+def _by_fact(comparisons: Iterable[Comparison]) -> dict[Hashable, list[Comparison]]:
+    """Return the judged cells of each fact, without stand-ins."""
+    found: dict[Hashable, list[Comparison]] = {}
     for item in comparisons:
         if not item.stand_in and item.verdict.word in (AGREES, DISAGREES, CANNOT_TELL):
-            by_fact.setdefault(item.fact, []).append(item)
+            found.setdefault(item.fact, []).append(item)
+    return found
+
+
+def _word(items: Iterable[Comparison]) -> str:
+    found = {item.verdict.word for item in items}
+    return next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in found)
+
+
+def words_of_facts(comparisons: Iterable[Comparison]) -> dict[Hashable, str]:
+    """Return the verdict on each fact. It disagrees if any of its cells does, and agrees if one does."""
+    return {fact: _word(items) for fact, items in _by_fact(comparisons).items()}
+
+
+def totals(comparisons: Iterable[Comparison]) -> Totals:
+    """Count facts and tests; stand-ins are left out. A fact disagrees if any of its cells does."""
+    by_fact = _by_fact(comparisons)
     facts: Counter[str] = Counter()
     calibrated = placed = outside = 0
     expected = 0.0
     tests = set()
     for fact, items in by_fact.items():
-        found = {item.verdict.word for item in items}
-        word = next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in found)
+        word = _word(items)
         facts[word] += 1
         calibrated += word == AGREES and any(item.verdict.calibrated for item in items)
         tests |= {(fact, *(p.name for p in item.verdict.parts)) for item in items if item.verdict.decisive}

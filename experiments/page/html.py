@@ -23,11 +23,12 @@ from experiments.figures.model import sentence
 from experiments.page import figures, rows
 from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.page.strips import strip
-from experiments.report.answer import headline, of_the_paper
+from experiments.report.alternatives import judged_words, of_the_paper
+from experiments.report.answer import headline
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
-from experiments.report.sections import ABOUT, COST, READING, TRUNCATION
+from experiments.report.sections import ABOUT, ALTERNATIVES, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
 
@@ -129,7 +130,7 @@ def render(report: ReportContent, reader: Reader) -> str:
     body = made.get_template("body.html").render(
         report=report,
         headline=headline(report),
-        of_the_paper=of_the_paper(report),
+        of_the_paper=of_the_paper(report.claims),
         reasons=reasons(),
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
@@ -138,6 +139,8 @@ def render(report: ReportContent, reader: Reader) -> str:
         reading=READING,
         truncation=(*TRUNCATION, evidence(report.truncation)),
         cost=COST,
+        reading_alternatives=ALTERNATIVES,
+        judged=judged_words(report.alternatives),
         points=CURVE_POINTS,
     )
     code = scripts()

@@ -6,16 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
+from experiments.report.alternatives import BEYOND, of_the_paper
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.report.content import ReportContent
-
-BEYOND = "study "
-"""How the place of a statement begins that is not the paper's."""
-
-
-def of_the_paper(report: ReportContent) -> tuple[Judged, ...]:
-    """The paper's statements as it makes them, without those that were judged on another model."""
-    return tuple(c for c in report.claims if not c.where.startswith(BEYOND) and ", on " not in c.where)
 
 
 def _said(which: str, claims: Iterable[Judged]) -> str:
@@ -39,6 +32,6 @@ def headline(report: ReportContent) -> tuple[str, ...]:
     return (
         f"We ran {run} of the paper's {total} numbers again: {counts[AGREES]} agree, {counts[DISAGREES]} disagree, and "
         f"for {counts[CANNOT_TELL]} the runs cannot tell.",
-        f"{_said('its {} statements', of_the_paper(report))}.",
+        f"{_said('its {} statements', of_the_paper(report.claims))}.",
         f"{_said('{} statements of studies beyond the paper', beyond)}; {given} more hold by construction.",
     )

@@ -21,6 +21,7 @@ from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
+from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
 from experiments.report.sections import OUTLINES, Outline
@@ -131,6 +132,7 @@ class ReportContent:
     settings: tuple[SettingsTable, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
+    alternatives: tuple[BothSettings, ...]
     disagreements: tuple[Group, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
@@ -233,6 +235,7 @@ def build(reader: Reader) -> ReportContent:
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
     sections = _sections(items)
+    claims = judge_all(reader, {item.name: item for item in items if not item.stand_in})
     return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),
@@ -240,7 +243,8 @@ def build(reader: Reader) -> ReportContent:
         cost=cost_table(reader),
         settings=settings_tables(_studied()),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
-        claims=judge_all(reader, {item.name: item for item in items if not item.stand_in}),
+        claims=claims,
+        alternatives=alternatives(reader, items, claims),
         disagreements=groups(items),
         problems=tuple(problems),
         figures={name: FIGURES[name].data(reader) for section in sections for name in section.figures},

@@ -1,7 +1,8 @@
-"""The documentation's pages from the report: ``results.md`` and ``disagreements.md``."""
+"""The documentation's pages from the report: ``results.md``, ``disagreements.md`` and ``about_the_paper.md``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
@@ -11,11 +12,13 @@ from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, 
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
 from experiments.report import methods
+from experiments.report.about import facts_of, last_cells, planned_test, sort_claims, sort_facts
+from experiments.report.alternatives import judged_words
 from experiments.report.answer import headline
 from experiments.report.claims import UNTESTED
 from experiments.report.content import ReportContent
 from experiments.report.disagreements import reasons
-from experiments.report.sections import ABOUT
+from experiments.report.sections import ABOUT, ALTERNATIVES
 
 VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
 
@@ -38,6 +41,8 @@ def results(report: ReportContent) -> str:
     titles = {name: FIGURES[name].title for name in report.figures}
     page = _environment().get_template("results.md.j2")
     return page.render(
+        reading_alternatives=ALTERNATIVES,
+        judged=judged_words(report.alternatives),
         report=report,
         headline=headline(report),
         untested=UNTESTED,
@@ -54,3 +59,28 @@ def disagreements(report: ReportContent) -> str:
     words = {claim.key: claim.word for claim in report.claims}
     page = _environment().get_template("disagreements.md.j2")
     return page.render(report=report, totals=found, by_chance=LEVEL * found.tests, reasons=reasons(), words=words)
+
+
+def about_the_paper(report: ReportContent) -> str:
+    """Render the documentation's page on what follows about the paper."""
+    studies = {both.study.name: both for both in report.alternatives}
+    return (
+        _environment()
+        .get_template("about_the_paper.md.j2")
+        .render(
+            studies=studies,
+            tests={name: planned_test(both) for name, both in studies.items()},
+            sorted_facts={name: sort_facts(both) for name, both in studies.items()},
+            sorted_claims={name: sort_claims(both) for name, both in studies.items()},
+            last_cells={name: last_cells(both) for name, both in studies.items()},
+            facts_of=facts_of,
+        )
+    )
+
+
+PAGES: Mapping[str, Callable[[ReportContent], str]] = {
+    "results.md": results,
+    "disagreements.md": disagreements,
+    "about_the_paper.md": about_the_paper,
+}
+"""Name of a file in ``docs/`` → what renders it."""

@@ -31,6 +31,15 @@ READING = (
     "expected number stands beside them.",
 )
 
+ALTERNATIVES = (
+    "The paper's tables hold the stated setting: what the text says, and our own choice where it says nothing. Some "
+    "disagreements end under another setting. Each such setting stands beside the stated one below: every number and "
+    "statement that it changes, judged by the same rule. Cells whose published values suggested the setting are marked "
+    "calibrated: their agreement is no evidence. A dash is not run yet. Facts are the distinct facts that can be "
+    "judged; several cells can print one."
+)
+"""What a reader needs before the alternative settings."""
+
 TRUNCATION = (
     "Truncation replaces the gates of the kept components by ones and drops the others (the hard prefix, equation 3). "
     "One may also keep the prefix with its soft gates. Every record stores both, and the tables hold the first: the "

@@ -16,11 +16,16 @@ from experiments.studies.one_d import BASELINE, DECAY, FIXED_FRONTIER, LAMBDA_SW
 from experiments.studies.transfer import DEPTH_SEEDS
 from experiments.tables import one_d as tables
 from experiments.tables.suspects import L0_LIMIT
-from experiments.tables.vae import FIFTEEN
+from experiments.tables.transfer import NINE, TEN
+from experiments.tables.vae import FIFTEEN, FIFTEEN_FULL
 
-TEN = range(10)
+_TEN_SEEDS = range(10)
 _LEARNERS = ("awnn", "ste", "l0")
 """The other capacity learners of figure 7. They have boundary rates of their own, each with its source."""
+
+
+_CORA = frozenset(("dataeightbody.cora-gcn", "dataeightfullbody.cora-gcn"))
+_NORMALISED = frozenset(("decayablationbody.normalized",))
 
 
 def _method(selection: Selection) -> str:
@@ -55,7 +60,7 @@ def _inferred() -> list[Selection]:
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
     learned = [runs for runs in DECAY.make() if dict(runs.overrides).get("method.boundary", True)]
     rest = [*SCHEDULES.make(), *LAMBDA_SWEEP.make(), *grown, tables.CONTINUED, *learned]
-    starts = [panel.start(t).with_seeds(TEN) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
+    starts = [panel.start(t).with_seeds(_TEN_SEEDS) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
     # claims on figure 5 need half of fifty seeds at the highest start
     highest = [panel.start(init_sweep.STARTS[-1]).with_seeds(range(10, 25)) for panel in init_sweep.PANELS]
     # runs that the setting shares with the one in use before the calibration
@@ -122,6 +127,14 @@ INFERRED = Study(
             for table in (*tables.NUMBERS, tables.FOUR, tables.FOUR_FULL)
             for row in table.rows
         ),
+        test=frozenset(
+            (
+                "datasevenbody.ngn",
+                "datasevenfullbody.ngn",
+                *(f"decayablationbody.{key}" for key in tables.DECAY.runs if key != "standard"),
+                *(f"figure {number}" for number in (2, 3, 5, 6)),
+            )
+        ),
     ),
 )
 CORA_RANDOM = Study(
@@ -136,7 +149,8 @@ CORA_RANDOM = Study(
         "every seed draws 20 training nodes of each class, 500 validation nodes and 1,000 test nodes of its own. The "
         "setting was found by looking at these rows.",
         random_nodes,
-        found_by=frozenset(("dataeightbody.cora-gcn", "dataeightfullbody.cora-gcn")),
+        found_by=_CORA,
+        test=_CORA,
     ),
 )
 NORMALISED_START = Study(
@@ -150,13 +164,14 @@ NORMALISED_START = Study(
         "All 1D runs start from t₀ = 1e-4, the paper's nominal zero. There a normalised boundary has next to no "
         "gradient and does not rise. Under this setting it starts from t₀ = 1.",
         from_one,
-        found_by=frozenset(("decayablationbody.normalized",)),
+        found_by=_NORMALISED,
+        test=_NORMALISED,
     ),
 )
 LEARNERS_CONSTANT = Study(
     "learners_constant",
     "figure 7: AWNN, straight-through and L0 with a constant body rate and no limit on log a, ten seeds",
-    lambda: [constant_rate(tables.SEVEN.runs[key].with_seeds(TEN)) for key in _LEARNERS],
+    lambda: [constant_rate(tables.SEVEN.runs[key].with_seeds(_TEN_SEEDS)) for key in _LEARNERS],
     rank=116,
     alternative=Alternative(
         "Figure 7's learners at a constant body rate",
@@ -166,6 +181,7 @@ LEARNERS_CONSTANT = Study(
         "the body's rate is constant, and log a is limited by 50, which no draw of the noise reaches. Ten seeds "
         "were trained of the fifty.",
         constant_rate,
+        test=frozenset(f"{table}.{key}" for table in ("datasevenbody", "datasevenfullbody") for key in _LEARNERS),
     ),
 )
 GATES_KEPT = Study(
@@ -182,6 +198,11 @@ GATES_KEPT = Study(
         reading=gates_kept,
         found_by=frozenset(
             ("datafifteenbody.1", "datafifteenfullbody.1", "dataninebody.dec-const", "dataninebody.dec-inc")
+        ),
+        test=frozenset(
+            f"{table.name}.{row.key}"
+            for table in (tables.FOUR, tables.FOUR_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
+            for row in table.rows
         ),
     ),
 )

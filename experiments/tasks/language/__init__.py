@@ -1,4 +1,4 @@
-"""``task=wikisql_easy`` and others: adapt a pretrained language model to a data set of questions and answers."""
+"""``task=wikisql_easy`` and others: a pretrained language model is adapted to a data set of questions and answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Adaptation(Benchmark):
-    """Training on ``train_examples`` questions with answers; scores on ``eval_examples`` other questions.
+    """Questions and answers: trained on ``train_examples`` of them, scored on ``eval_examples`` others.
 
-    All seeds use the same questions: the first of a list in a fixed, shuffled order. ``split=validation`` holds out
-    training questions and scores on them.
+    Which they are is fixed, and the same for all seeds: the first of a shuffled list. ``split=validation`` scores on
+    training questions that are held out.
 
     Attributes:
         corpus: module in ``experiments.language.corpora`` and ``.scores``.
-        subset: name of a part of the corpus; None for all.
-        stops: strings that end an answer, in addition to the end-of-text token.
+        subset: what of the corpus, where it has parts.
+        stops: what ends an answer beside the end of text.
     """
 
     components = (LoRAComponent, AdapterComponent, PruneComponent)
@@ -36,25 +36,25 @@ class Adaptation(Benchmark):
     packages: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
 
     train_examples: Count | None = None
-    """Number of training questions; null for all."""
+    """Null for all."""
     train_tokens: Count | None = None
-    """Limit on the total tokens of prompts and answers: the first questions within it are used. Null for no limit."""
+    """The first of them with at most so many tokens altogether, prompts and answers; null for no limit."""
     eval_examples: Count | None = None
-    """Number of questions for the scores; null for all."""
+    """Null for all."""
     max_new_tokens: Count
-    """Most tokens of a generated answer."""
+    """Where an answer without an end is cut."""
     prompt: Literal["plain", "chat"] = "plain"
-    """The prompt of ``experiments/language/prompts.py``: as plain text, or inside the model's chat template."""
+    """``experiments/language/prompts.py`` as it stands, or in the chat template of the model."""
     max_tokens: Count | None = None
-    """Most tokens of a training example, prompt and answer; longer ones are dropped. Null for no limit."""
+    """Training examples of more tokens, prompt and answer, are left out; null for none. Tests are never left out."""
     general: Literal["wikitext2", "pile10k"] = "wikitext2"
-    """General text for measuring forgetting."""
+    """Text on which forgetting is measured."""
     perplexity_tokens: Count
-    """Number of tokens of this text, from its start."""
+    """Of that text, the first."""
     replay: NonNegativeInt = 0
-    """Tokens of further general text in every training step, in addition to the questions; 0 for none."""
+    """Tokens of other general text that every step trains on beside its questions; 0 for none."""
     eval_batch: Count = 32
-    """Questions answered in one batch."""
+    """Questions answered at once."""
 
     @property
     def data_sets(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Adaptation(Benchmark):
 
     def check(self, config: Config) -> None:
         if config.train.batch is None:
-            raise ValueError(f"task={self.name} packs several questions into each step: set train.batch")
+            raise ValueError(f"task={self.name} packs a number of questions into a step: give train.batch")
 
     def make(self, config: Config, device: torch.device) -> AdaptationTask:
         from experiments.tasks.language.task import AdaptationTask
@@ -80,7 +80,7 @@ class WikiSQLEasy(Adaptation):
 
 
 class WikiSQLHard(Adaptation):
-    """WikiSQL questions with two or more conditions, and equally many with one."""
+    """WikiSQL questions with two or more conditions, and as many with one."""
 
     corpus: ClassVar[str] = "wikisql"
     subset: ClassVar[str | None] = "hard"
@@ -89,7 +89,7 @@ class WikiSQLHard(Adaptation):
 
 
 class Spider(Adaptation):
-    """Questions about many databases, answered in SQL."""
+    """Questions over the schemas of many databases."""
 
     corpus: ClassVar[str] = "spider"
 
@@ -106,7 +106,7 @@ class GSM8K(Adaptation):
 
 
 class SQuAD(Adaptation):
-    """Questions about a paragraph, answered by a span of it."""
+    """Questions on a paragraph, answered by a part of it."""
 
     corpus: ClassVar[str] = "squad"
 

@@ -1,5 +1,5 @@
-"""Components in the layers of a pretrained model: low-rank terms of linear maps, hidden units of adapters after
-layers, or the model's own heads and neurons."""
+"""What is learned of the layers of a pretrained model: how many low-rank terms of linear maps, or units of adapters
+behind layers, or heads and neurons of its own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from experiments.contract.config import Config
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
-"""A linear map of a decoder layer, in its attention or its gated feed-forward block."""
+"""A linear map of a decoder layer: of its attention, or of its gated feed-forward block."""
 
 
 def thirds(by_layer: Sequence[int]) -> tuple[int, int, int]:
-    """Return the sums over the early, middle and late third of the layers. Extra layers go to the first thirds.
+    """Sums over the early, middle and late third of the layers; what does not divide goes to the front (32: 11/11/10).
 
     >>> thirds([1] * 32), thirds([1] * 30)
     ((11, 11, 10), (10, 10, 10))
@@ -31,14 +31,14 @@ def thirds(by_layer: Sequence[int]) -> tuple[int, int, int]:
 
 
 class Attached(Component):
-    """Components in the decoder layers of a pretrained model, with ``per_layer`` ordered groups in each layer."""
+    """Components of the decoder layers of a pretrained model, ``per_layer`` groups of each."""
 
     layers: Count = 2
-    """Number of decoder layers, set by the file of ``model=``; 2 in the small model of smoke runs."""
+    """Decoder layers of the model, as the file of ``model=`` says; 2 are those of the small one of smoke runs."""
 
     @property
     def per_layer(self) -> int:
-        """Number of ordered groups in a layer."""
+        """Ordered groups of a layer."""
         return 1
 
     @property
@@ -46,7 +46,7 @@ class Attached(Component):
         return self.layers * self.per_layer
 
     def sizes(self, counts: Sequence[int]) -> dict[str, int]:
-        """Return the total count and its sums over thirds of the layers."""
+        """The total count and its sums over thirds of the layers."""
         of_layer = self.per_layer
         by_layer = [sum(counts[at : at + of_layer]) for at in range(0, len(counts), of_layer)]
         return {"total": sum(counts), **dict(zip(("early", "middle", "late"), thirds(by_layer), strict=True))}
@@ -57,7 +57,7 @@ class Attached(Component):
 
 
 class LoRAComponent(Attached):
-    """Low-rank terms y = W x + sum_k c_k B_k A_k x, with one boundary per adapted map of each layer."""
+    """Low-rank terms y = W x + sum_k c_k B_k A_k x: a boundary for each adapted map, layer by layer."""
 
     component: Literal["lora"]
     targets: Annotated[list[Target], Field(min_length=1)]
@@ -74,7 +74,7 @@ class LoRAComponent(Attached):
 
 
 class AdapterComponent(Attached):
-    """Adapters h + sum_k c_k U_k phi(D_k h) after each layer, with one boundary per adapter."""
+    """Adapters h + sum_k c_k U_k phi(D_k h) behind each layer, with a boundary each."""
 
     component: Literal["adapter"]
     width: Count = 1
@@ -82,31 +82,31 @@ class AdapterComponent(Attached):
 
 
 class PruneComponent(Attached):
-    """Structured pruning: the pretrained model's own heads and feed-forward neurons as ordered blocks.
+    """Heads and feed-forward neurons of the pretrained model itself, as ordered blocks: structured pruning.
 
-    A block of heads is one or more groups of query heads, each group with its shared key and value.
+    A block of heads is one group of query heads with their key and value, or several such groups.
     """
 
     sized_by: ClassVar[tuple[str, ...]] = ("gate.K",)
-    """The number of blocks sets how wide they are."""
+    """Blocks of a given count are as wide as their number says."""
 
     component: Literal["prune"]
     target: Literal["heads", "ffn", "both"]
-    """Prune attention heads, feed-forward neurons, or both, each with a boundary of its own."""
+    """What is pruned: attention heads, feed-forward neurons, or both, with a boundary each."""
     backbone: Literal["frozen", "updated"]
-    """Freeze the model's weights, or train all of them, in float32 for every ``model.dtype``."""
+    """Whether the model's weights stay as they are, or are all trained, in float32 whatever ``model.dtype`` is."""
     rank_by: Literal["index", "wanda", "random"] = "index"
-    """Order of the blocks: as in the model, by Wanda's score (largest first, single neurons), or random."""
+    """What comes first: by place in the model, by Wanda's score (neurons one by one, largest first), or by a draw."""
     draw: NonNegativeInt = 0
-    """Seed of the random order; independent of the run's seed."""
+    """Number of the random order; the run's seed has no part in it."""
     round_to: Count = 1
-    """The neurons of a block, and so every learned width, are a multiple of this number."""
+    """Neurons of a block are a multiple of this, and so is every width that is learned."""
     calibration: Count = 128
-    """Number of training sequences for the activations in Wanda's score."""
+    """Training sequences of which Wanda's score takes the activations."""
 
     @property
     def group_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Kinds of ordered groups in a layer."""
+        """Kinds of the groups of a layer."""
         return ("heads", "ffn") if self.target == "both" else (self.target,)
 
     @property
@@ -117,25 +117,23 @@ class PruneComponent(Attached):
         super().check(config)
         if not self.kinds:
             raise ValueError(
-                "gate=prune needs the model's sizes: set model.kv_heads and model.ffn, or gate.kinds. The neurons must "
-                "be a multiple of gate.round_to, and at least two times as many"
+                "gate=prune needs the model's sizes, the neurons two multiples of gate.round_to or more: give "
+                "model.kv_heads and model.ffn, or gate.kinds"
             )
         if self.draw and self.rank_by != "random":
-            raise ValueError(f"gate.draw is for gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
+            raise ValueError(f"gate.draw is of gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
 
 
 SMALL = {"heads": 2, "ffn": 48}
-"""Numbers of head groups and of feed-forward neurons in the small model of smoke runs."""
+"""Groups of heads and feed-forward neurons of the small model of smoke runs."""
 
 
 def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Set ``gate.kinds`` in a merged configuration of ``gate=prune``: the number of blocks of heads and of neurons.
+    """A merged configuration in which ``gate.kinds`` says how many blocks the heads and the neurons of the model make.
 
-    - Heads: one block for each group of query heads with its key and value.
-    - Neurons: the largest number of blocks, at most ``gate.K``, that divides them into multiples of ``gate.round_to``.
-
-    Boundaries start at the last block. The configuration stays unchanged if it has kinds already, or if the sizes of
-    the model are unknown.
+    Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them
+    into multiples of ``gate.round_to``. Boundaries start at the last block. Kinds that are there already, and a model
+    of unknown sizes, stay as they are.
     """
     gate, model = nested["gate"], nested.get("model")
     if not isinstance(gate, Mapping) or gate.get("component") != "prune" or gate.get("kinds"):

@@ -1,7 +1,5 @@
-"""Adapt a language model with low-rank terms, adapters, or fewer of its own heads and neurons.
-
-Training and scores use questions and their answers.
-"""
+"""Adaptation: a language model with low-rank terms, adapters or fewer heads and neurons of its own, trained on answers
+and asked for them."""
 
 from __future__ import annotations
 
@@ -37,13 +35,13 @@ if TYPE_CHECKING:
     from experiments.contract.training import Train
 
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
-"""Upper limits of the smoke profile."""
+"""The most that the smoke profile takes."""
 
 
 class Replayed(Batches):
-    """Batches of questions, each with one window of general text for next-token prediction.
+    """Batches of questions with one window of general text in each, whose tokens are predicted as well.
 
-    The stream (seed, "replay") sets the order of the windows; after the last window, the order starts again.
+    Which window a step has is of the stream (seed, "replay"), and begins anew when all were seen.
     """
 
     def __init__(self, questions: MiniBatches, windows: list[Tokens], seed: int, device: torch.device) -> None:
@@ -59,13 +57,13 @@ class AdaptationTask(Task[Attached]):
     """Answers to questions of one corpus.
 
     Attributes:
-        base: the frozen model, loaded once per process.
-        examples, held: the questions for the scores, and their tokens.
+        base: the frozen model; it is loaded once per process.
+        examples, held: questions that scores are of, and their tokens.
         train: tokens of the training questions.
-        chunks: tokens of general text, for the perplexity.
-        plan: the settings of the training. They give the batches for measuring the order of heads and neurons.
-        recomputes: whether the backward pass computes activations again.
-        replay: windows of further general text for training; empty without ``task.replay``.
+        chunks: tokens of general text.
+        plan: how it is trained, which says the batches that an order is measured on.
+        recomputes: whether activations are computed again in the backward pass.
+        replay: windows of other general text that is trained on, too; none without ``task.replay``.
     """
 
     base: PretrainedModel
@@ -112,11 +110,11 @@ class AdaptationTask(Task[Attached]):
         return prompt_ids(tokenizer, example.prompt, style), target_ids(tokenizer, example.target, style)
 
     def _chosen(self, corpus: Corpus) -> tuple[list[Example], list[Tokens]]:
-        """Return the questions for the scores, and the tokens of the training questions."""
+        """Questions to be scored on, and the tokens of those to be trained on."""
         settings, held, pool = self.settings, corpus.test, corpus.train
         count = len(held) if settings.eval_examples is None else min(settings.eval_examples, len(held))
         if settings.split == "validation":
-            # The last ones, so that the first training questions stay the same as without validation.
+            # The last ones, so that the training questions are the same as far as there are enough.
             count = min(count, len(pool) // 2)
             held, pool = pool[-count:], pool[:-count]
         train: list[Tokens] = []
@@ -133,23 +131,19 @@ class AdaptationTask(Task[Attached]):
             train.append(tokens)
             total += size
         if not train or not held:
-            raise ConfigError(
-                f"task={settings.name}: no question is left to train on; raise task.max_tokens or task.train_tokens"
-            )
+            raise ConfigError(f"task={settings.name}: no question is left to train on; raise the limits on tokens")
         return list(held[:count]), train
 
     def fresh(self) -> nn.Module:
-        """Return a copy of the frozen model for new components. It shares the parameters of the base."""
+        """The frozen model to attach something to; its parameters are shared."""
         model = self.base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()
         return model
 
     def targets(self, gate: Attached) -> list[str]:
-        """Return the full names of the modules with components.
-
-        They are linear maps for ``gate=lora``, attention and feed-forward modules for ``gate=prune``, and decoder
-        layers for ``gate=adapter``.
+        """Full names of what components are of: linear maps for ``gate=lora``, attention and feed-forward modules for
+        ``gate=prune``, else decoder layers.
 
         Raises:
             ConfigError: if the model has another number of layers than ``gate.layers``.
@@ -162,7 +156,7 @@ class AdaptationTask(Task[Attached]):
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
     def model(self, gate: Attached, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        """Return the frozen model with K components at each of the targets, for one seed."""
+        """The frozen model with K components at each of the targets, of one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
         model, targets = self.fresh(), self.targets(gate)
         if isinstance(gate, PruneComponent):
@@ -175,18 +169,18 @@ class AdaptationTask(Task[Attached]):
         return model
 
     def _prunable(self, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf) -> nn.Module:
-        """Return the pretrained model with learned sizes of its heads and neurons, or cut to a fixed count."""
+        """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
         parts = pruning.prunable_parts(self.base, gate.group_kinds)
         capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
             model = pruning.ordered_prefix(model, parts, self._order(gate, parts, seed), left)
         if gate.backbone == "updated":
-            model = copy.deepcopy(model).float().requires_grad_(True)  # float32 weights for training
+            model = copy.deepcopy(model).float().requires_grad_(True)  # masters in single precision
         return pruning.learn_prefix(model, parts, capacities)
 
     def _order(self, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int) -> dict[str, Tensor] | None:
-        """Return module → order of its heads or neurons; None for the order in the model."""
+        """Module → the order of its heads or neurons; None for that of the model."""
         if gate.rank_by == "index":
             return None
         if gate.rank_by == "random":
@@ -197,7 +191,7 @@ class AdaptationTask(Task[Attached]):
         return {part.module: pruning.order_by_score(scores[part.map], part.size) for part in parts}
 
     def describe(self, deployed: nn.Module) -> dict[str, Any]:
-        """Return the weights of a pruned model per third of its layers, as [after pruning, before]."""
+        """Of a pruned model, weights in the maps of its layers, early, middle and late third: [left, before]."""
         if not self.prunes:
             return {}
         columns = zip(*pruning.weights_left(self.base, deployed), strict=True)
@@ -205,16 +199,17 @@ class AdaptationTask(Task[Attached]):
         return {"kept": {name: list(pair) for name, pair in zip(("early", "middle", "late"), by_third, strict=True)}}
 
     def loss(self, model: nn.Module, batch: tuple[Packed, Any]) -> Tensor:
-        """Return the mean cross-entropy in nats per predicted token: answers, and general text of ``task.replay``."""
+        """Mean nats per predicted token: those of the answers, and of general text that is trained on."""
         return token_losses(model, batch[0]).mean()
 
     def weight(self, batch: tuple[Packed, Any]) -> float:
-        """Return the number of predicted tokens."""
+        """Tokens that are predicted."""
         return float(len(batch[0].targets))
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
-        """Return scores of greedy answers in per cent, nats per token of the right answers, and the perplexity."""
+        """Scores of the greedy answers in per cent, nats per token of the right answers, and perplexity on general
+        text."""
         settings = self.settings
         prompts = [prompt for prompt, _ in self.held]
         with ProgressLine(f"{settings.name} answers", len(prompts), mode=self.progress, unit="question") as bar:
@@ -238,7 +233,7 @@ class AdaptationTask(Task[Attached]):
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in result.items()}
 
     def batches(self, train: Train, seeds: Seeds) -> Batches:
-        """Return batches of packed questions. The stream (s, "data", e) sets the order in epoch e of seed s."""
+        """Packed questions; epoch e of seed s has the order of the stream (s, "data", e)."""
         numbers = torch.arange(len(self.train))
         split = Split(numbers, numbers)
         assert train.batch is not None, "Config has checked it"
@@ -252,10 +247,10 @@ class AdaptationTask(Task[Attached]):
         return MiniBatches(split, train.batch, seeds, lambda chosen: pack(sequences(chosen), self.device))
 
     def samples(self, train: Train) -> int:
-        """Return the number of training questions."""
+        """Training questions."""
         return len(self.train)
 
     def timed_batch(self) -> tuple[Any, int]:
-        """Return the first ``task.eval_batch`` questions, packed, and their number."""
+        """The questions of a training step's size."""
         chosen = self.held[: self.settings.eval_batch]
         return pack(chosen, self.device), len(chosen)

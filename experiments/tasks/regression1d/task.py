@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +21,17 @@ from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
+if TYPE_CHECKING:
+    pass
+
 
 def target(x: Tensor) -> Tensor:
-    """Return sin 3x + 0.6 sin 7x + 0.3 sin 13x."""
+    """sin 3x + 0.6 sin 7x + 0.3 sin 13x"""
     return torch.sin(3 * x) + 0.6 * torch.sin(7 * x) + 0.3 * torch.sin(13 * x)
 
 
 def inputs(task: Regression1D) -> Tensor:
-    """Return the training inputs, float64 [points, 1]: evenly spaced, or a uniform draw, the same for all seeds."""
+    """The training inputs, float64 [points, 1]: evenly spaced, or one uniform draw that all seeds share."""
     if task.layout == "even":
         return torch.linspace(-math.pi, math.pi, task.points, dtype=torch.float64).unsqueeze(-1)
     source = generator(task.draw, "regression1d", "inputs")
@@ -36,7 +40,7 @@ def inputs(task: Regression1D) -> Tensor:
 
 
 class RegressionTask(SupervisedTask[MLPComponent]):
-    """Training and score: mean squared error on the training points, as in the paper."""
+    """Mean squared error on the training points, as the paper reports it."""
 
     loss = Supervised(mean_squared_error)
     component_norms = True

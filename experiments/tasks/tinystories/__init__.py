@@ -1,4 +1,4 @@
-"""``task=tinystories``: a small language model with characters as tokens."""
+"""``task=tinystories``: a small language model, characters as tokens."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 
 class LayerComponent(Component):
-    """Components in the layers of a small language model. Parts without a gate keep their full size.
+    """Parts of the layers of a language model. What is not gated is there in full.
 
     Attributes:
-        width: features of the residual stream.
-        heads: heads of a full layer, with width / heads features each.
-        slices: slices of a full layer's feed-forward part, with 4 width / slices hidden units each.
+        width: entries of the stream.
+        heads, slices: those of a full layer: a head has width / heads entries, a slice 4 width / slices hidden units.
     """
 
     width: Count = 128
@@ -40,10 +39,7 @@ class LayerComponent(Component):
     @model_validator(mode="after")
     def _divides(self) -> LayerComponent:
         if self.width % self.heads or 4 * self.width % self.slices:
-            raise ValueError(
-                f"gate.width={self.width} must be a multiple of gate.heads={self.heads}, and four times gate.width a "
-                f"multiple of gate.slices={self.slices}"
-            )
+            raise ValueError(f"a width of {self.width} is not divided by {self.heads} heads, or {self.slices} slices")
         return self
 
     def numbers(self, task: TaskSettings, samples: int) -> int:
@@ -53,11 +49,11 @@ class LayerComponent(Component):
         if any(self.K_of(group) is None for group in range(self.groups)) and "gate.K" not in config.method.unused:
             raise ValueError(f"gate={self.component} needs a preset gate.K")
         if getattr(config.method, "normalise", False):
-            raise ValueError(f"method.normalise does not fit gate={self.component}: its components are sequences")
+            raise ValueError(f"method.normalise does not fit gate={self.component}, whose components are sequences")
 
 
 class HeadsComponent(LayerComponent):
-    """Attention heads of every layer, with one boundary per layer."""
+    """Attention heads of every layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("heads",)
 
@@ -65,7 +61,7 @@ class HeadsComponent(LayerComponent):
 
 
 class SlicesComponent(LayerComponent):
-    """Slices of the feed-forward part of every layer, with one boundary per layer."""
+    """Slices of the feed-forward part of every layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("slices",)
 
@@ -73,7 +69,7 @@ class SlicesComponent(LayerComponent):
 
 
 class HeadsSlicesComponent(LayerComponent):
-    """Heads and slices of every layer, with two boundaries per layer."""
+    """Both, each with a boundary in every layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
 
@@ -81,7 +77,7 @@ class HeadsSlicesComponent(LayerComponent):
 
 
 class StatesComponent(LayerComponent):
-    """State dimensions of every layer of a Mamba model, with one boundary per layer."""
+    """State coordinates of every layer of a Mamba model."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("states",)
 
@@ -89,7 +85,7 @@ class StatesComponent(LayerComponent):
 
 
 class TinyStories(Benchmark):
-    """Short stories in simple words, predicted character by character."""
+    """Short stories in the words of small children."""
 
     components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent)
     usual_samples: ClassVar[int] = 27_000
@@ -98,9 +94,9 @@ class TinyStories(Benchmark):
     context: Count
     """Characters in one input."""
     held: Count | None = None
-    """Characters for the scores, from the start of the held-out text; null for all."""
+    """Characters that scores are of, from the start of the text; null for all."""
     evaluations: Annotated[NonNegativeInt, Field(le=MAX_CURVE_POINTS)] = 20
-    """Points in the curve of bits per character. Each point takes ``curve_held`` characters of held-out text."""
+    """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
     curve_held: Count = 20_000
 
     @property
@@ -110,7 +106,7 @@ class TinyStories(Benchmark):
 
     def check(self, config: Config) -> None:
         if config.train.batch is None:
-            raise ValueError("task=tinystories trains on batches of windows: set train.batch")
+            raise ValueError("task=tinystories is trained on batches of windows: give train.batch")
 
     def make(self, config: Config, device: torch.device) -> StoriesTask:
         from experiments.tasks.tinystories.task import StoriesTask

@@ -1,8 +1,9 @@
-"""Learned depth for the iterated 2D twist T(x) = r (cos(theta + 3 gamma r), sin(theta + 3 gamma r))."""
+"""Learned depth on the iterated 2D twist T(x) = r (cos(theta + 3 gamma r), sin(theta + 3 gamma r))."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,11 @@ from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
+if TYPE_CHECKING:
+    pass
+
 STEPS = 3
-"""Number of rotations that the teacher composes."""
+"""Rotations that the teacher composes."""
 
 
 def twist(x: Tensor, gamma: float) -> Tensor:
@@ -30,7 +34,7 @@ def twist(x: Tensor, gamma: float) -> Tensor:
 
 
 class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
-    """Training and score: mean squared error to the standardised targets of the training points, as in the paper."""
+    """Mean squared error on the training points, of targets standardised over them, as the paper reports it."""
 
     loss = Supervised(mean_squared_error)
 
@@ -39,7 +43,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         x = torch.randn(points, 2, dtype=torch.float64, generator=generator(settings.draw, "twist", "inputs"))
         y = twist(x, settings.gamma)
         y = (y - y.mean(0)) / y.std(0, correction=0)
-        # Rounded: processors differ in the last bits of normal draws, which must not make the data different.
+        # Rounded: processors differ in the last bits of normal draws, which are not what tells data apart.
         digest = hashlib.sha256((x * 1e6).round().long().numpy().tobytes()).hexdigest()
         self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {settings.gamma:g}")
         self.train = self.held = Split(x.float().to(device), y.float().to(device))
@@ -51,7 +55,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         layers = []
         for number in range(gate.layers):
             size = capacity(number)
-            # no identity in the last layer, so at least one layer always counts
+            # the last layer is never an identity, so at least one always counts
             bank = TanhBank(2, size.K, seeds, number, identity=number < gate.layers - 1)
             layers.append(OrderedSum(bank, size))
         return LayerStack(layers)
@@ -60,7 +64,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         return {"mse": mean_squared_error(output.double(), target.double())}
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
-        """Return the number of layers, or of links of the chain, after truncation."""
+        """The layers, or the links of the chain, that are left."""
         if isinstance(deployed, LayerStack):
             return {"depth": deployed.depth}
         assert isinstance(deployed, ParallelModel)

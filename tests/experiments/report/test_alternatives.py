@@ -1,0 +1,121 @@
+"""Alternative settings beside the stated one: which runs stand for which, and how the report counts them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import record_samples as samples
+
+from experiments.analysis.alternative import AlternativeReader
+from experiments.analysis.collect import Reader
+from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
+from experiments.paths import ROOT
+from experiments.report import markdown
+from experiments.report.about import planned_test, sort_facts
+from experiments.report.alternatives import BothSettings
+from experiments.report.content import build
+from experiments.store.records import Store
+from experiments.studies import STUDIES
+from experiments.studies.alternatives import GATES_KEPT, INFERRED, NORMALISED_START, constant_rate, inferred
+from experiments.tables import MACROS
+from experiments.tables.one_d import BASELINE, DECAY, FOUR, SEVEN
+from experiments.tables.transfer import EIGHT
+
+ROWS = {f"{table.name}.{row.key}" for table in MACROS for row in table.rows}
+DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
+
+
+def of(store: Store, study: str) -> BothSettings:
+    (found,) = [both for both in build(Reader(store)).alternatives if both.study.name == study]
+    return found
+
+
+def changed(before: Selection, after: Selection) -> set[str]:
+    return {key for key, value in after.overrides if (key, value) not in before.overrides}
+
+
+def test_declared_rows_exist() -> None:
+    named = {name for one in DECLARED.values() for name in one.found_by | one.test if not name.startswith("figure ")}
+    assert named
+    assert named <= ROWS
+
+
+def test_the_inferred_setting_changes_what_its_plan_says() -> None:
+    alpha = {"schedule.alpha_shape.kind", "schedule.alpha_shape.start"}
+    rate, draw = {"train.lr_boundary"}, {"task.draw"}
+    for runs, keys in (
+        (BASELINE, alpha | rate | draw),
+        (FOUR.runs["beta4"], alpha | rate | draw),
+        (FOUR.runs["no_alpha"], rate | draw),
+        (FOUR.runs["alpha_const"], rate | draw),
+        (DECAY.runs["learn_r_and_t"], alpha | rate | draw),
+        (DECAY.runs["learn_r"], rate | draw),
+        (SEVEN.runs["awnn"], draw),
+    ):
+        assert changed(runs, inferred(runs)) == keys
+    own = BASELINE.with_overrides({"task.draw": 3})
+    assert dict(inferred(own).overrides)["task.draw"] == 3
+    (cora,) = [row.runs for row in EIGHT.rows if row.key == "cora-gcn"]
+    assert cora is not None
+    assert inferred(cora) is constant_rate(cora) is cora
+
+
+def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:
+    made = build(Reader(Store(tmp_path))).alternatives
+    assert [both.study.name for both in made] == list(DECLARED)
+    for both in made:
+        assert both.cells
+        assert {pair.other.verdict.word for pair in both.cells} == {NOT_RUN}
+        assert {pair.other.cell.text for pair in both.cells} == {"--"}
+        test = planned_test(both)
+        assert (test.judged, test.worse, test.left) == (0, (), ())
+        assert test.missing > 0
+
+
+def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None:
+    """The same rule judges both. The row's published deviation is small against the distance of the first."""
+    store = Store(tmp_path)
+    runs = FOUR.runs["beta15"]
+    for seed in range(10):
+        samples.put(store, runs, seed, {"grown": samples.grown([9.0 + seed / 100], 1e-3, 1e-3)})
+        samples.put(store, inferred(runs), seed, {"grown": samples.grown([2.0 + seed / 100], 1e-3, 1e-3)})
+    both = of(store, INFERRED.name)
+    (pair,) = [pair for pair in both.cells if pair.stated.name == "datafourfullbody.beta15.t"]
+    assert (pair.stated.verdict.word, pair.other.verdict.word) == (DISAGREES, AGREES)
+    assert pair.other.verdict.calibrated, "the setting was found by this table"
+    assert pair.other.cell.run_ids == tuple(run.id for run in selected_runs(inferred(runs)))
+    assert [one.stated.fact for one in sort_facts(both)[True, False]] == [pair.stated.fact]
+    page = markdown.results(build(Reader(store)))
+    assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 .*\| 2.04 .*\| 10/10 \|", page, re.M)
+
+
+def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    runs = FOUR.runs["no_alpha"]
+    samples.put(store, runs, 0, {"grown": {**samples.grown([4.0], 1e-3, 2e-3), "gates_kept": {"mse": 5e-3}}})
+    shown = [pair for pair in of(store, GATES_KEPT.name).cells if pair.stated.name.startswith("datafourbody.no_alpha")]
+    assert [pair.stated.column.key for pair in shown] == ["truncated"]
+    assert [(pair.stated.cell.text, pair.other.cell.text) for pair in shown] == [("2.00e-03", "5.00e-03")]
+
+
+def test_both_readers_know_every_record_that_was_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    runs = DECAY.runs["normalized"]
+    alternative = NORMALISED_START.alternative
+    assert alternative is not None
+    name = samples.put(store, alternative.runs(runs), 0, {"grown": samples.grown([4.0], 1e-3, 2e-3)})
+    reader = Reader(store)
+    under = AlternativeReader(reader, alternative)
+    (run,) = under.collect(runs.with_seeds([0])).runs
+    assert run.run_id == name
+    assert name in reader.seen
+    assert reader.seen == under.seen
+
+
+@pytest.mark.slow
+def test_the_page_about_the_paper_is_that_of_the_records() -> None:
+    report = build(Reader(Store(ROOT / "results")))
+    assert (ROOT / "docs" / "about_the_paper.md").read_text() == markdown.about_the_paper(report)
