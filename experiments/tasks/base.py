@@ -1,4 +1,4 @@
-"""Tasks whose data are inputs and targets, and the scores that several of them share."""
+"""Supervised tasks (inputs and targets), and the scores that several of them share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from ngn.train.losses import Supervised, cross_entropy
 
 
 class SupervisedTask(Task[Gate]):
-    """Inputs and targets that lie on the device.
+    """A task on inputs and targets, which stay on the device.
 
     Attributes:
-        train, held: the training data, and the data that scores are computed on.
+        train: the training data.
+        held: the data for the scores.
     """
 
     train: Split
     held: Split
     chunk = 2000
-    """Samples evaluated at once."""
+    """Samples evaluated in one forward pass."""
 
     @abstractmethod
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Named means over samples, of each model: [*R]."""
+        """Return named means over the samples, for each model: [*R]."""
 
     def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
-        """The metrics of ``model(x)`` on the held data, averaged by sample."""
+        """Return the metrics of ``model(x)``, averaged over the held samples."""
         total: dict[str, Tensor] = {}
         for x, target in self.held_parts():
             for name, value in self.metrics(model(x), target).items():
@@ -40,37 +41,37 @@ class SupervisedTask(Task[Gate]):
         return {name: value / len(self.held) for name, value in total.items()}
 
     def samples(self, train: Train) -> int:
-        """Training samples, by which an epoch is counted and a prior is spread."""
+        """Return the number of training samples, which sets the length of an epoch and the weight of a prior."""
         return len(self.train)
 
     def prepare(self, inputs: Any) -> Any:
-        """Stored inputs → what the model takes."""
+        """Convert stored inputs to the model's inputs."""
         return inputs
 
     def batches(self, train: Train, seeds: Seeds) -> Batches:
-        """The training stream."""
+        """Return the training stream."""
         if train.batch is None:
             return FullBatches(Split(self.prepare(self.train.inputs), self.train.targets))
         return MiniBatches(self.train, train.batch, seeds, self.prepare)
 
     def held_parts(self) -> list[tuple[Any, Tensor]]:
-        """The data that scores are computed on, in parts that fit in memory."""
+        """Return the held data in parts of :attr:`chunk` samples, which fit in memory."""
         x, y = self.held.inputs, self.held.targets
         return [(self.prepare(x[i : i + self.chunk]), y[i : i + self.chunk]) for i in range(0, len(y), self.chunk)]
 
     def timed_batch(self) -> tuple[Any, int]:
-        """The batch whose forward pass is timed, and how many samples it has."""
+        """Return the batch for timing a forward pass, and its number of samples."""
         x = self.held.inputs[: self.timed_samples]
         return self.prepare(x), len(x)
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Per cent of samples whose largest logit is the target's, [*R]."""
+    """Return the share of samples whose largest logit is that of the target, in per cent: [*R]."""
     return (output.argmax(-1) == target).to(torch.float64).mean(-1) * 100.0
 
 
 class Classification(SupervisedTask[Gate]):
-    """Cross-entropy and accuracy."""
+    """A supervised task with cross-entropy loss and accuracy."""
 
     timed_samples = 128
     prefix_score = "accuracy"

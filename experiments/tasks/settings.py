@@ -1,4 +1,4 @@
-"""What several tasks share: components that fit more than one of them, and data with a standard split."""
+"""Settings that several tasks share: a component that fits more than one task, and data with a standard split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.contract.config import Component, TaskSettings
 
 
 class MLPComponent(Component):
-    """tanh MLP blocks; ``features`` is the width of the blocks' output where a shared linear head follows."""
+    """tanh MLP blocks. ``features`` is the width of their output if a shared linear head follows; else null."""
 
     stacks: ClassVar[bool] = True
 
@@ -27,7 +27,7 @@ class MLPComponent(Component):
         if self.hidden_layers == 2 and self.features is None:
             return None
         return (
-            "the compiled kernels have blocks of two hidden layers, without a head: gate.hidden_layers=2 and "
+            "the compiled kernels train blocks of two hidden layers without a head: set gate.hidden_layers=2 and "
             "gate.features=null"
         )
 
@@ -36,4 +36,4 @@ class Benchmark(TaskSettings):
     """A data set with a standard split."""
 
     split: Literal["test", "validation"] = "test"
-    """What is evaluated on; ``validation`` is held out of the training data and is for choosing settings."""
+    """Data for the scores. ``validation`` is a held-out part of the training data, for choosing settings."""

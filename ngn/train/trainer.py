@@ -51,8 +51,8 @@ class Trainer:
         batches: the training data.
         loss: (model, batch) → mean loss of each model, [*R].
         plan: steps, optimiser, learning rates, clipping.
-        model: a wrapper of the learner that the loss and evaluations call, such as ``DistributedDataParallel``. It
-            needs a preset K. None calls the learner itself.
+        model: a wrapper of the learner that the loss and evaluations call, such as ``DistributedDataParallel`` or
+            ``torch.compile(learner)``. It needs a preset K. None calls the learner itself.
         weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
             gradient of a step then equals that of one large batch. None weighs all micro-batches equally.
         folder: the folder of checkpoints; None for no checkpoints.
@@ -60,7 +60,7 @@ class Trainer:
         identity: facts that must not change before a checkpoint is resumed; the engine is added to them. None resumes
             any checkpoint.
         title: the text of the progress bar.
-        progress: whether progress is shown: "auto" (on a terminal), "always" or "never".
+        progress: "auto" (a bar on a terminal, else a line every 30 s), "always" (a bar) or "never".
         on_step: called after each step with the number of finished steps; tests interrupt here.
         on_point: called with each new point of the curves: step, objective and task loss [R], sizes [R, G]. A resumed
             training first calls it with the points from before its checkpoint.

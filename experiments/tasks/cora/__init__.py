@@ -1,4 +1,4 @@
-"""``task=cora``: a citation graph."""
+"""``task=cora``: node classification in a citation graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GCNComponent(Component):
-    """Two-hop graph convolution branches of the given hidden width."""
+    """Two-hop graph convolution branches with ``width`` hidden units."""
 
     stacks: ClassVar[bool] = True
 
@@ -37,7 +37,7 @@ class Cora(Benchmark):
 
     name: Literal["cora"]
     nodes: Literal["planetoid", "random"] = "planetoid"
-    """Which nodes are for what: the standard split, or for each seed a random one of the same sizes."""
+    """The standard split of the nodes, or for each seed a random split of the same sizes."""
 
     @property
     def data_of_seed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Cora: classify papers from their words and citations, full batch."""
+"""Cora: classify papers by their words and citations, with full batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CoraTask(Classification[GCNComponent]):
-    """140 training nodes; scores on the 1,000 test nodes or the 500 validation nodes."""
+    """Training on 140 nodes; scores on the 1,000 test nodes or the 500 validation nodes."""
 
     def __init__(self, settings: Cora, config: Config, device: torch.device) -> None:
         data = synthetic.graph() if config.profile == "smoke" else cora.load_data(data_root(config.data_root))
@@ -45,7 +45,7 @@ class CoraTask(Classification[GCNComponent]):
         return [(self.held.inputs, self.held.targets)]
 
     def timed_batch(self) -> tuple[Any, int]:
-        """The whole graph: a forward pass needs the neighbours of every held node."""
+        """Return the whole graph, since a forward pass needs the neighbours of every held node."""
         return self.held.inputs, len(self.held)
 
     def model(self, gate: GCNComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:

@@ -1,4 +1,4 @@
-"""``task=mnist`` and ``task=cifar10``: images of ten classes."""
+"""``task=mnist`` and ``task=cifar10``: classification of images into ten classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConvComponent(Component):
-    """Convolution branches: 3x3 convolution, 2x2 max-pooling and ReLU for each channel entry, then a linear map."""
+    """Convolution branches: 3x3 convolution, 2x2 max-pooling and ReLU per entry of ``channels``; then a linear map."""
 
     component: Literal["conv"]
     channels: Annotated[list[Count], Field(min_length=1, max_length=4)]
@@ -30,14 +30,14 @@ class ConvComponent(Component):
 
 
 class Mnist(Benchmark):
-    """Handwritten digits, 60,000 / 10,000."""
+    """Handwritten digits: 60,000 training and 10,000 test images."""
 
     components = (MLPComponent, ConvComponent)
     usual_samples: ClassVar[int] = 60_000
     inputs: ClassVar[tuple[int, ...]] = (1, 28, 28)
     outputs: ClassVar[int] = 10
     held_out: ClassVar[int] = 10_000
-    """Last training samples that ``task.split=validation`` holds out."""
+    """Number of training samples that ``task.split=validation`` holds out, from the end."""
 
     name: Literal["mnist"]
 
@@ -48,14 +48,14 @@ class Mnist(Benchmark):
 
 
 class Cifar10(Benchmark):
-    """Small colour images of ten classes, 50,000 / 10,000."""
+    """Small colour images of ten classes: 50,000 training and 10,000 test images."""
 
     components = (ConvComponent,)
     usual_samples: ClassVar[int] = 50_000
     inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
     outputs: ClassVar[int] = 10
     held_out: ClassVar[int] = 5_000
-    """Last training samples that ``task.split=validation`` holds out."""
+    """Number of training samples that ``task.split=validation`` holds out, from the end."""
 
     name: Literal["cifar10"]
 

@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10: uint8 images kept on the device, turned into floats a batch at a time."""
+"""MNIST and CIFAR-10. The uint8 images stay on the device; each batch is converted to floats."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 CLASSES = 10
 MNIST_STATISTICS = ([0.1307], [0.3081])
 CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
-"""Mean and deviation of the training pixels a channel, after division by 255."""
+"""Mean and standard deviation of the training pixels per channel, after division by 255."""
 
 
 class ImageTask(Classification[MLPComponent | ConvComponent]):
-    """Ten classes. MLP blocks take pixels / 255 and share a linear head; branches take standardised images."""
+    """Ten classes. MLP blocks take pixels / 255 and share a linear head; convolutions take standardised images."""
 
     def __init__(
         self,
@@ -56,7 +56,10 @@ class ImageTask(Classification[MLPComponent | ConvComponent]):
         self.mean, self.deviation = (torch.tensor(s, device=device).view(-1, 1, 1) for s in statistics)
 
     def prepare(self, inputs: Tensor) -> Tensor:
-        """uint8 [*R, N, C, H, W] → float32 [*R, N, pixels] in [0, 1], or standardised [*R, N, C, H, W]."""
+        """Convert uint8 [*R, N, C, H, W] to float32.
+
+        The result is [*R, N, pixels] in [0, 1] for MLP blocks, else standardised [*R, N, C, H, W].
+        """
         scaled = inputs.float() / 255.0
         return scaled.flatten(-3) if self.flat else (scaled - self.mean) / self.deviation
 
@@ -72,10 +75,10 @@ class ImageTask(Classification[MLPComponent | ConvComponent]):
 
 
 def mnist_task(settings: Mnist, config: Config, device: torch.device) -> ImageTask:
-    """Handwritten digits, 28 x 28."""
+    """Return the task on handwritten digits, 28 x 28 pixels."""
     return ImageTask(settings, config, device, mnist.load_data, MNIST_STATISTICS, (1, 28, 28))
 
 
 def cifar10_task(settings: Cifar10, config: Config, device: torch.device) -> ImageTask:
-    """Small colour images, 32 x 32; no augmentation."""
+    """Return the task on small colour images, 32 x 32 pixels, without augmentation."""
     return ImageTask(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))

@@ -1,4 +1,4 @@
-"""``task=wikisql_easy`` and others: a pretrained language model is adapted to a data set of questions and answers."""
+"""``task=wikisql_easy`` and others: adapt a pretrained language model to a data set of questions and answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Adaptation(Benchmark):
-    """Questions and answers: trained on ``train_examples`` of them, scored on ``eval_examples`` others.
+    """Training on ``train_examples`` questions with answers; scores on ``eval_examples`` other questions.
 
-    Which they are is fixed, and the same for all seeds: the first of a shuffled list. ``split=validation`` scores on
-    training questions that are held out.
+    All seeds use the same questions: the first of a list in a fixed, shuffled order. ``split=validation`` holds out
+    training questions and scores on them.
 
     Attributes:
         corpus: module in ``experiments.language.corpora`` and ``.scores``.
-        subset: what of the corpus, where it has parts.
-        stops: what ends an answer beside the end of text.
+        subset: name of a part of the corpus; None for all.
+        stops: strings that end an answer, in addition to the end-of-text token.
     """
 
     components = (LoRAComponent, AdapterComponent, PruneComponent)
@@ -36,25 +36,25 @@ class Adaptation(Benchmark):
     packages: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
 
     train_examples: Count | None = None
-    """Null for all."""
+    """Number of training questions; null for all."""
     train_tokens: Count | None = None
-    """The first of them with at most so many tokens altogether, prompts and answers; null for no limit."""
+    """Limit on the total tokens of prompts and answers: the first questions within it are used. Null for no limit."""
     eval_examples: Count | None = None
-    """Null for all."""
+    """Number of questions for the scores; null for all."""
     max_new_tokens: Count
-    """Where an answer without an end is cut."""
+    """Most tokens of a generated answer."""
     prompt: Literal["plain", "chat"] = "plain"
-    """``experiments/language/prompts.py`` as it stands, or in the chat template of the model."""
+    """The prompt of ``experiments/language/prompts.py``: as plain text, or inside the model's chat template."""
     max_tokens: Count | None = None
-    """Training examples of more tokens, prompt and answer, are left out; null for none. Tests are never left out."""
+    """Most tokens of a training example, prompt and answer; longer ones are dropped. Null for no limit."""
     general: Literal["wikitext2", "pile10k"] = "wikitext2"
-    """Text on which forgetting is measured."""
+    """General text for measuring forgetting."""
     perplexity_tokens: Count
-    """Of that text, the first."""
+    """Number of tokens of this text, from its start."""
     replay: NonNegativeInt = 0
-    """Tokens of other general text that every step trains on beside its questions; 0 for none."""
+    """Tokens of further general text in every training step, in addition to the questions; 0 for none."""
     eval_batch: Count = 32
-    """Questions answered at once."""
+    """Questions answered in one batch."""
 
     @property
     def data_sets(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Adaptation(Benchmark):
 
     def check(self, config: Config) -> None:
         if config.train.batch is None:
-            raise ValueError(f"task={self.name} packs a number of questions into a step: give train.batch")
+            raise ValueError(f"task={self.name} packs several questions into each step: set train.batch")
 
     def make(self, config: Config, device: torch.device) -> AdaptationTask:
         from experiments.tasks.language.task import AdaptationTask
@@ -80,7 +80,7 @@ class WikiSQLEasy(Adaptation):
 
 
 class WikiSQLHard(Adaptation):
-    """WikiSQL questions with two or more conditions, and as many with one."""
+    """WikiSQL questions with two or more conditions, and equally many with one."""
 
     corpus: ClassVar[str] = "wikisql"
     subset: ClassVar[str | None] = "hard"
@@ -89,7 +89,7 @@ class WikiSQLHard(Adaptation):
 
 
 class Spider(Adaptation):
-    """Questions over the schemas of many databases."""
+    """Questions about many databases, answered in SQL."""
 
     corpus: ClassVar[str] = "spider"
 
@@ -106,7 +106,7 @@ class GSM8K(Adaptation):
 
 
 class SQuAD(Adaptation):
-    """Questions on a paragraph, answered by a part of it."""
+    """Questions about a paragraph, answered by a span of it."""
 
     corpus: ClassVar[str] = "squad"
 

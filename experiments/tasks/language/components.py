@@ -1,5 +1,5 @@
-"""What is learned of the layers of a pretrained model: how many low-rank terms of linear maps, or units of adapters
-behind layers, or heads and neurons of its own."""
+"""Components in the layers of a pretrained model: low-rank terms of linear maps, hidden units of adapters after
+layers, or the model's own heads and neurons."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from experiments.contract.config import Config
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
-"""A linear map of a decoder layer: of its attention, or of its gated feed-forward block."""
+"""A linear map of a decoder layer, in its attention or its gated feed-forward block."""
 
 
 def thirds(by_layer: Sequence[int]) -> tuple[int, int, int]:
-    """Sums over the early, middle and late third of the layers; what does not divide goes to the front (32: 11/11/10).
+    """Return the sums over the early, middle and late third of the layers. Extra layers go to the first thirds.
 
     >>> thirds([1] * 32), thirds([1] * 30)
     ((11, 11, 10), (10, 10, 10))
@@ -31,14 +31,14 @@ def thirds(by_layer: Sequence[int]) -> tuple[int, int, int]:
 
 
 class Attached(Component):
-    """Components of the decoder layers of a pretrained model, ``per_layer`` groups of each."""
+    """Components in the decoder layers of a pretrained model, with ``per_layer`` ordered groups in each layer."""
 
     layers: Count = 2
-    """Decoder layers of the model, as the file of ``model=`` says; 2 are those of the small one of smoke runs."""
+    """Number of decoder layers, set by the file of ``model=``; 2 in the small model of smoke runs."""
 
     @property
     def per_layer(self) -> int:
-        """Ordered groups of a layer."""
+        """Number of ordered groups in a layer."""
         return 1
 
     @property
@@ -46,7 +46,7 @@ class Attached(Component):
         return self.layers * self.per_layer
 
     def sizes(self, counts: Sequence[int]) -> dict[str, int]:
-        """The total count and its sums over thirds of the layers."""
+        """Return the total count and its sums over thirds of the layers."""
         of_layer = self.per_layer
         by_layer = [sum(counts[at : at + of_layer]) for at in range(0, len(counts), of_layer)]
         return {"total": sum(counts), **dict(zip(("early", "middle", "late"), thirds(by_layer), strict=True))}
@@ -57,7 +57,7 @@ class Attached(Component):
 
 
 class LoRAComponent(Attached):
-    """Low-rank terms y = W x + sum_k c_k B_k A_k x: a boundary for each adapted map, layer by layer."""
+    """Low-rank terms y = W x + sum_k c_k B_k A_k x, with one boundary per adapted map of each layer."""
 
     component: Literal["lora"]
     targets: Annotated[list[Target], Field(min_length=1)]
@@ -74,7 +74,7 @@ class LoRAComponent(Attached):
 
 
 class AdapterComponent(Attached):
-    """Adapters h + sum_k c_k U_k phi(D_k h) behind each layer, with a boundary each."""
+    """Adapters h + sum_k c_k U_k phi(D_k h) after each layer, with one boundary per adapter."""
 
     component: Literal["adapter"]
     width: Count = 1
@@ -82,31 +82,31 @@ class AdapterComponent(Attached):
 
 
 class PruneComponent(Attached):
-    """Heads and feed-forward neurons of the pretrained model itself, as ordered blocks: structured pruning.
+    """Structured pruning: the pretrained model's own heads and feed-forward neurons as ordered blocks.
 
-    A block of heads is one group of query heads with their key and value, or several such groups.
+    A block of heads is one or more groups of query heads, each group with its shared key and value.
     """
 
     sized_by: ClassVar[tuple[str, ...]] = ("gate.K",)
-    """Blocks of a given count are as wide as their number says."""
+    """The number of blocks sets how wide they are."""
 
     component: Literal["prune"]
     target: Literal["heads", "ffn", "both"]
-    """What is pruned: attention heads, feed-forward neurons, or both, with a boundary each."""
+    """Prune attention heads, feed-forward neurons, or both, each with a boundary of its own."""
     backbone: Literal["frozen", "updated"]
-    """Whether the model's weights stay as they are, or are all trained, in float32 whatever ``model.dtype`` is."""
+    """Freeze the model's weights, or train all of them, in float32 for every ``model.dtype``."""
     rank_by: Literal["index", "wanda", "random"] = "index"
-    """What comes first: by place in the model, by Wanda's score (neurons one by one, largest first), or by a draw."""
+    """Order of the blocks: as in the model, by Wanda's score (largest first, single neurons), or random."""
     draw: NonNegativeInt = 0
-    """Number of the random order; the run's seed has no part in it."""
+    """Seed of the random order; independent of the run's seed."""
     round_to: Count = 1
-    """Neurons of a block are a multiple of this, and so is every width that is learned."""
+    """The neurons of a block, and so every learned width, are a multiple of this number."""
     calibration: Count = 128
-    """Training sequences of which Wanda's score takes the activations."""
+    """Number of training sequences for the activations in Wanda's score."""
 
     @property
     def group_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Kinds of the groups of a layer."""
+        """Kinds of ordered groups in a layer."""
         return ("heads", "ffn") if self.target == "both" else (self.target,)
 
     @property
@@ -117,23 +117,25 @@ class PruneComponent(Attached):
         super().check(config)
         if not self.kinds:
             raise ValueError(
-                "gate=prune needs the model's sizes, the neurons two multiples of gate.round_to or more: give "
-                "model.kv_heads and model.ffn, or gate.kinds"
+                "gate=prune needs the model's sizes: set model.kv_heads and model.ffn, or gate.kinds. The neurons must "
+                "be a multiple of gate.round_to, and at least two times as many"
             )
         if self.draw and self.rank_by != "random":
-            raise ValueError(f"gate.draw is of gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
+            raise ValueError(f"gate.draw is for gate.rank_by=random; with gate.rank_by={self.rank_by} nothing is drawn")
 
 
 SMALL = {"heads": 2, "ffn": 48}
-"""Groups of heads and feed-forward neurons of the small model of smoke runs."""
+"""Numbers of head groups and of feed-forward neurons in the small model of smoke runs."""
 
 
 def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A merged configuration in which ``gate.kinds`` says how many blocks the heads and the neurons of the model make.
+    """Set ``gate.kinds`` in a merged configuration of ``gate=prune``: the number of blocks of heads and of neurons.
 
-    Heads are groups with one key and value; of neurons there are the most blocks, up to ``gate.K``, that divide them
-    into multiples of ``gate.round_to``. Boundaries start at the last block. Kinds that are there already, and a model
-    of unknown sizes, stay as they are.
+    - Heads: one block for each group of query heads with its key and value.
+    - Neurons: the largest number of blocks, at most ``gate.K``, that divides them into multiples of ``gate.round_to``.
+
+    Boundaries start at the last block. The configuration stays unchanged if it has kinds already, or if the sizes of
+    the model are unknown.
     """
     gate, model = nested["gate"], nested.get("model")
     if not isinstance(gate, Mapping) or gate.get("component") != "prune" or gate.get("kinds"):

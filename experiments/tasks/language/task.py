@@ -1,5 +1,7 @@
-"""Adaptation: a language model with low-rank terms, adapters or fewer heads and neurons of its own, trained on answers
-and asked for them."""
+"""Adapt a language model with low-rank terms, adapters, or fewer of its own heads and neurons.
+
+Training and scores use questions and their answers.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
     from experiments.contract.training import Train
 
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
-"""The most that the smoke profile takes."""
+"""Upper limits of the smoke profile."""
 
 
 class Replayed(Batches):
-    """Batches of questions with one window of general text in each, whose tokens are predicted as well.
+    """Batches of questions, each with one window of general text for next-token prediction.
 
-    Which window a step has is of the stream (seed, "replay"), and begins anew when all were seen.
+    The stream (seed, "replay") sets the order of the windows; after the last window, the order starts again.
     """
 
     def __init__(self, questions: MiniBatches, windows: list[Tokens], seed: int, device: torch.device) -> None:
@@ -57,13 +59,13 @@ class AdaptationTask(Task[Attached]):
     """Answers to questions of one corpus.
 
     Attributes:
-        base: the frozen model; it is loaded once per process.
-        examples, held: questions that scores are of, and their tokens.
+        base: the frozen model, loaded once per process.
+        examples, held: the questions for the scores, and their tokens.
         train: tokens of the training questions.
-        chunks: tokens of general text.
-        plan: how it is trained, which says the batches that an order is measured on.
-        recomputes: whether activations are computed again in the backward pass.
-        replay: windows of other general text that is trained on, too; none without ``task.replay``.
+        chunks: tokens of general text, for the perplexity.
+        plan: the settings of the training. They give the batches for measuring the order of heads and neurons.
+        recomputes: whether the backward pass computes activations again.
+        replay: windows of further general text for training; empty without ``task.replay``.
     """
 
     base: PretrainedModel
@@ -110,11 +112,11 @@ class AdaptationTask(Task[Attached]):
         return prompt_ids(tokenizer, example.prompt, style), target_ids(tokenizer, example.target, style)
 
     def _chosen(self, corpus: Corpus) -> tuple[list[Example], list[Tokens]]:
-        """Questions to be scored on, and the tokens of those to be trained on."""
+        """Return the questions for the scores, and the tokens of the training questions."""
         settings, held, pool = self.settings, corpus.test, corpus.train
         count = len(held) if settings.eval_examples is None else min(settings.eval_examples, len(held))
         if settings.split == "validation":
-            # The last ones, so that the training questions are the same as far as there are enough.
+            # The last ones, so that the first training questions stay the same as without validation.
             count = min(count, len(pool) // 2)
             held, pool = pool[-count:], pool[:-count]
         train: list[Tokens] = []
@@ -131,19 +133,23 @@ class AdaptationTask(Task[Attached]):
             train.append(tokens)
             total += size
         if not train or not held:
-            raise ConfigError(f"task={settings.name}: no question is left to train on; raise the limits on tokens")
+            raise ConfigError(
+                f"task={settings.name}: no question is left to train on; raise task.max_tokens or task.train_tokens"
+            )
         return list(held[:count]), train
 
     def fresh(self) -> nn.Module:
-        """The frozen model to attach something to; its parameters are shared."""
+        """Return a copy of the frozen model for new components. It shares the parameters of the base."""
         model = self.base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()
         return model
 
     def targets(self, gate: Attached) -> list[str]:
-        """Full names of what components are of: linear maps for ``gate=lora``, attention and feed-forward modules for
-        ``gate=prune``, else decoder layers.
+        """Return the full names of the modules with components.
+
+        They are linear maps for ``gate=lora``, attention and feed-forward modules for ``gate=prune``, and decoder
+        layers for ``gate=adapter``.
 
         Raises:
             ConfigError: if the model has another number of layers than ``gate.layers``.
@@ -156,7 +162,7 @@ class AdaptationTask(Task[Attached]):
         return self.base.maps(gate.targets) if isinstance(gate, LoRAComponent) else layers
 
     def model(self, gate: Attached, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        """The frozen model with K components at each of the targets, of one seed."""
+        """Return the frozen model with K components at each of the targets, for one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
         model, targets = self.fresh(), self.targets(gate)
         if isinstance(gate, PruneComponent):
@@ -169,18 +175,18 @@ class AdaptationTask(Task[Attached]):
         return model
 
     def _prunable(self, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf) -> nn.Module:
-        """The pretrained model with a learned size of its heads and neurons; cut to what a fixed count leaves."""
+        """Return the pretrained model with learned sizes of its heads and neurons, or cut to a fixed count."""
         parts = pruning.prunable_parts(self.base, gate.group_kinds)
         capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
             model = pruning.ordered_prefix(model, parts, self._order(gate, parts, seed), left)
         if gate.backbone == "updated":
-            model = copy.deepcopy(model).float().requires_grad_(True)  # masters in single precision
+            model = copy.deepcopy(model).float().requires_grad_(True)  # float32 weights for training
         return pruning.learn_prefix(model, parts, capacities)
 
     def _order(self, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int) -> dict[str, Tensor] | None:
-        """Module → the order of its heads or neurons; None for that of the model."""
+        """Return module → order of its heads or neurons; None for the order in the model."""
         if gate.rank_by == "index":
             return None
         if gate.rank_by == "random":
@@ -191,7 +197,7 @@ class AdaptationTask(Task[Attached]):
         return {part.module: pruning.order_by_score(scores[part.map], part.size) for part in parts}
 
     def describe(self, deployed: nn.Module) -> dict[str, Any]:
-        """Of a pruned model, weights in the maps of its layers, early, middle and late third: [left, before]."""
+        """Return the weights of a pruned model per third of its layers, as [after pruning, before]."""
         if not self.prunes:
             return {}
         columns = zip(*pruning.weights_left(self.base, deployed), strict=True)
@@ -199,17 +205,16 @@ class AdaptationTask(Task[Attached]):
         return {"kept": {name: list(pair) for name, pair in zip(("early", "middle", "late"), by_third, strict=True)}}
 
     def loss(self, model: nn.Module, batch: tuple[Packed, Any]) -> Tensor:
-        """Mean nats per predicted token: those of the answers, and of general text that is trained on."""
+        """Return the mean cross-entropy in nats per predicted token: answers, and general text of ``task.replay``."""
         return token_losses(model, batch[0]).mean()
 
     def weight(self, batch: tuple[Packed, Any]) -> float:
-        """Tokens that are predicted."""
+        """Return the number of predicted tokens."""
         return float(len(batch[0].targets))
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
-        """Scores of the greedy answers in per cent, nats per token of the right answers, and perplexity on general
-        text."""
+        """Return scores of greedy answers in per cent, nats per token of the right answers, and the perplexity."""
         settings = self.settings
         prompts = [prompt for prompt, _ in self.held]
         with ProgressLine(f"{settings.name} answers", len(prompts), mode=self.progress, unit="question") as bar:
@@ -233,7 +238,7 @@ class AdaptationTask(Task[Attached]):
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in result.items()}
 
     def batches(self, train: Train, seeds: Seeds) -> Batches:
-        """Packed questions; epoch e of seed s has the order of the stream (s, "data", e)."""
+        """Return batches of packed questions. The stream (s, "data", e) sets the order in epoch e of seed s."""
         numbers = torch.arange(len(self.train))
         split = Split(numbers, numbers)
         assert train.batch is not None, "Config has checked it"
@@ -247,10 +252,10 @@ class AdaptationTask(Task[Attached]):
         return MiniBatches(split, train.batch, seeds, lambda chosen: pack(sequences(chosen), self.device))
 
     def samples(self, train: Train) -> int:
-        """Training questions."""
+        """Return the number of training questions."""
         return len(self.train)
 
     def timed_batch(self) -> tuple[Any, int]:
-        """The questions of a training step's size."""
+        """Return the first ``task.eval_batch`` questions, packed, and their number."""
         chosen = self.held[: self.settings.eval_batch]
         return pack(chosen, self.device), len(chosen)

@@ -1,4 +1,4 @@
-"""Autoencoding a nonlinear manifold of known intrinsic dimension: x = tanh(0.8 R [z; 0]), z uniform on [-1, 1]^D."""
+"""An autoencoder of a manifold of known intrinsic dimension D: x = tanh(0.8 R [z; 0]), z uniform on [-1, 1]^D."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from experiments.contract.training import Train
 
 RANK_THRESHOLD = 1e-3
-"""Singular values above this part of the largest count towards the numerical rank."""
+"""The numerical rank counts the singular values above this fraction of the largest."""
 
 
 def rotation(task: Manifold) -> Tensor:
-    """R, a random orthogonal matrix that all seeds and dimensions share: float64 [ambient, ambient]."""
+    """Return R, a random orthogonal matrix, the same for all seeds and dimensions: float64 [ambient, ambient]."""
     gaussian = torch.randn(
         task.ambient, task.ambient, dtype=torch.float64, generator=generator(task.draw, "manifold", "rotation")
     )
@@ -37,12 +37,12 @@ def rotation(task: Manifold) -> Tensor:
 
 
 def latents(samples: int, D: int, source: torch.Generator) -> Tensor:
-    """Uniform on [-1, 1]^D, float32 [samples, D]."""
+    """Draw latents uniformly from [-1, 1]^D: float32 [samples, D]."""
     return torch.rand(samples, D, generator=source) * 2.0 - 1.0
 
 
 class FreshBatches:
-    """New points at every step, drawn from each seed and the step alone; input and target are the same points.
+    """New points at every step, which depend on the seed and the step only. Input and target are the same points.
 
     Args:
         seeds: one seed (points [N, ambient]) or one per replica ([R, N, ambient]).
@@ -62,7 +62,10 @@ class FreshBatches:
 
 
 class Autoencoder(nn.Module):
-    """Encoder, gated bottleneck, decoder: ``gate.hidden_layers`` GELU layers each; then a map to the input's size."""
+    """Encoder, gated bottleneck, decoder, and a linear map to the input's size.
+
+    Encoder and decoder have ``gate.hidden_layers`` GELU layers each.
+    """
 
     def __init__(self, inputs: int, gate: LatentComponent, bottleneck: GatedBottleneck, seeds: Seeds) -> None:
         super().__init__()
@@ -74,7 +77,7 @@ class Autoencoder(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[*R, N, inputs], the reconstruction."""
+        """Return the reconstruction, [*R, N, inputs]."""
         y: Tensor = self.decoder(self.bottleneck(self.encoder(x)))
         return y
 
@@ -87,12 +90,12 @@ def _gelu_layers(sizes: Sequence[int], seeds: Seeds, name: str) -> list[nn.Modul
 
 
 def squared_distance(output: Tensor, target: Tensor) -> Tensor:
-    """Mean squared distance of points [*R, N, C], summed over coordinates: [*R]."""
+    """Return the mean squared distance of points [*R, N, C]: [*R]."""
     return (output - target).square().sum(-1).mean(-1)
 
 
 class ManifoldTask(SupervisedTask[LatentComponent]):
-    """Squared error summed over coordinates for training; NMSE on fixed held-out points, as the paper reports it."""
+    """Training on the squared distance; score: NMSE on fixed held-out points, as in the paper."""
 
     loss = Supervised(squared_distance)
 
@@ -104,20 +107,20 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
         held = self.embed(z)
         self.held = Split(held, held)
         self.power = held.double().square().sum(-1).mean()
-        # Linear algebra libraries differ in the last bits of R, which are not what tells data apart.
+        # Rounded: linear algebra libraries differ in the last bits of R, which must not make the data different.
         content = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
         size = f"{settings.held} held-out points, D = {settings.D} in {settings.ambient}"
         self.info = DataInfo("manifold", hashlib.sha256(content).hexdigest(), f"generated: {size}")
 
     def embed(self, z: Tensor) -> Tensor:
-        """tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""
+        """Return tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""
         return torch.tanh(z.to(self.device) @ self.embedding)
 
     def batches(self, train: Train, seeds: Seeds) -> Batches:
         return FreshBatches(seeds, self.samples(train), self.settings.D, self.embed)
 
     def samples(self, train: Train) -> int:
-        """Points in a batch: there is no training set, every batch is new."""
+        """Return the points in a batch: there is no training set, since every batch is new."""
         assert train.batch is not None
         return train.batch
 
@@ -130,6 +133,6 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
         return {"nmse": squared_distance(output.double(), target.double()) / self.power}
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
-        """The numerical rank of the deployed bottleneck."""
+        """Return the numerical rank of the deployed bottleneck."""
         assert isinstance(deployed, Autoencoder)
         return {"rank": deployed.bottleneck.bank.rank(RANK_THRESHOLD)}

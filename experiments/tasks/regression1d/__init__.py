@@ -1,4 +1,4 @@
-"""``task=regression1d``: the controlled study."""
+"""``task=regression1d``: regression of a 1D function, the paper's controlled study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Regression1D(TaskSettings):
-    """y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
+    """Regression of y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
 
     numerics: ClassVar[int] = 2
     components = (MLPComponent,)
@@ -26,7 +26,7 @@ class Regression1D(TaskSettings):
     points: Count = 512
     layout: Literal["uniform", "even"] = "uniform"
     draw: NonNegativeInt = 0
-    """Seed of the one uniform draw of inputs that all model seeds share."""
+    """Seed of the uniform draw of the inputs, the same for all model seeds."""
 
     def make(self, config: Config, device: torch.device) -> RegressionTask:
         from experiments.tasks.regression1d.task import RegressionTask

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,17 +20,14 @@ from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
-if TYPE_CHECKING:
-    pass
-
 
 def target(x: Tensor) -> Tensor:
-    """sin 3x + 0.6 sin 7x + 0.3 sin 13x"""
+    """Return sin 3x + 0.6 sin 7x + 0.3 sin 13x."""
     return torch.sin(3 * x) + 0.6 * torch.sin(7 * x) + 0.3 * torch.sin(13 * x)
 
 
 def inputs(task: Regression1D) -> Tensor:
-    """The training inputs, float64 [points, 1]: evenly spaced, or one uniform draw that all seeds share."""
+    """Return the training inputs, float64 [points, 1]: evenly spaced, or a uniform draw, the same for all seeds."""
     if task.layout == "even":
         return torch.linspace(-math.pi, math.pi, task.points, dtype=torch.float64).unsqueeze(-1)
     source = generator(task.draw, "regression1d", "inputs")
@@ -40,7 +36,7 @@ def inputs(task: Regression1D) -> Tensor:
 
 
 class RegressionTask(SupervisedTask[MLPComponent]):
-    """Mean squared error on the training points, as the paper reports it."""
+    """Training and score: mean squared error on the training points, as in the paper."""
 
     loss = Supervised(mean_squared_error)
     component_norms = True

@@ -1,4 +1,4 @@
-"""``task=tinystories``: a small language model, characters as tokens."""
+"""``task=tinystories``: a small language model with characters as tokens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class LayerComponent(Component):
-    """Parts of the layers of a language model. What is not gated is there in full.
+    """Components in the layers of a small language model. Parts without a gate keep their full size.
 
     Attributes:
-        width: entries of the stream.
-        heads, slices: those of a full layer: a head has width / heads entries, a slice 4 width / slices hidden units.
+        width: features of the residual stream.
+        heads: heads of a full layer, with width / heads features each.
+        slices: slices of a full layer's feed-forward part, with 4 width / slices hidden units each.
     """
 
     width: Count = 128
@@ -39,7 +40,10 @@ class LayerComponent(Component):
     @model_validator(mode="after")
     def _divides(self) -> LayerComponent:
         if self.width % self.heads or 4 * self.width % self.slices:
-            raise ValueError(f"a width of {self.width} is not divided by {self.heads} heads, or {self.slices} slices")
+            raise ValueError(
+                f"gate.width={self.width} must be a multiple of gate.heads={self.heads}, and four times gate.width a "
+                f"multiple of gate.slices={self.slices}"
+            )
         return self
 
     def numbers(self, task: TaskSettings, samples: int) -> int:
@@ -49,11 +53,11 @@ class LayerComponent(Component):
         if any(self.K_of(group) is None for group in range(self.groups)) and "gate.K" not in config.method.unused:
             raise ValueError(f"gate={self.component} needs a preset gate.K")
         if getattr(config.method, "normalise", False):
-            raise ValueError(f"method.normalise does not fit gate={self.component}, whose components are sequences")
+            raise ValueError(f"method.normalise does not fit gate={self.component}: its components are sequences")
 
 
 class HeadsComponent(LayerComponent):
-    """Attention heads of every layer."""
+    """Attention heads of every layer, with one boundary per layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("heads",)
 
@@ -61,7 +65,7 @@ class HeadsComponent(LayerComponent):
 
 
 class SlicesComponent(LayerComponent):
-    """Slices of the feed-forward part of every layer."""
+    """Slices of the feed-forward part of every layer, with one boundary per layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("slices",)
 
@@ -69,7 +73,7 @@ class SlicesComponent(LayerComponent):
 
 
 class HeadsSlicesComponent(LayerComponent):
-    """Both, each with a boundary in every layer."""
+    """Heads and slices of every layer, with two boundaries per layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
 
@@ -77,7 +81,7 @@ class HeadsSlicesComponent(LayerComponent):
 
 
 class StatesComponent(LayerComponent):
-    """State coordinates of every layer of a Mamba model."""
+    """State dimensions of every layer of a Mamba model, with one boundary per layer."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("states",)
 
@@ -85,7 +89,7 @@ class StatesComponent(LayerComponent):
 
 
 class TinyStories(Benchmark):
-    """Short stories in the words of small children."""
+    """Short stories in simple words, predicted character by character."""
 
     components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent)
     usual_samples: ClassVar[int] = 27_000
@@ -94,9 +98,9 @@ class TinyStories(Benchmark):
     context: Count
     """Characters in one input."""
     held: Count | None = None
-    """Characters that scores are of, from the start of the text; null for all."""
+    """Characters for the scores, from the start of the held-out text; null for all."""
     evaluations: Annotated[NonNegativeInt, Field(le=MAX_CURVE_POINTS)] = 20
-    """Points of the curve of bits per character on held-out text, of ``curve_held`` characters each."""
+    """Points in the curve of bits per character. Each point takes ``curve_held`` characters of held-out text."""
     curve_held: Count = 20_000
 
     @property
@@ -106,7 +110,7 @@ class TinyStories(Benchmark):
 
     def check(self, config: Config) -> None:
         if config.train.batch is None:
-            raise ValueError("task=tinystories is trained on batches of windows: give train.batch")
+            raise ValueError("task=tinystories trains on batches of windows: set train.batch")
 
     def make(self, config: Config, device: torch.device) -> StoriesTask:
         from experiments.tasks.tinystories.task import StoriesTask

@@ -1,4 +1,4 @@
-"""A small language model: token and position embeddings, pre-norm layers, a tied output."""
+"""A small language model: token and position embeddings, pre-norm layers, and an output tied to the embedding."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ngn.streams import generator
 
 
 def _embedding(count: int, width: int, seed: int, name: str) -> nn.Parameter:
-    """Normal with a deviation of 0.02, GPT-2's."""
+    """Initialise from N(0, 0.02^2), as GPT-2 does."""
     return nn.Parameter(0.02 * torch.randn(count, width, generator=generator(seed, "init", name)))
 
 
 class LanguageModel(nn.Module):
-    """Next-token logits. Every part of a layer is h + part(norm(h)).
+    """A model of next-token logits. Every part of a layer computes h + part(norm(h)).
 
-    A layer of a Transformer is attention, then a feed-forward part; one of Mamba is a single block, without positions.
-    The output is tied to the token embedding.
+    A Transformer layer is attention, then a feed-forward part. A Mamba layer is a single block, and the model has no
+    position embedding. The output shares the weights of the token embedding.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LanguageModel(nn.Module):
         self.norm = nn.LayerNorm(d)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens [B, L] → logits [B, L, vocabulary], L at most the context."""
+        """Return the logits [B, L, vocabulary] of tokens [B, L]; L is at most the context."""
         h = F.embedding(tokens, self.tokens)
         if self.positions is not None:
             h = h + self.positions[: tokens.shape[1]]
@@ -68,7 +68,7 @@ class LanguageModel(nn.Module):
 
 @torch.no_grad()
 def continued(model: nn.Module, start: Tensor, length: int, context: int, source: torch.Generator) -> Tensor:
-    """``start`` [L] and ``length`` tokens more, each drawn from what the model expects after the last ones."""
+    """Append ``length`` sampled tokens to ``start`` [L]; the model sees the last ``context`` tokens each time."""
     tokens = start
     for _ in range(length):
         chances = model(tokens[None, -context:])[0, -1].float().softmax(-1).cpu()

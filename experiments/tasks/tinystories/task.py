@@ -1,4 +1,4 @@
-"""TinyStories: next characters of short stories, scored in bits per character."""
+"""TinyStories: predict the next characters of short stories; the score is bits per character."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from experiments.contract.training import Train
 
 PARTS = ("train", "valid")
-"""What the names of the files have, in every layout."""
+"""Words in the names of the files, in every layout."""
 HELD_OUT = 20
-"""With task.split=validation every twentieth story of the training text is held out."""
+"""``task.split=validation`` holds out every twentieth story of the training text."""
 SAMPLE = 160
-"""Characters of text in each record; a smoke run's are fewer."""
+"""Characters of sampled text in each record; fewer in smoke runs."""
 
 
 def _stories(config: Config) -> tuple[list[str], list[str], DataInfo]:
-    """Training and validation stories of the data root."""
+    """Return the training stories, the validation stories, and the origin of the data."""
     data = texts.TINYSTORIES.load_data(data_root(config.data_root))
     train, valid = (list(split_stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
     return train, valid, data.info
 
 
 class StoriesTask(Task[LayerComponent]):
-    """Characters as tokens, a start before every story, windows of ``context`` characters."""
+    """Characters as tokens, a start token before every story, windows of ``context`` tokens."""
 
     timed_samples = 8
     prefix_score = "bits_per_character"
@@ -60,7 +60,7 @@ class StoriesTask(Task[LayerComponent]):
         return LanguageModel(len(self.characters), self.settings.context, gate, seeds, capacity)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """Nats per token."""
+        """Return the mean cross-entropy in nats per token."""
         tokens, following = batch
         return F.cross_entropy(model(tokens).flatten(0, 1).float(), following.flatten())
 
@@ -68,13 +68,14 @@ class StoriesTask(Task[LayerComponent]):
         return {"bits_per_character": self.bits(model, self.held)}
 
     def curve(self, model: nn.Module) -> Tensor:
-        """Bits per character of the first ``curve_held`` characters of the held-out text."""
+        """Return the bits per character of the first ``curve_held`` characters of the held-out text."""
         return self.bits(model, self.held[: self.settings.curve_held])
 
     def bits(self, model: nn.Module, tokens: np.ndarray) -> Tensor:
-        """Bits per character of a text in windows that do not overlap, each predicted from its own start.
+        """Return the bits per character of a text, in float64.
 
-        All nats, those of the starts of stories included, divided by ln 2 and the number of characters, in float64.
+        Windows do not overlap, and the context of a token begins at its window's start. The score is the sum of all
+        nats (start tokens included), divided by ln 2 and by the number of characters.
         """
         nats, characters = torch.zeros((), dtype=torch.float64, device=self.device), 0
         for x, y in self._windows(tokens):
@@ -83,7 +84,7 @@ class StoriesTask(Task[LayerComponent]):
         return nats / (math.log(2) * characters)
 
     def _windows(self, tokens: np.ndarray, batch: int = 32) -> Any:
-        """(tokens, next tokens), [batch, context] each; the last ones are shorter."""
+        """Yield (tokens, next tokens), [batch, context] each; the last pair is shorter."""
         context = self.settings.context
         full = (len(tokens) - 1) // context * context
         at = torch.from_numpy(tokens.astype(np.int64)).to(self.device)
@@ -100,7 +101,7 @@ class StoriesTask(Task[LayerComponent]):
         return TokenBatches(self.train, self.settings.context, train.batch, seeds, self.device)
 
     def samples(self, train: Train) -> int:
-        """Windows in an epoch."""
+        """Return the number of windows in an epoch."""
         return (len(self.train) - self.settings.context) // self.settings.context
 
     def timed_batch(self) -> tuple[Any, int]:
@@ -108,7 +109,7 @@ class StoriesTask(Task[LayerComponent]):
         return x, len(x)
 
     def sample(self, model: nn.Module) -> str:
-        """What the model goes on to tell from the start of a story; the same draws for every model."""
+        """Return a text sampled from the start of a story, by the same random draws for every model."""
         start = torch.tensor([START], device=self.device)
         tokens = continued(model, start, self.sampled, self.settings.context, generator(0, "sample"))
         return self.characters.decode(tokens[1:].cpu().numpy())

@@ -1,4 +1,4 @@
-"""``task=twist``: learned depth on an iterated twist of the plane."""
+"""``task=twist``: learned depth for an iterated twist of the plane."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class LayersComponent(Component):
-    """A boundary for each of several layers of tanh maps; f_0 is the identity in all layers but the last."""
+    """Several layers of tanh maps, each with a boundary. f_0 is the identity in all layers but the last."""
 
     component: Literal["layers"]
     layers: Annotated[int, Field(ge=2, strict=True), Whole]
     r_last: Ratio | None = None
-    """r of the last layer, linear from ``gate.r`` at the first; null for the same in all."""
+    """r of the last layer, linear from ``gate.r`` at the first layer; null for the same r in all layers."""
 
     @property
     def groups(self) -> int:
@@ -33,7 +33,7 @@ class LayersComponent(Component):
 
 
 class ChainComponent(Component):
-    """One boundary over a chain of tanh updates of the given hidden width."""
+    """One boundary over a chain of tanh updates with ``width`` hidden units."""
 
     component: Literal["chain"]
     width: Count
@@ -43,7 +43,7 @@ class ChainComponent(Component):
 
 
 class Twist(TaskSettings):
-    """Points N(0, I) in the plane, each rotated by 3 gamma times its radius; targets standardised."""
+    """Inputs: points from N(0, I) in the plane. Targets: points rotated by 3 gamma times their radius, standardised."""
 
     components = (LayersComponent, ChainComponent)
     kernel: ClassVar[str | None] = "planar"
@@ -54,7 +54,7 @@ class Twist(TaskSettings):
     points: Count = 4096
     gamma: Positive = 0.5
     draw: NonNegativeInt = 0
-    """Seed of the one draw of inputs that all model seeds share."""
+    """Seed of the draw of the inputs, the same for all model seeds."""
 
     def make(self, config: Config, device: torch.device) -> TwistTask:
         from experiments.tasks.twist.task import TwistTask

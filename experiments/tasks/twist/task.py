@@ -1,9 +1,8 @@
-"""Learned depth on the iterated 2D twist T(x) = r (cos(theta + 3 gamma r), sin(theta + 3 gamma r))."""
+"""Learned depth for the iterated 2D twist T(x) = r (cos(theta + 3 gamma r), sin(theta + 3 gamma r))."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,8 @@ from ngn.streams import generator
 from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
-if TYPE_CHECKING:
-    pass
-
 STEPS = 3
-"""Rotations that the teacher composes."""
+"""Number of rotations that the teacher composes."""
 
 
 def twist(x: Tensor, gamma: float) -> Tensor:
@@ -34,7 +30,7 @@ def twist(x: Tensor, gamma: float) -> Tensor:
 
 
 class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
-    """Mean squared error on the training points, of targets standardised over them, as the paper reports it."""
+    """Training and score: mean squared error to the standardised targets of the training points, as in the paper."""
 
     loss = Supervised(mean_squared_error)
 
@@ -43,7 +39,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         x = torch.randn(points, 2, dtype=torch.float64, generator=generator(settings.draw, "twist", "inputs"))
         y = twist(x, settings.gamma)
         y = (y - y.mean(0)) / y.std(0, correction=0)
-        # Rounded: processors differ in the last bits of normal draws, which are not what tells data apart.
+        # Rounded: processors differ in the last bits of normal draws, which must not make the data different.
         digest = hashlib.sha256((x * 1e6).round().long().numpy().tobytes()).hexdigest()
         self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {settings.gamma:g}")
         self.train = self.held = Split(x.float().to(device), y.float().to(device))
@@ -55,7 +51,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         layers = []
         for number in range(gate.layers):
             size = capacity(number)
-            # the last layer is never an identity, so at least one always counts
+            # no identity in the last layer, so at least one layer always counts
             bank = TanhBank(2, size.K, seeds, number, identity=number < gate.layers - 1)
             layers.append(OrderedSum(bank, size))
         return LayerStack(layers)
@@ -64,7 +60,7 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
         return {"mse": mean_squared_error(output.double(), target.double())}
 
     def describe(self, deployed: nn.Module) -> dict[str, int]:
-        """The layers, or the links of the chain, that are left."""
+        """Return the number of layers, or of links of the chain, after truncation."""
         if isinstance(deployed, LayerStack):
             return {"depth": deployed.depth}
         assert isinstance(deployed, ParallelModel)
