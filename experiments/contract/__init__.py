@@ -1,4 +1,4 @@
-"""What a task, a component, a method and a run's configuration are to each other; what plug-ins derive from.
+"""The base classes of tasks, components, methods and configurations, from which plug-ins derive.
 
-No torch is imported: configurations are checked, named and planned without it.
+Imports no torch, since configurations are checked, named and planned without it.
 """

@@ -1,7 +1,7 @@
-"""The configuration of a run, and what its task, its component and its method say of themselves.
+"""The configuration of a run, and the base classes of the settings of tasks, components and methods.
 
-They are in one file, since each of the four is checked against the others. ``experiments.config.schema`` adds which
-tasks, components and methods there are.
+The four classes share a file because each is checked against the others. ``experiments.config.schema`` adds the list of
+tasks, components and methods.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 
 class Component(GroupedSettings):
-    """The ``gate`` block: what one candidate component is, how many there are, and where the boundary starts.
+    """The ``gate`` block: the type of the components, their number, and the start of the boundary.
 
     Attributes:
-        stacks: whether models with a replica axis train faster on a CPU than one by one (docs/benchmarks.md).
-        sized_by: keys without which a count does not say how large a model is; they are part of the identity of runs
-            of a given count, too.
+        stacks: whether a stack trains faster on a CPU than one run after the other (docs/benchmarks.md).
+        sized_by: keys that set the size of a model in addition to its count; part of the identity of fixed models, too.
     """
 
     stacks: ClassVar[bool] = False
@@ -43,25 +42,25 @@ class Component(GroupedSettings):
 
     @classmethod
     def legal_name(cls) -> str:
-        """``gate.component`` of such components."""
+        """Return the value of ``gate.component`` for this type."""
         return legal_name(cls, "component")
 
     @property
     def why_no_kernel(self) -> str | None:
-        """Why no compiled kernel trains such components, whatever their task; None where nothing speaks against it."""
+        """Why no compiled kernel can train such components, for any task; None if one may."""
         return None
 
     def sizes(self, counts: Sequence[int]) -> dict[str, int]:
-        """What a record says of the counts of all groups together, such as their total; nothing of a single one."""
+        """Return sums of counts for the record, such as the total over all groups; empty for one group."""
         return {}
 
     def widths(self, task: TaskSettings) -> list[int]:
-        """Units of the layers of one component, its inputs first; empty where that is not known."""
+        """Return the units of the layers of one component, inputs first; empty if unknown."""
         return []
 
     def numbers(self, task: TaskSettings, samples: int) -> int:
-        """At least as many numbers as this are held in training for each component whose gate is open: the outputs
-        of its hidden layers, and its parameters with their gradients and two moments."""
+        """Return a lower bound of the numbers that training holds per component with an open gate: outputs of hidden
+        layers, and parameters with gradients and two moments."""
         widths = self.widths(task)
         return samples * sum(widths[1:-1]) + 4 * sum(out * (inputs + 1) for inputs, out in pairwise(widths))
 
@@ -69,21 +68,21 @@ class Component(GroupedSettings):
         """Refuse settings of other blocks that do not fit such components.
 
         Raises:
-            ValueError: saying what was wrong and what was meant.
+            ValueError: says what is wrong and what to set.
         """
 
 
 class TaskSettings(Closed):
-    """The ``task`` block: the data, and what is evaluated on.
+    """The ``task`` block: the data of training and evaluation.
 
     Attributes:
-        numerics: version of what the task computes. Bump it whenever a change alters its numbers, however slightly.
-        components: the ordered components that fit, the usual first. Each pair has a file in ``conf/setting``.
+        numerics: version of the task's numbers. Raise it with every change that alters them, however slightly.
+        components: the ordered components that fit, the default first. Each pair has a file in ``conf/setting``.
         kernel: the compiled kernel that trains its models (``experiments/models/kernels``).
-        usual_samples: training samples of a full-size run, by which its time is estimated before data are read.
-        inputs, outputs: shape of one input, and entries of one output.
-        usual_model: the choice of ``model=`` where none is named; "none" where nothing pretrained is needed.
-        packages: modules that have to be installed beside those that every task needs.
+        usual_samples: training samples of a full-size run, for estimating its time before reading data.
+        inputs, outputs: shape of one input, and number of entries of one output.
+        usual_model: default of ``model=``; "none" if the task needs no pretrained model.
+        packages: modules that this task needs in addition to those of every task.
     """
 
     numerics: ClassVar[int] = 1
@@ -100,37 +99,37 @@ class TaskSettings(Closed):
 
     @property
     def data_of_seed(self) -> bool:
-        """Whether every seed has data of its own; such runs cannot be trained as one stack."""
+        """Whether every seed has its own data; such runs cannot form a stack."""
         return False
 
     @property
     def data_sets(self) -> tuple[str, ...]:
-        """Names of the data sets that it reads; what is made, such as ``regression1d``, is none."""
+        """Names of the data sets that the task reads. Generated data, such as ``regression1d``, need no files."""
         return (self.name,)
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the task.
 
         Raises:
-            ValueError: saying what was wrong and what was meant.
+            ValueError: says what is wrong and what to set.
         """
 
     @abstractmethod
     def make(self, config: Config, device: torch.device) -> Task[Any]:
-        """The task of a checked configuration, its data on ``device``; the configuration's ``task`` is this one.
+        """Make the task of a checked configuration, whose ``task`` is this object, with its data on ``device``.
 
         Raises:
-            experiments.data.source.DataError: if the data are absent or damaged.
+            experiments.data.source.DataError: if the data are missing or damaged.
         """
 
 
 class OrderedGroup(Protocol):
-    """One ordered group of the model that is trained, as a method is given it.
+    """One ordered group of the model in training, as a method receives it.
 
     Attributes:
-        number: which group of the model this is, from 0.
-        samples: training samples.
-        stack: the runs that are trained together.
+        number: index of the group in the model, from 0.
+        samples: number of training samples.
+        stack: the runs trained together.
     """
 
     @property
@@ -144,11 +143,11 @@ class OrderedGroup(Protocol):
 
     @property
     def K(self) -> int | None:
-        """Candidate components; None allocates them as the boundary advances."""
+        """Number of candidates; None allocates them as the boundary advances."""
 
     @property
     def preset_K(self) -> int:
-        """K; a ValueError if there is none."""
+        """K; raises a ValueError without a preset K."""
 
     @property
     def r(self) -> Scalar:
@@ -156,30 +155,31 @@ class OrderedGroup(Protocol):
 
     @property
     def order(self) -> Order:
-        """What its weights are besides their ratio."""
+        """The law of the ordering weights."""
 
     @property
     def lambda0(self) -> Scalar:
         """Price."""
 
     def count_gate(self) -> dict[str, Any]:
-        """The arguments of :class:`ngn.methods.ngn.CountGate` but K."""
+        """Return the arguments of :class:`ngn.methods.ngn.CountGate` except K."""
 
 
 class Method(Closed):
-    """The ``method`` block: the settings of one capacity learner.
+    """The ``method`` block: the settings of one method.
 
     Attributes:
-        numerics: version of what the method computes. Bump it whenever a change alters the numbers that it gives.
-        unused: keys and blocks of the configuration that it does not use; they are no part of a run's identity.
-        scalars: its own settings that may differ between the replicas of a stack; the others are the same in all.
-        in_kernels: whether the compiled kernels know it; ``kernel_orders``: the values of ``gate.order`` they know.
-        ordered: whether its components can have another order than r^k (``gate.order``).
-        grows: whether components may be allocated as the boundary advances (``gate.K=null``).
-        scored: the forms of a learned model that it is scored in; one that is the same as another is left out.
-        components: the components that it knows, by their names; empty for all.
-        packages: modules that have to be installed beside those that every method needs.
-        source: its line in the report; None leaves it out.
+        numerics: version of the method's numbers. Raise it with every change that alters them, however slightly.
+        unused: keys and blocks of the configuration that it ignores; they do not belong to a run's identity.
+        scalars: its settings that may differ between the replicas of a stack; all others must be equal.
+        in_kernels: whether the compiled kernels support it.
+        kernel_orders: the values of ``gate.order`` that the kernels support.
+        ordered: whether it supports other ordering weights than r^k (``gate.order``).
+        grows: whether it can allocate components as the boundary advances (``gate.K=null``).
+        scored: forms of the learned model to score; equal forms appear once.
+        components: names of the components that it supports; empty for all.
+        packages: modules that this method needs in addition to those of every method.
+        source: its line in the report; None for no line.
     """
 
     numerics: ClassVar[int] = 1
@@ -198,31 +198,31 @@ class Method(Closed):
 
     @property
     def suffix(self) -> str:
-        """What follows the method's name in the name of a run."""
+        """Text after the method's name in a run id."""
         return ""
 
     @property
     def has_boundary(self) -> bool:
-        """Whether a boundary t is learned: it pays the price lambda0, and may start low or high."""
+        """Whether the method learns a boundary t, which pays the price lambda0 and may start low or high."""
         return True
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the method.
 
         Raises:
-            ValueError: saying what was wrong and what was meant.
+            ValueError: says what is wrong and what to set.
         """
 
     def sizes(self, gate: Component) -> int | list[int] | None:
-        """The count of a plain model, a list for several groups; None where a size is learned."""
+        """Return the fixed count, a list for several groups; None if the method learns the size."""
         return None
 
     @abstractmethod
     def make(self, group: OrderedGroup) -> Capacity:
-        """The capacity of one ordered group of a model."""
+        """Make the capacity of one ordered group."""
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        """The learner of a stack; a method whose sizes are not learned axis by axis makes its own.
+        """Make the learner of a stack. Override it if the method does not learn each axis by itself.
 
         Args:
             model: makes the model of the task, with the capacity of :meth:`make` in each of its groups.
@@ -232,56 +232,56 @@ class Method(Closed):
         return CapacityLearner(model())
 
     def learned_decay(self, capacity: Capacity) -> Tensor | None:
-        """The ratio r of the ordering weights that ``capacity`` learned: float64 [*R]; None where r is a setting."""
+        """Return the ratio r that ``capacity`` learned: float64 [*R]; None if r is a setting."""
         return None
 
 
 class Config(Closed):
-    """One run: what it computes (scientific keys) and how it is carried out (the rest; see ``config/identity.py``)."""
+    """One run: scientific keys, which decide its numbers, and keys of execution (see ``config/identity.py``)."""
 
     task: TaskSettings
     model: BaseModel | None = None
-    """The pretrained model that is adapted; null for tasks that start from nothing, and in smoke runs."""
+    """The pretrained model to adapt; null for tasks without one and for smoke runs."""
     gate: Component
     method: Method
     schedule: Schedule
     train: Train
     phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]
     continue_with: list[Positive] = Field(default_factory=list)
-    """Factors of lambda0: for each, the grown model is trained once more from where it ended."""
+    """Factors of lambda0. For each factor, the grown model trains once more from its end."""
     seed: Seed
     budget: Literal["paper", "cpu"] = "paper"
-    """How much a pretrained model is trained: as the paper says, or what a CPU does in minutes."""
+    """Length of a pretrained model's training: as in the paper, or minutes on a CPU."""
     profile: Literal["full", "smoke"] = "full"
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "torch", "fused"] = "auto"
-    """``fused`` is a compiled kernel; ``auto`` takes it where one fits."""
+    """``fused`` is a compiled kernel; ``auto`` uses it if one fits."""
     threads: Count | None = None
-    """Threads of one process; null leaves the choice to torch."""
+    """Threads of one process; null for torch's default."""
     results: str | None = None
-    """Where records go; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
+    """Folder of the records; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
     save: Literal["none", "deployed"] = "none"
-    """Whether the truncated model of every phase is kept beside the record, as safetensors."""
+    """``deployed`` saves the truncated model of every phase beside the record, as safetensors."""
     logger: Literal["none", "csv", "tensorboard", "wandb"] = "none"
-    """Where the curves are written while they are drawn, beside those of the record."""
+    """Logger for the curves during training, in addition to the curves of the record."""
     tag: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}$")] | None = None
-    """A word of one's own that the record keeps, to find runs again."""
+    """A word of your own in the record, to find runs again."""
     data_root: str | None = None
     """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
     force: StrictBool = False
-    """Run again although a record is present, and replace it."""
+    """Train again and replace the record if there is one."""
     progress: Literal["auto", "always", "never"] = "auto"
     checkpoint_seconds: Positive = 60.0
     allow_many_jobs: StrictBool = False
 
 
 class Replicas(Protocol):
-    """Runs that are trained as one model, as methods are given them: ``experiments.runs.stack.Stack``."""
+    """Runs trained as one model, as methods receive them: ``experiments.runs.stack.Stack``."""
 
     @property
     def first(self) -> Config:
-        """The configuration that holds for every run, seed and scalars apart."""
+        """The configuration of the first run; all runs share it except seed and scalars."""
 
     @property
     def configs(self) -> list[Config]:
@@ -289,11 +289,11 @@ class Replicas(Protocol):
 
     @property
     def replicas(self) -> int | None:
-        """Length of the replica axis; None for a single run, whose tensors have no such axis."""
+        """Length of the replica axis; None for a single run, whose tensors have no replica axis."""
 
     @property
     def seeds(self) -> Seeds:
         """The seed of a single run, or one per replica."""
 
     def scalar(self, key: str) -> Scalar:
-        """A scalar setting by its dotted name: a number for a single run, float64 [R] for a stack."""
+        """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for a stack."""

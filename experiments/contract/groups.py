@@ -1,4 +1,4 @@
-"""The ordered groups of a model: how many candidates each has, how they are weighted, where the boundary starts."""
+"""Settings of the ordered groups of a model: number of candidates, ordering weights, start of the boundary."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from experiments.blocks import Closed, Components, Count, Delta, NonNegative, Po
 
 
 class GroupSettings(Closed):
-    """What the groups of one kind have in place of the block's own; null for what the block says."""
+    """Values for the groups of one kind, instead of those of the ``gate`` block; null for the block's value."""
 
     K: Components | None = None
     delta: Delta | None = None
     r: Ratio | None = None
     t0: Positive | None = None
     lambda0: NonNegative | None = None
-    """In place of ``schedule.lambda0``."""
+    """Replaces ``schedule.lambda0``."""
 
 
 class GroupedSettings(Closed):
-    """What every ``gate`` block has, whatever its components are.
+    """The settings that every ``gate`` block has.
 
     Attributes:
-        group_kinds: kinds of ordered groups that a model of such components has, in the order in which they come and
-            come again (``("heads", "slices")``: heads and slices of the first layer, of the second, ...).
+        group_kinds: kinds of ordered groups in the model. The order repeats: ``("heads", "slices")`` means heads of the
+            first layer, slices of the first layer, heads of the second layer, and so on.
     """
 
     group_kinds: ClassVar[tuple[str, ...]] = ()
@@ -33,31 +33,31 @@ class GroupedSettings(Closed):
     K: Components | None
     """Candidate components; null allocates them as the boundary advances."""
     K_max: Components = 1024
-    """Where growth without a preset K stops with an error."""
+    """Largest K of growth without a preset K; beyond it, training stops with an error."""
     delta: Delta = 0.5
     r: Ratio = 0.5
     """Ordering weights w_k = r^k."""
     order: Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"] = "geometric"
-    """What makes earlier components count for more (``ngn/orders.py``)."""
+    """The law of the ordering weights (``ngn/orders.py``)."""
     order_exponent: Positive = 1.0
-    """a of the weights (k + 1)^-a, with ``order: power``."""
+    """Exponent a of the weights (k + 1)^-a of ``order: power``."""
     order_ranks: Annotated[list[Count], Field(min_length=1)] | None = None
-    """Target ranks of matryoshka (null: 1, 2, 4, ..., K) and of nested dropout (null: a cut of the law r^k)."""
+    """Target ranks of matryoshka (null: 1, 2, 4, ..., K) or of nested dropout (null: drawn by the law r^k)."""
     t0: Positive = 1e-4
     """Initial boundary."""
     kinds: Annotated[dict[str, GroupSettings], Field(min_length=1)] | None = None
-    """kind of group → what its groups have of their own, such as ``{heads: {K: 8}, slices: {K: 16}}``."""
+    """Kind of group → settings of its groups, such as ``{heads: {K: 8}, slices: {K: 16}}``."""
 
     component: str
-    """What one candidate is."""
+    """Name of the component type."""
 
     @property
     def groups(self) -> int:
-        """Ordered groups of components in the model, each with a boundary of its own."""
+        """Number of ordered groups in the model, each with its own boundary."""
         return 1
 
     def setting_of(self, group: int, key: str) -> float | None:
-        """``key`` of :class:`GroupSettings` as the kind of this group has it; None where it has no own."""
+        """Return ``key`` of the :class:`GroupSettings` of this group's kind; None if the kind does not set it."""
         if not self.kinds:
             return None
         own = self.kinds.get(self.group_kinds[group % len(self.group_kinds)])
@@ -65,25 +65,25 @@ class GroupedSettings(Closed):
         return value
 
     def K_of(self, group: int) -> int | None:
-        """Candidate components of a group; None where they are allocated as its boundary advances."""
+        """Return the number of candidates of a group; None if they are allocated as its boundary advances."""
         own = self.setting_of(group, "K")
         return self.K if own is None else int(own)
 
     def high_start(self, group: int = 0) -> float:
-        """The boundary that ``from_high`` starts at: t = K - 1, every candidate retained.
+        """Return the start of the boundary in ``from_high``: t = K - 1, with every candidate retained.
 
         Raises:
             ValueError: without a preset K.
         """
         K, t0 = self.K_of(group), self.setting_of(group, "t0")
         if K is None:
-            raise ValueError("without a preset K there is no high end to start from")
+            raise ValueError("gate.K=null has no high end to start from; set gate.K")
         return max(float(K - 1), self.t0 if t0 is None else t0)
 
     @model_validator(mode="after")
     def _of_the_order(self) -> GroupedSettings:
         if self.order_exponent != 1 and self.order != "power":
-            raise ValueError(f"gate.order_exponent is for gate.order=power; gate.order={self.order} has none")
+            raise ValueError(f"gate.order_exponent is for gate.order=power; gate.order={self.order} has no exponent")
         if self.order_ranks is not None and self.order not in ("matryoshka", "nested_dropout"):
             raise ValueError("gate.order_ranks are for gate.order=matryoshka or nested_dropout")
         if self.order == "matryoshka" and self.order_ranks is None and self.K is None:

@@ -13,10 +13,10 @@ class Source:
 
     Attributes:
         name: the method in words.
-        paper: where it comes from.
-        year: of the paper.
-        claims: keys of the statements about it (``experiments/report/claims/``).
-        rank: its place among the other methods.
+        paper: the publication that proposes it.
+        year: year of this publication.
+        claims: keys of the claims about it (``experiments/report/claims/``).
+        rank: its position among the methods.
     """
 
     name: str

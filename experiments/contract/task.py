@@ -1,4 +1,4 @@
-"""What the runs need of a task that is made: its data, its model, its loss, its scores. No torch is imported here."""
+"""The interface of a task: its data, its model, its loss and its scores. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 Seeds = int | Sequence[int]
 CapacityOf: TypeAlias = "Callable[[int], Capacity]"
-"""The capacity of group 0, 1, ... in the order of the model."""
+"""Group number (0, 1, ... in the order of the model) → capacity."""
 Gate = TypeVar("Gate", bound=GroupedSettings)
-"""The settings class of the components that a task's models are made of; a union where several fit."""
+"""The settings class of a task's components; a union if several fit."""
 
 
 class Task(ABC, Generic[Gate]):
-    """What the trainer and the phases need to know of a task.
+    """What the trainer and the phases need from a task.
 
     Attributes:
         info: name, digest and provenance of the data, for the record.
-        timed_samples: samples of the forward pass whose cost a record holds; None where that says nothing.
-        component_norms: whether a grown phase's record holds the norm of every f_k over the training inputs.
-        scored: the forms of a learned model that are scored; a task may leave out what takes minutes.
-        n: name of a score → what it is a mean over (examples, tokens), for the record; empty where the data say it.
+        timed_samples: samples in the forward pass whose cost goes into the record; None for no cost.
+        component_norms: whether the record of a grown phase holds the norm of every f_k over the training inputs.
+        scored: forms of the learned model to score; a task may leave out forms that take minutes.
+        n: score → number of examples or tokens that it averages over, for the record; empty if the data set it.
         base_info: name, digest and provenance of the pretrained model, for the record.
-        evaluations: points of the curve of :meth:`curve` in each training.
-        keeps_frozen: models that are kept hold frozen parameters, too, since truncation may have cut them.
-        prefix_score: a grown phase's record holds this score of every smaller prefix of a boundary; None for none.
+        evaluations: number of points of :meth:`curve` in each training.
+        keeps_frozen: whether saved models include frozen parameters, since truncation may have cut them.
+        prefix_score: score of every smaller prefix, for the record of a grown phase; None for no such scores.
     """
 
     info: DataInfo
@@ -51,41 +51,44 @@ class Task(ABC, Generic[Gate]):
 
     @abstractmethod
     def model(self, gate: Gate, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
-        """The model for one seed, or for a stack of seeds; ``capacity`` makes that of an ordered group, and its K says
-        how many components the group has."""
+        """Make the model for one seed or for a stack of seeds.
+
+        Args:
+            capacity: makes the capacity of an ordered group, whose K is the number of components.
+        """
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """Mean loss of each model over a batch of the training stream, [*R]."""
+        """Return the mean loss of each model over a batch of the training stream, [*R]."""
 
     @abstractmethod
     def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
-        """Named scores of each model on the held data: float64 [*R]. ``model`` is called as ``loss`` calls it."""
+        """Return named scores of each model on the held data: float64 [*R]. Calls ``model`` as :meth:`loss` does."""
 
     @abstractmethod
     def batches(self, train: Train, seeds: Seeds) -> Batches:
-        """The training stream."""
+        """Return the training stream."""
 
     @abstractmethod
     def samples(self, train: Train) -> int:
-        """Training samples, by which an epoch is counted and a prior is spread."""
+        """Return the number of training samples, which sets the length of an epoch and the weight of a prior."""
 
     @abstractmethod
     def timed_batch(self) -> tuple[Any, int]:
-        """The batch whose forward pass is timed, and how many samples it has."""
+        """Return the batch for timing a forward pass, and its number of samples."""
 
     def weight(self, batch: Any) -> float:
-        """What ``loss`` has averaged over in a micro-batch, such as its tokens; only ratios within a step count."""
+        """Return the weight of a micro-batch, such as its number of tokens; only ratios within a step count."""
         return 1.0
 
     def curve(self, model: nn.Module) -> Tensor:
-        """What the curve "held" shows of each model while it trains, [*R]; for tasks with ``evaluations``."""
+        """Return the value of the curve "held" for each model during training, [*R]; for tasks with ``evaluations``."""
         raise NotImplementedError
 
     def sample(self, model: nn.Module) -> str | None:
-        """Text that the model writes, for the record; None where it writes none."""
+        """Return a text that the model generates, for the record; None for models without text."""
         return None
 
     def describe(self, deployed: nn.Module) -> dict[str, Any]:
-        """What else the record of a phase says of the truncated model, by the names of the record's schema."""
+        """Return further values of the truncated model for the record of a phase, by key."""
         return {}
