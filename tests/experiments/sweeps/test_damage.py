@@ -89,6 +89,6 @@ def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
 
 def test_a_folder_in_the_place_of_the_lock_is_named_before_anything_is_trained(tmp_path):
     (tmp_path / ".leases" / ".lock").mkdir(parents=True)
-    with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove it"):
+    with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
         leases.take(["a"])
     assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]
