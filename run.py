@@ -1,4 +1,4 @@
-"""Train: ``python run.py task=cifar10 gate=conv seed=0..9``; ``python run.py --help`` says more."""
+"""Train runs: ``python run.py task=cifar10 gate=conv seed=0..9``. For help: ``python run.py --help``."""
 
 import sys
 

@@ -196,7 +196,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
             if kind == "loop":
                 found = loop_rate(course)
             elif kind in ("torch", "fused"):
-                with host.prepared():  # as in every training that writes a record
+                with host.tuned_for_training():  # as in every training that writes a record
                     trainer = Trainer if kind == "torch" else KernelTrainer
                     found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
             else:

@@ -220,7 +220,7 @@ def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[s
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
     torch.set_num_threads(1)
     before = ""
-    with host.prepared():  # for all variants of a group alike
+    with host.tuned_for_training():  # for all variants of a group alike
         for title, name, milliseconds, ratio in bench(groups, parser.parse_args(arguments).quick):
             if title != before:
                 print(f"{title}\n  {'variant':34} {'ms / model-step':>16} {'x the first':>12}")

@@ -227,7 +227,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
     if request["study"] == "matmul":
         yield lambda: {"rate": throughput("matmul", request["seconds"] / 2)}
         return
-    with host.prepared():  # as in every training that writes a record; the same for all variants
+    with host.tuned_for_training():  # as in every training that writes a record; the same for all variants
         run = STUDIES[request["study"]][2](request["form"])
         yield lambda: {"rate": timed(run, request["seconds"]) * request["seeds"]}
 

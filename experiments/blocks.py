@@ -1,4 +1,4 @@
-"""What the blocks of a configuration are made of."""
+"""The base class and the types of settings, and the errors about them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot run. The message is written for the person who typed it."""
+    """The configuration cannot run. The message is written for the person who typed it."""
 
 
 class Incomplete(ConfigError):
-    """Nothing is wrong, but something is still to be said, so that it can be shown but not run."""
+    """Nothing is wrong, but a required setting is missing: the configuration can be shown, but not run."""
 
 
 class Closed(BaseModel):
-    """A block of settings that refuses unknown keys, NaN and infinities, and cannot be changed once checked."""
+    """A block of settings. It refuses unknown keys, NaN and infinities, and is immutable after the check."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _half(value: float) -> float:
     if abs(value) != 0.5:
-        raise ValueError("must be 0.5 (at least one component is kept) or -0.5 (an empty prefix is allowed)")
+        raise ValueError("must be 0.5 (keeps at least one component) or -0.5 (may keep none)")
     return value
 
 
@@ -39,14 +39,14 @@ def _whole(value: object) -> object:
 
 
 Whole = BeforeValidator(_whole)
-"""1e3 is a thousand."""
+"""Accepts floats that are whole numbers, such as 1e3."""
 Count = Annotated[int, Field(ge=1, strict=True), Whole]
 Components = Annotated[int, Field(ge=1, le=2**16, strict=True), Whole]
-"""Candidates of one group: each is initialised by itself, so a million would take minutes before the first step."""
+"""Candidates of one group. Each is initialised separately, so a million would take minutes before the first step."""
 NonNegativeInt = Annotated[int, Field(ge=0, strict=True), Whole]
 
 
 def legal_name(block: type[Closed], key: str) -> str:
-    """The one value of a key that is declared as ``Literal["..."]``: the name of the block."""
+    """Return the name of a block: the only value of its key, which is declared as ``Literal["..."]``."""
     (name,) = get_args(block.model_fields[key].annotation)
     return str(name)

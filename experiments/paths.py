@@ -1,4 +1,4 @@
-"""Where things lie: in the checkout, and where its output goes."""
+"""Paths of the checkout and of its output."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 RESULTS = ROOT / "results"
-"""The committed records, which are those of the suite's own studies: a reference that runs of others leave alone."""
+"""The committed records of the suite's own studies. They are a reference, and users' runs do not change them."""
 OUTPUT = os.environ.get("NGN_OUTPUT")
-"""The one folder that is written to, where the checkout is not: one that is shared, or that cannot be written."""
+"""The folder for all output, for a checkout that is shared or read-only; None writes into the checkout."""
 SCRATCH = Path(OUTPUT).absolute() if OUTPUT else ROOT / "scratch"
-"""Everything that is not committed: checkpoints, plans, records of trials."""
+"""Files that are not committed: checkpoints, plans, records of trials."""
 RUNS = SCRATCH / "results" if OUTPUT else ROOT / "runs"
-"""The records of everybody's own runs."""
+"""The records of users' own runs."""
 
 
 def paper_folder(results: Path) -> Path:
-    """Where what is built from these records goes: ``paper/``, or for other records a folder beside them."""
+    """Return the folder for output built from records: ``paper/`` for ``results/``, else one beside the records."""
     return ROOT / "paper" if results.resolve() == RESULTS else results.absolute().with_name(f"{results.name}-paper")

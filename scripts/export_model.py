@@ -30,7 +30,7 @@ from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.data import DataError
 from experiments.language import export, pruned_files
-from experiments.runs.models import restored
+from experiments.runs.models import load_run
 from experiments.store.records import RecordError
 from experiments.tasks.language.task import AdaptationTask
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-root", help="folder of the data sets")
     wanted = parser.parse_args(arguments)
     try:
-        config, task, model = restored(wanted.record, wanted.phase, wanted.data_root)
+        config, task, model = load_run(wanted.record, wanted.phase, wanted.data_root)
         if not isinstance(task, AdaptationTask):
             raise export.ExportError(f"task={config.task.name} adapts no pretrained model")
         component = config.gate.component

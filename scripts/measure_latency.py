@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     torch.set_num_threads(1)
     try:
-        with host.prepared():  # as in every run
+        with host.tuned_for_training():  # as in every run
             entries = measured(Reader(Store(given.results)), given.data_root, given.rounds)
     except DataError as fault:
         print(fault, file=sys.stderr)

@@ -48,7 +48,7 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
 def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Freeze the missing runs."""
     if sweep.strict:
-        sweep.refuse_doubtful()
+        sweep.refuse_uncounted_records()
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)
@@ -78,7 +78,7 @@ def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
 def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Run the missing runs: here until they are done, or on Slurm without waiting."""
     if sweep.strict:
-        sweep.refuse_doubtful()
+        sweep.refuse_uncounted_records()
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)

@@ -1,1 +1,1 @@
-"""The command line: what was typed is rewritten, checked whole, and only then given to Hydra. No torch is imported."""
+"""The command line: rewrite the arguments, check all jobs, then let Hydra start them. Imports no torch."""

@@ -1,8 +1,8 @@
-"""What was typed, split into Hydra's flags and overrides, and which of Hydra's own settings may be changed.
+"""Split the arguments into Hydra's flags and overrides, and limit which settings of Hydra may change.
 
-The configuration is closed: no value may name code to import or run, and no file outside ``conf/`` takes part. Hydra
-itself allows both (``_target_``, callbacks, logging handlers, search paths, pickled re-runs), so its settings are open
-one by one.
+The configuration is closed: no value may name code to import or run, and only files in ``conf/`` count. Hydra allows
+both elsewhere (``_target_``, callbacks, logging handlers, search paths, pickled re-runs). So this module lists the
+settings of Hydra that are allowed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPEN_KEYS = (
     "hydra.hydra_logging.root.level",
     "hydra.sweeper.max_batch_size",
 )
-"""Settings of Hydra that may be overridden, besides those of the launcher."""
+"""Settings of Hydra that may be overridden, besides those of launchers."""
 OPEN_GROUPS = {
     "hydra/launcher": ("basic", "pack", "pack_slurm", "submitit_local", "submitit_slurm"),
     "hydra/job_logging": ("default", "disabled", "none", "stdout"),
@@ -38,14 +38,14 @@ OPEN_GROUPS = {
     "hydra/output": ("default",),
     "hydra/help": ("default", "ngn"),
 }
-"""Groups of Hydra and their choices. The list is closed: a name such as ``../x`` would bring in a foreign file."""
+"""Groups of Hydra and their allowed choices. A free name such as ``../x`` could load any file."""
 SHELL_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args")
-"""Settings of cluster launchers that hold commands or programs to run."""
+"""Settings of cluster launchers that name commands or programs to run."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """A command line: what is asked for, Hydra's flags that say so, and the overrides."""
+    """A command line: its mode, the flags for Hydra, and the overrides."""
 
     mode: CommandMode
     flags: tuple[str, ...]
@@ -53,24 +53,23 @@ class Arguments:
 
 
 def split(argv: Sequence[str]) -> Arguments:
-    """Sort a command line (without the program's name) into flags and overrides, in whatever order they stand.
+    """Split a command line (without the program's name) into flags and overrides, in any order.
 
     Raises:
-        ConfigError: on flags that would bring in other configuration files or a pickled configuration.
-        SystemExit: from argparse, with status 2, on flags that Hydra does not have; with 0 after ``--version`` and
-            ``--list``.
+        ConfigError: on flags that would load other configuration files or a pickled configuration.
+        SystemExit: with status 2, from argparse, on unknown flags; with 0 after ``--version`` and ``--list``.
     """
     from hydra._internal.utils import get_args_parser
 
     if "--list" in argv:
         if len(argv) > 1:
-            raise ConfigError("--list: stands alone, and lists the studies; --help lists choices and settings")
+            raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
         from experiments.cli import listing
 
         try:
             listing.show()
             sys.stdout.flush()
-        except BrokenPipeError:  # as of `| head`
+        except BrokenPipeError:  # for example with `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0)
     if "--version" in argv:
@@ -85,7 +84,7 @@ def split(argv: Sequence[str]) -> Arguments:
     }
     for flag, value in closed.items():
         if value is not None:
-            raise ConfigError(f"{flag}: not available; a run is configured by conf/ and by key=value alone")
+            raise ConfigError(f"{flag}: not available; only conf/ and key=value arguments configure a run")
 
     overrides = tuple(args.overrides)
     if args.shell_completion:
@@ -95,7 +94,7 @@ def split(argv: Sequence[str]) -> Arguments:
     if args.hydra_help:
         return Arguments("help", ("--hydra-help",), overrides)
     if args.cfg is not None and args.info is not None:
-        raise ConfigError("--cfg and --info cannot be asked for together")
+        raise ConfigError("--cfg and --info cannot be used together: give one of them")
     if args.cfg is not None:
         package = ("--package", args.package) if args.package else ()
         resolve = ("--resolve",) if args.resolve else ()
@@ -103,19 +102,19 @@ def split(argv: Sequence[str]) -> Arguments:
     if args.info is not None:
         return Arguments("show", ("--info", args.info), overrides)
     if args.run and args.multirun:
-        raise ConfigError("--run and --multirun cannot be asked for together")
+        raise ConfigError("--run and --multirun cannot be used together: give one of them")
     if args.multirun:
         return Arguments("multirun", (), overrides)
     return Arguments("run", ("--run",) if args.run else (), overrides)
 
 
 def key_of(token: str) -> str:
-    """The key of an override as typed, prefixes (``+``, ``++``, ``~``) included."""
+    """Return the key of an override as typed, with its prefix (``+``, ``++``, ``~``)."""
     return token.split("=", 1)[0].strip()
 
 
 def is_hydra(token: str) -> bool:
-    """Whether an override changes a setting of Hydra rather than of the run."""
+    """Return whether an override changes a setting of Hydra, not of the run."""
     return re.match(r"(hydra)([./@=]|$)", key_of(token).lstrip("+~")) is not None
 
 
@@ -123,36 +122,36 @@ def refuse_code(token: str) -> None:
     """Refuse an override that could name code to import or run.
 
     Raises:
-        ConfigError: naming the override.
+        ConfigError: with the override.
     """
     if "_target_" in token:
-        raise ConfigError(f"{token}: '_target_' is refused: no configuration value may name code to import or run")
+        raise ConfigError(f"{token}: '_target_' is not allowed: no configuration value may name code to import or run")
     if not is_hydra(token):
         return
     key = key_of(token).lstrip("+")
     if key.startswith(("hydra.callbacks", "hydra/callbacks")):
-        raise ConfigError(f"{token}: callbacks are refused: no configuration value may name code to import or run")
+        raise ConfigError(f"{token}: callbacks are not allowed: no configuration value may name code to import or run")
     if key in ("hydra/sweeper", "hydra.sweeper.params"):
         raise ConfigError(
-            f"{token}: refused: a multirun is checked before it starts, so its values are in the command; "
-            "examples/search.py has a search by Optuna"
+            f"{token}: not allowed: all jobs are checked before the first one starts, so the command must name their "
+            "values. For a search with Optuna, see examples/search.py"
         )
     if key == "hydra.mode":
-        raise ConfigError(f"{token}: write -m (or give several values) for a multirun, and neither for one run")
+        raise ConfigError(f"{token}: not allowed: for a multirun, add -m or give several values")
     if key == "hydra.job.chdir":
-        raise ConfigError(f"{token}: refused: relative folders are always relative to where you call from")
+        raise ConfigError(f"{token}: not allowed: relative folders are always relative to the working directory")
     if key in OPEN_GROUPS:
         choice, choices = token.partition("=")[2], OPEN_GROUPS[key]
         if choice not in choices:
             raise ConfigError(f"{token}: the choices of {key} are: {', '.join(choices)}")
         if choice.startswith("submitit") and find_spec("hydra_plugins.hydra_submitit_launcher") is None:
-            raise ConfigError(f"{token}: needs a plugin of Hydra: pip install hydra-submitit-launcher")
+            raise ConfigError(f"{token}: needs a Hydra plugin: pip install hydra-submitit-launcher")
         return
     if key in OPEN_KEYS:
         return
     if re.fullmatch(r"hydra\.launcher\.\w+", key) and key.rsplit(".", 1)[1] not in SHELL_KEYS and "${" not in token:
         return
     raise ConfigError(
-        f"{token}: this setting of Hydra is not open, since some of them can name code to run. "
-        f"What stays open: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.*"
+        f"{token}: not allowed, because some settings of Hydra can name code to run. "
+        f"Allowed: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.*"
     )

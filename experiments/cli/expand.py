@@ -1,6 +1,6 @@
-"""All jobs of a command, composed and checked before the first one starts.
+"""Compose and check all jobs of a command before the first one starts.
 
-The merge is :mod:`experiments.config.compose`, which is a hundred times faster than Hydra's.
+:mod:`experiments.config.compose` does the merging; it is a hundred times faster than Hydra.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 
 from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
-from experiments.cli.overrides import count_of, parse, shown, values
+from experiments.cli.overrides import as_typed, count_of, parse, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.contract.config import Config
@@ -25,24 +25,24 @@ from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
 
 LARGEST_RANGE = 10_000_000
-"""Values of one sweep; beyond it even ``allow_many_jobs`` is refused, since Hydra holds all jobs in memory."""
+"""Most values of one sweep, even with ``allow_many_jobs``, because Hydra keeps all jobs in memory."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a command: the overrides of its own, and its run."""
+    """One job of a command: the overrides that distinguish it from the other jobs, and its run."""
 
     overrides: tuple[str, ...]
     run: Run
 
     @property
     def label(self) -> str:
-        """What this job alone has, as it is typed."""
+        """The overrides that distinguish this job, as typed."""
         return " ".join(self.overrides).replace("seed.value=", "seed=")
 
 
-def _known() -> list[str]:
-    """Every key that some task and gate have, and every group."""
+def _known_keys() -> list[str]:
+    """Return every group, and every key that any task and gate have."""
     keys = set(GROUPS)
     for task, gates in GATES_OF_TASK.items():
         for gate in gates:
@@ -50,41 +50,42 @@ def _known() -> list[str]:
     return sorted(keys)
 
 
-def _legal(override: Override) -> None:
+def _refuse_unavailable(override: Override) -> None:
+    """Refuse overrides in a form that is not available."""
     token, key = override.input_line, override.key_or_group
     if override.package is not None:
-        raise ConfigError(f"{token}: '@' is not available; every group has one place")
+        raise ConfigError(f"{token}: '@' is not available; remove it")
     if override.type == OverrideType.DEL:
-        known = _known()
+        known = _known_keys()
         hint = "" if key in known else f" Also, there is no key '{key}'.{nearest(key, known)}"
         raise ConfigError(f"{token}: settings cannot be removed; set the key to null where that is allowed.{hint}")
     if key == "setting":
-        raise ConfigError(f"{token}: the setting follows from task= and gate=; choose those")
+        raise ConfigError(f"{token}: task= and gate= determine the setting; choose those")
     group, _, name = key.partition(".")
     if name and DESCRIBED.get(group, ("",))[0] == name:
-        raise ConfigError(f"{token}: chosen with all that belongs to it; write {group}=...")
+        raise ConfigError(f"{token}: this name comes with other settings; write {group}=...")
     if key == "study":
-        raise ConfigError(f"{token}: a study is many runs; python scripts/sweep.py run {str(token).partition('=')[2]}")
+        raise ConfigError(f"{token}: use python scripts/sweep.py run {str(token).partition('=')[2]} for a whole study")
     if key == "seed.set":
         raise ConfigError(f"{token}: write the seeds as seed=0..9")
     if override.type == OverrideType.ADD:
-        known = _known()
-        hint = "drop the '+'" if key in known else f"unknown key '{key}'; keys cannot be added.{nearest(key, known)}"
+        known = _known_keys()
+        hint = "remove the '+'" if key in known else f"unknown key '{key}'; keys cannot be added.{nearest(key, known)}"
         raise ConfigError(f"{token}: {hint}")
 
 
-def _scan(token: str, value: Any) -> None:
-    """Refuse interpolations: they would be resolved by Hydra after the check."""
+def _refuse_interpolation(token: str, value: Any) -> None:
+    """Refuse ``${...}``: Hydra would resolve it only after the check."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, entry in entries:
-        _scan(token, name)
-        _scan(token, entry)
+        _refuse_interpolation(token, name)
+        _refuse_interpolation(token, entry)
     if isinstance(value, str) and "${" in value:
         raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
 
 
-def parsed(tokens: Sequence[str]) -> list[Override]:
-    """The overrides of the run's own settings, each a legal form, and how many jobs they stand for is within reason.
+def parse_all(tokens: Sequence[str]) -> list[Override]:
+    """Parse the overrides of the run's settings, and check their form and the number of jobs.
 
     Raises:
         ConfigError: on a form that is not available, and on more than MAX_JOBS jobs without ``allow_many_jobs=true``.
@@ -92,35 +93,35 @@ def parsed(tokens: Sequence[str]) -> list[Override]:
     overrides = [parse(token) for token in tokens if not is_hydra(token)]
     for token in tokens:
         if is_hydra(token) and parse(token).is_sweep_override():
-            raise ConfigError(f"{token}: settings of Hydra hold for all jobs and cannot be swept; quote the value")
+            raise ConfigError(f"{token}: settings of Hydra apply to all jobs and cannot be swept; quote the value")
     total, allow_many = 1, False
     for override in overrides:
-        _legal(override)
+        _refuse_unavailable(override)
         count = count_of(override)
         if count > LARGEST_RANGE:
-            raise ConfigError(f"{override.input_line}: {count:,} values are more than any study needs")
+            raise ConfigError(f"{override.input_line}: {count:,} values exceed the limit of {LARGEST_RANGE:,}")
         total *= count
         if override.key_or_group == "allow_many_jobs":
             allow_many = next(values(override)) is True
     if total > MAX_JOBS and not allow_many:
-        raise ConfigError(f"these are {total:,} jobs; more than {MAX_JOBS:,} are run only with allow_many_jobs=true")
+        raise ConfigError(f"the command has {total:,} jobs; for more than {MAX_JOBS:,}, add allow_many_jobs=true")
     return overrides
 
 
 def is_sweep(tokens: Sequence[str]) -> bool:
-    """Whether an override of the run's own settings names several values."""
+    """Return whether an override of the run's settings has several values."""
     return any(parse(token).is_sweep_override() for token in tokens if not is_hydra(token))
 
 
 def first_job(tokens: Sequence[str]) -> list[str]:
-    """The overrides of the first job of a command, and those of Hydra."""
+    """Return the overrides of the first job of a command, and those of Hydra."""
     first = []
     for token in tokens:
         override = parse(token)
         if is_hydra(token) or not override.is_sweep_override():
             first.append(token)
         else:
-            first.append(shown(override.get_key_element(), next(values(override))))
+            first.append(as_typed(override.get_key_element(), next(values(override))))
     return first
 
 
@@ -130,7 +131,7 @@ def _compose(keys: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     for key, value in zip(keys, row, strict=True):
         if key in GROUPS:
             if isinstance(value, (dict, list)) or value is None:
-                raise ConfigError(f"{key}: takes the name of one choice: {', '.join(options(key))}")
+                raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}")
             choices[key] = str(value)
         else:
             changes[key] = value
@@ -141,47 +142,47 @@ def _compose(keys: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
 
 
 def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
-    """Every job of a command, composed and checked, in Hydra's order.
+    """Compose and check every job of a command, in Hydra's order.
 
     Args:
-        tokens: the overrides, rewritten (:func:`experiments.cli.rewrite.rewrite`); those of Hydra are passed over.
-        complete: False to pass over configurations to which something has to be added before they can run.
+        tokens: the overrides from :func:`experiments.cli.rewrite.rewrite`; those of Hydra are ignored.
+        complete: False skips configurations that lack a required setting.
 
     Raises:
-        ConfigError: on the first job that cannot run, and on two jobs that are the same run.
+        ConfigError: on the first job that cannot run, and on two jobs with the same run.
     """
-    overrides = parsed(tokens)
+    overrides = parse_all(tokens)
     keys = [override.key_or_group for override in overrides]
     swept = [override.is_sweep_override() for override in overrides]
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
     for row in itertools.product(*(list(values(override)) for override in overrides)):
         for override, value in zip(overrides, row, strict=True):
-            _scan(str(override.input_line), value)
+            _refuse_interpolation(str(override.input_line), value)
         merged = _compose(keys, row)
-        swept_values = tuple(shown(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
+        swept_values = tuple(as_typed(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
         try:
             config = check(merged)
-            _runnable(config)
+            _check_execution(config)
         except ConfigError as error:
             if isinstance(error, Incomplete) and not complete:
                 continue
             where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
             raise ConfigError(f"{error}{where}") from None
-        job = Job(swept_values, Run.of(_from_here(config)))
+        job = Job(swept_values, Run.of(_with_absolute_folders(config)))
         if job.run.id in seen:
             first = " ".join(seen[job.run.id].overrides)
             raise ConfigError(
                 f"duplicate jobs: '{first}' and '{' '.join(swept_values)}' are the same run ({job.run.id}). "
-                "A value is named twice, or the swept key does not change what this run computes"
+                "Either a value occurs twice, or the swept key does not change this run"
             )
         seen[job.run.id] = job
         jobs.append(job)
     return jobs
 
 
-def _from_here(config: Config) -> Config:
-    """The configuration whose relative folders are relative to where the command was given."""
+def _with_absolute_folders(config: Config) -> Config:
+    """Resolve relative folders against the working directory."""
     folders = {
         name: str(Path(value).expanduser().resolve())
         for name in ("results", "data_root")
@@ -190,13 +191,13 @@ def _from_here(config: Config) -> Config:
     return config.model_copy(update=folders)
 
 
-def _runnable(config: Config) -> None:
-    """How the run is carried out fits what is computed."""
+def _check_execution(config: Config) -> None:
+    """Refuse folders, loggers and engines that do not fit the run."""
     for key in ("results", "data_root"):
-        # An empty name would mean the folder one calls from, which nobody means (``results=$UNSET``).
+        # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
         if getattr(config, key) is not None and not getattr(config, key).strip():
-            raise ConfigError(f"{key}: the name of the folder is empty; leave {key} out for the usual place")
+            raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
     if config.logger in ("tensorboard", "wandb") and find_spec(config.logger) is None:
         raise ConfigError(f"logger={config.logger}: needs a package: pip install {config.logger}")
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
-        raise ConfigError(f"engine=fused: {reason}. Leave engine out, or use engine=torch")
+        raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")

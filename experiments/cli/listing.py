@@ -1,4 +1,4 @@
-"""``python run.py --list``: the studies, what each takes, and what is printed from its runs. Imports no torch."""
+"""``python run.py --list``: the studies with their runs, cost, tables and figures. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,54 +17,55 @@ from experiments.sweeps.status import Speeds, in_words
 from experiments.tables import MACROS
 
 NOTES = """\
-time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: not known
-python scripts/sweep.py run STUDY                  trains what is missing; `status` says how far it is
-python scripts/build_paper_data.py --table TABLE   shows a table; scripts/build_figures.py --only FIGURE draws one"""
+time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: unknown
+python scripts/sweep.py run STUDY                  trains the missing runs; `status` shows the progress
+python scripts/build_paper_data.py --table TABLE   prints a table; scripts/build_figures.py --only FIGURE draws one"""
 
 
 def show() -> None:
-    """Print every study: its runs, records, time and memory; what it is; its tables and figures."""
+    """Print every study: its runs, records, time and memory; its title; its tables and figures."""
     store = Store(RESULTS)
     runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
-    records, speeds, prints = {path.stem for path in store.paths()}, Speeds([store]), printed(runs)
+    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds([store]), outputs_of(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]
-        time, memory = _takes(mine.values(), speeds)
+        time, memory = _time_and_memory(mine.values(), speeds)
         print(f"{name:22}{len(mine):>7,}{len(mine.keys() & records):>9,}{time:>12}{memory:>10}")
-        for text in (study.title, *([f"→ {', '.join(prints[name])}"] if prints[name] else [])):
+        for text in (study.title, *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
             print(fill(text, 112, initial_indent="    ", subsequent_indent="      "))
     print(NOTES)
 
 
-def _takes(configs: Iterable[Config], speeds: Speeds) -> tuple[str, str]:
-    """Time and memory of runs, as far as records tell."""
+def _time_and_memory(configs: Iterable[Config], speeds: Speeds) -> tuple[str, str]:
+    """Return time and memory of runs as text, as far as records tell."""
     each = [(speeds.seconds(config), speeds.memory(config)) for config in configs]
     seconds, peaks = [s for s, _ in each if s is not None], [peak for _, peak in each if peak is not None]
     more = "> " if len(seconds) < len(each) else ""
     return more + in_words(sum(seconds)) if seconds else "?", f"{max(peaks) / 1024:.1f} GiB" if peaks else "?"
 
 
-def printed(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]:
-    """Study → the tables and figures that are made from its runs.
+def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]:
+    """Return study → the names of the tables and figures made from its runs.
 
-    Each stands at the smallest study that has all of its runs, or, where none has, at those that have some.
+    A table or figure belongs to the smallest study that has all of its runs. If no study has all, it belongs to each
+    study that has some.
     """
-    prints: dict[str, list[str]] = {name: [] for name in runs}
-    for name, ids in _shown():
+    outputs: dict[str, list[str]] = {name: [] for name in runs}
+    for name, ids in _tables_and_figures():
         complete = [study for study in runs if ids <= runs[study].keys()]
         smallest = sorted(complete, key=lambda study: len(runs[study]))[:1]
         for study in smallest or [study for study in runs if ids & runs[study].keys()]:
-            prints[study].append(name)
-    return prints
+            outputs[study].append(name)
+    return outputs
 
 
-def _shown() -> Iterator[tuple[str, set[str]]]:
-    """(name, run ids) of every table and figure; a table without a study is left out."""
+def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
+    """Yield (name, run ids) of every table and figure, except tables without a study."""
     for table in MACROS:
         each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
         if each:
             yield table.name, {name_of(config, keys) for config, keys in each}
-    empty = Reader(Store(RESULTS / "none"))  # which runs a figure has does not depend on their records
+    empty = Reader(Store(RESULTS / "none"))  # the runs of a figure do not depend on records
     for name, figure in FIGURES.items():
         yield name, set(figure.data(empty).runs)

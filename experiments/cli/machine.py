@@ -1,4 +1,4 @@
-"""What jobs need of this machine, looked at before the first one starts."""
+"""Check that this machine can run all jobs, before the first one starts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from experiments.data import DataError, data_root, sets
 from experiments.runs.run_files import Run
 from experiments.store.records import Store
 
-HERE = ("hydra/launcher=pack", "hydra/launcher=basic")
+LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
 
 
 def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
-    """Refuse jobs that cannot run here. What another launcher starts elsewhere is not for us to say.
+    """Refuse jobs that cannot run on this machine. Jobs for other launchers, which start elsewhere, are not checked.
 
     Raises:
-        ConfigError: on a device, a compiler, memory, data or a folder for output that are not there.
+        ConfigError: if a device, a compiler, memory, data or the output folder is missing.
     """
     _output()
-    if any(token.startswith("hydra/launcher=") and token not in HERE for token in tokens):
+    if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     configs = [job.run.config for job in jobs]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -41,10 +41,10 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
 
 
 def _output() -> None:
-    """A checkout that is shared or read-only needs one other folder."""
+    """Refuse an output folder that cannot be written, such as that of a shared or read-only checkout."""
     place = next(folder for folder in (paths.SCRATCH, *paths.SCRATCH.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK):
-        raise ConfigError(f"{place}: cannot be written; name a folder for all output: NGN_OUTPUT=DIR python run.py ...")
+        raise ConfigError(f"{place}: cannot be written; set another output folder: NGN_OUTPUT=DIR python run.py ...")
 
 
 def _memory(config: Config, there: int) -> None:
@@ -52,8 +52,8 @@ def _memory(config: Config, there: int) -> None:
     weights = 0 if model is None else (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
     if model is not None and weights > there:
         raise ConfigError(
-            f"model={model.name}: its weights alone take {weights / 2**30:,.0f} GiB in {model.dtype}; this machine has "
-            f"{there / 2**30:,.0f} GiB: choose a smaller model, or model.dtype=bfloat16"
+            f"model={model.name}: its weights alone need {weights / 2**30:,.0f} GiB in {model.dtype}, but this machine "
+            f"has {there / 2**30:,.0f} GiB; choose a smaller model, or model.dtype=bfloat16"
         )
     plain = method.sizes(gate)
     alone = [plain] if isinstance(plain, int) else plain
@@ -63,13 +63,13 @@ def _memory(config: Config, there: int) -> None:
     if needed > there:
         key = "gate.K" if alone is None else "method.count"
         raise ConfigError(
-            f"{sum(sizes):,} components with open gates take at least {needed / 2**30:,.0f} GiB in training; "
-            f"this machine has {there / 2**30:,.0f} GiB: lower {key}"
+            f"{sum(sizes):,} components with open gates need at least {needed / 2**30:,.0f} GiB in training, but this "
+            f"machine has {there / 2**30:,.0f} GiB; lower {key}"
         )
 
 
 def _packages(config: Config) -> None:
-    """What is imported only once a run has started."""
+    """Refuse jobs whose packages, which are imported only when a run starts, are missing."""
     wanted = (*config.task.packages, *config.method.packages)
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
@@ -80,11 +80,11 @@ def _packages(config: Config) -> None:
 
 
 def _engine(config: Config) -> None:
-    import torch  # only for settings that ask for a device or an engine
+    import torch  # imported here: only settings of a device or an engine need it
 
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
-        raise ConfigError("device=cuda: torch finds no CUDA device on this machine; leave device out, or device=cpu")
+        raise ConfigError("device=cuda: torch finds no CUDA device on this machine; remove device=, or use device=cpu")
     if config.engine == "fused":
         from experiments.models.kernels.libraries import library
 
@@ -92,11 +92,11 @@ def _engine(config: Config) -> None:
             raise ConfigError("engine=fused: the compiled kernels run on the CPU; add device=cpu")
         assert config.task.kernel is not None  # checked with the configuration
         if library(config.task.kernel) is None:
-            raise ConfigError("engine=fused: the kernel cannot be built here (see above); leave engine out")
+            raise ConfigError("engine=fused: the kernel cannot be built here (see above); remove engine=")
 
 
 def data_sets_of(config: Config) -> set[str]:
-    """Names of the data sets that a run reads, its pretrained model's files among them."""
+    """Return the names of the data sets that a run reads, including the files of its pretrained model."""
     if config.profile != "full":
         return set()
     task, model = config.task, config.model
@@ -105,7 +105,7 @@ def data_sets_of(config: Config) -> set[str]:
 
 
 def _data(jobs: Sequence[Job]) -> None:
-    """Data are looked for once, for jobs that have no record yet."""
+    """Refuse jobs without a record whose data are missing. Each data set is looked for once."""
     wanted: dict[tuple[str, str | None], list[Job]] = {}
     for job in jobs:
         for name in data_sets_of(job.run.config):
@@ -119,6 +119,6 @@ def _data(jobs: Sequence[Job]) -> None:
 
 
 def _recorded(run: Run) -> bool:
-    """Whether a run has a record already, its own or one that came with the suite, and is not to be run again."""
+    """Return whether a run has a record, its own or the suite's, and ``force=true`` does not ask for a new one."""
     places = [run.path, *([Store(paths.RESULTS).path(run.id)] if run.config.results is None else [])]
     return not run.config.force and any(path.is_file() for path in places)

@@ -1,6 +1,6 @@
-"""One override: what it says, how many values it names, and which.
+"""Parse one override, count its values, and list them.
 
-Hydra's own parser reads it, so that what is checked is what Hydra will run.
+Hydra's own parser reads it, so that the suite checks exactly what Hydra will run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from experiments.config.schema import MAX_JOBS
 
 @lru_cache(maxsize=4096)
 def parse(token: str) -> Override:
-    """One override, read by Hydra's parser, which takes a millisecond; the jobs of a command share most of theirs.
+    """Parse one override with Hydra's parser.
+
+    Parsing takes a millisecond, and the jobs of a command share most overrides, so results are cached.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if it is not a valid override.
     """
     if "=" not in token and not token.startswith("~"):
-        raise ConfigError(f"{token}: not understood; settings are written key=value (see: python run.py --help)")
+        raise ConfigError(f"{token}: not understood; write settings as key=value (see: python run.py --help)")
     try:
         return OverridesParser.create().parse_override(token)
     except HydraException as error:
@@ -44,7 +46,7 @@ def parse(token: str) -> Override:
 
 
 def _plain(value: Any) -> Any:
-    """A parsed value without Hydra's marks of quotation."""
+    """Return a parsed value without Hydra's quotation marks."""
     if isinstance(value, QuotedString):
         return value.text
     if isinstance(value, list):
@@ -62,22 +64,22 @@ def _range_length(token: str, sweep: RangeSweep) -> int:
         raise ConfigError(f"{token}: a range cannot have a step of 0")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         span = range(start, stop, step)
-        # len() refuses what does not fit a machine word
+        # len() cannot count ranges beyond a machine word.
         return max(0, -((span.start - span.stop) // span.step))
     return max(0, math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step)))
 
 
 def count_of(override: Override) -> int:
-    """How many jobs an override stands for, without writing them out.
+    """Return the number of values of an override, without listing them.
 
     Raises:
-        ConfigError: if it stands for none, or for values that cannot be counted.
+        ConfigError: if it has no values, or values that cannot be counted.
     """
     token, value = str(override.input_line), override._value
     if override.value_type in (None, ValueType.ELEMENT):
         return 1
     if getattr(value, "shuffle", False):
-        raise ConfigError(f"{token}: jobs run in the order written; shuffle(...) would only change their numbers")
+        raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
     if isinstance(value, ChoiceSweep):
         count = len(value.list)
     elif isinstance(value, RangeSweep):
@@ -85,7 +87,7 @@ def count_of(override: Override) -> int:
     elif isinstance(value, Glob):
         count = len(_matches(override, value))
     else:
-        raise ConfigError(f"{token}: an interval cannot be written out as jobs; give values, choice(...) or range(...)")
+        raise ConfigError(f"{token}: an interval has no list of values; give values, choice(...) or range(...)")
     if count == 0:
         raise ConfigError(f"{token}: the range is empty (the end of range(...) is exclusive)")
     return count
@@ -94,15 +96,15 @@ def count_of(override: Override) -> int:
 def _matches(override: Override, glob: Glob) -> list[str]:
     group = override.key_or_group
     if group not in GROUPS:
-        raise ConfigError(f"{override.input_line}: glob(...) chooses among the files of a group; {group} is none")
+        raise ConfigError(f"{override.input_line}: glob(...) chooses files of a group, and {group} is not a group")
     matches: list[str] = glob.filter(options(group))
     if not matches:
-        raise ConfigError(f"{override.input_line}: matches none of the choices: {', '.join(options(group))}")
+        raise ConfigError(f"{override.input_line}: matches no choice; the choices are: {', '.join(options(group))}")
     return matches
 
 
 def values(override: Override) -> Iterator[Any]:
-    """The values of an override in the order written; one for a plain override."""
+    """Yield the values of an override in the written order; a plain override has one."""
     value: Any = override._value
     if override.value_type in (None, ValueType.ELEMENT):
         yield _plain(value)
@@ -115,10 +117,10 @@ def values(override: Override) -> Iterator[Any]:
 
 
 def values_of(token: str) -> list[Any]:
-    """The values of an override as typed, at most MAX_JOBS of them.
+    """Return the values of a typed override, at most MAX_JOBS.
 
     Raises:
-        ConfigError: if it is no override, or stands for none or too many values.
+        ConfigError: if it is not a valid override, or has no values or too many.
     """
     override = parse(token)
     if count_of(override) > MAX_JOBS:
@@ -126,6 +128,6 @@ def values_of(token: str) -> list[Any]:
     return list(values(override))
 
 
-def shown(key: str, value: Any) -> str:
-    """An override as it is typed."""
+def as_typed(key: str, value: Any) -> str:
+    """Return an override as a user would type it."""
     return f"{key}={Override._get_value_element_as_str(value)}"

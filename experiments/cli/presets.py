@@ -1,10 +1,10 @@
-"""Commands kept in a file: ``experiment=NAME`` on the command line, and own studies for ``scripts/sweep.py``.
+"""Commands in a file: ``experiment=NAME`` on the command line, and your own studies for ``scripts/sweep.py``.
 
 # studies/prices.yaml
 task: regression1d              # choices and settings, as on the command line
 train.steps: 5000
 seed: 0..2
-sweep:                          # lists of values: all combinations are run
+sweep:                          # lists of values: every combination is one run
   schedule.lambda0: [1e-5, 1e-4, 1e-3]
 """
 
@@ -28,7 +28,7 @@ from experiments.store.records import Store
 
 
 def _word(value: Any) -> str:
-    """A value of YAML as it is typed."""
+    """Return a YAML value as a user would type it on the command line."""
     if isinstance(value, list):
         return f"[{','.join(map(_word, value))}]"
     if isinstance(value, Mapping):
@@ -37,27 +37,27 @@ def _word(value: Any) -> str:
 
 
 def tokens_of(path: Path) -> list[str]:
-    """The overrides that a file stands for.
+    """Return the overrides in a file.
 
     Raises:
-        ConfigError: naming the file, if it is none of this form.
+        ConfigError: if the file is missing or does not have this form.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
     content = dict(read_yaml(path))
     swept = content.pop("sweep", None) or {}
     if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
-        raise ConfigError(f"{path}: below 'sweep:' stands a list of values for each key")
+        raise ConfigError(f"{path}: every key below 'sweep:' needs a list of values, such as [1, 2]")
     return [f"{key}={_word(value)}" for key, value in content.items()] + [
         f"{key}={','.join(map(_word, values))}" for key, values in swept.items()
     ]
 
 
-def written_out(overrides: Sequence[str]) -> list[str]:
-    """A command in which ``experiment=NAME`` is replaced by what its file says and the command does not.
+def expand_experiment(overrides: Sequence[str]) -> list[str]:
+    """Replace ``experiment=NAME`` by the overrides of its file. Overrides of the command have precedence.
 
     Raises:
-        ConfigError: on an unknown name, and on a file that is damaged.
+        ConfigError: on an unknown name or a damaged file.
     """
     names = [token.partition("=")[2] for token in overrides if key_of(token) == "experiment"]
     if not names:
@@ -66,7 +66,7 @@ def written_out(overrides: Sequence[str]) -> list[str]:
     if len(names) > 1 or names[0] not in known:
         hint = nearest(names[0], known)
         raise ConfigError(
-            f"experiment={names[0]}: one of {', '.join(known)}, which are files of conf/experiment.{hint}"
+            f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}"
         )
     typed = [token for token in overrides if key_of(token) != "experiment"]
     taken = {key_of(token).lstrip("+") for token in typed}
@@ -75,10 +75,10 @@ def written_out(overrides: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class OwnStudy:
-    """The runs of a file, as a :class:`experiments.studies.model.Study` has them; its records go to ``runs/``.
+    """A study from a YAML file, like a :class:`experiments.studies.model.Study`. Its records go to ``runs/``.
 
     Raises:
-        ConfigError: as a command line would be refused, naming the file.
+        ConfigError: with the file, where a command line would be refused.
     """
 
     path: Path
@@ -86,17 +86,17 @@ class OwnStudy:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """The name of the file."""
         return self.path.stem
 
     @property
     def title(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return str(self.path)
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """Every run, composed and checked."""
+        """Every job, composed and checked."""
         tokens = tokens_of(self.path)
         for token in tokens:
             refuse_code(token)
@@ -104,9 +104,9 @@ class OwnStudy:
             return expand(rewrite(tokens))
         except ConfigError as error:
             lists = [token.partition("=")[0] for token in tokens if "=[" in token]
-            hint = f"\nIf {lists[0]} is to take these values in turn, write it below 'sweep:'." if lists else ""
+            hint = f"\nTo run {lists[0]} with each of these values, write it below 'sweep:'." if lists else ""
             raise ConfigError(f"{self.path}: {error}{hint}") from None
 
     def runs(self, store: Store | None = None) -> Iterator[Run]:
-        """Every run."""
+        """Return every run."""
         return (job.run for job in self.jobs)

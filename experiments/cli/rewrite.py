@@ -1,4 +1,4 @@
-"""``seed=0..9`` and a missing ``gate=``: what Hydra cannot parse or know is written out before it sees the command."""
+"""Rewrite a command for Hydra: seeds such as ``seed=0..9``, and the ``gate=`` and ``model=`` that a task needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import values_of
-from experiments.config.compose import DEFAULT_CHOICES, exists, folders, nearest, options, usual_model
+from experiments.config.compose import DEFAULT_CHOICES, folders, nearest, options, require_choice, usual_model
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.contract.config import Config
@@ -17,10 +17,10 @@ from experiments.tasks import GATES_OF_TASK
 
 
 def seeds_of(text: str, allow_many: bool = False) -> list[int]:
-    """The seeds of ``seed=<text>``: numbers in every form of ``config/seeds.py``, names of sets, and lists of both.
+    """Return the seeds of ``seed=<text>``: numbers as in ``config/seeds.py``, names of sets, or lists of both.
 
     Raises:
-        ConfigError: on anything else, and on more than MAX_JOBS seeds without ``allow_many``.
+        ConfigError: on other text, and on more than MAX_JOBS seeds without ``allow_many``.
     """
     sets = named_sets(*folders())
     if not looks_numeric(text):
@@ -29,10 +29,10 @@ def seeds_of(text: str, allow_many: bool = False) -> list[int]:
             if part not in sets and not looks_numeric(part):
                 hint = nearest(part, list(sets))
                 raise ConfigError(
-                    f"seed={text}: {part!r} is no seed and no named set.{hint} The sets are: {', '.join(sets)}; "
-                    "numbers are written 3, 0..9, 0,2,5..7 or range(0,10)"
+                    f"seed={text}: {part!r} is neither a seed nor a named set.{hint} The sets are: {', '.join(sets)}. "
+                    "Write numbers as 3, 0..9, 0,2,5..7 or range(0,10)"
                 )
-    # A set may also stand among numbers: ten,20..25. Inside range(...) there are only numbers.
+    # A set may stand among numbers, as in ten,20..25. Inside range(...), only numbers are allowed.
     if "(" not in text:
         numeric = ",".join(sets.get(part.strip(), part.strip()) for part in text.split(","))
     else:
@@ -40,14 +40,14 @@ def seeds_of(text: str, allow_many: bool = False) -> list[int]:
     try:
         seeds = parse_seeds(numeric) if allow_many else parse_seeds(numeric, limit=MAX_JOBS)
     except TooManySeeds as error:
-        raise ConfigError(f"{error}; add allow_many_jobs=true if you mean it") from None
+        raise ConfigError(f"{error}; to allow it, add allow_many_jobs=true") from None
     if len(seeds) > MAX_JOBS and not allow_many:
-        raise ConfigError(f"seed={text}: more than {MAX_JOBS:,} seeds; add allow_many_jobs=true if you mean it")
+        raise ConfigError(f"seed={text}: more than {MAX_JOBS:,} seeds; to allow it, add allow_many_jobs=true")
     return seeds
 
 
 def seed_token(seeds: Sequence[int]) -> str:
-    """The override of Hydra that stands for these seeds, short where they are consecutive."""
+    """Return the Hydra override for these seeds; consecutive seeds become a range."""
     if len(seeds) == 1:
         return f"seed.value={seeds[0]}"
     if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
@@ -56,7 +56,7 @@ def seed_token(seeds: Sequence[int]) -> str:
 
 
 def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
-    """The choices that a command names for a group; None if it names none. Sweeps and globs are written out."""
+    """Return a command's choices for a group, with sweeps and globs expanded; None if it has no choice for it."""
     for token in tokens:
         if key_of(token).lstrip("+") == group:
             return [str(value) for value in values_of(token)]
@@ -64,7 +64,7 @@ def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
 
 
 def gate_token(tokens: Sequence[str]) -> str | None:
-    """``gate=...`` for a command that names tasks and no gate: the first gate that fits all of them.
+    """Return ``gate=...``, the first gate that fits all tasks of a command; None if it has a gate or no task.
 
     Raises:
         ConfigError: if the tasks have no gate in common.
@@ -73,19 +73,19 @@ def gate_token(tokens: Sequence[str]) -> str | None:
     if tasks is None or _choices(tokens, "gate") is not None:
         return None
     for task in tasks:
-        exists("task", task)
+        require_choice("task", task)
     common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
     if not common:
         fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
-        raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Run them one by one")
+        raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Use one command per task")
     return f"gate={common[0]}"
 
 
 def model_token(tokens: Sequence[str]) -> str | None:
-    """``model=...`` for a command that names tasks on a pretrained model, and no model.
+    """Return ``model=...`` for a command with tasks that need a pretrained model, and without ``model=``.
 
     Raises:
-        ConfigError: if the tasks have no usual model in common.
+        ConfigError: if the tasks have different default models.
     """
     tasks, profiles = _choices(tokens, "task") or [], _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
     if _choices(tokens, "model") is not None:
@@ -93,16 +93,16 @@ def model_token(tokens: Sequence[str]) -> str | None:
     usual = {usual_model(task, profile) for task in tasks for profile in profiles} or {"none"}
     if len(usual) > 1:
         names = ", ".join(sorted(usual))
-        raise ConfigError(f"task={','.join(tasks)}: no model= fits all of these jobs ({names}). Run them one by one")
+        raise ConfigError(f"task={','.join(tasks)}: the jobs need different models ({names}). Use one command per task")
     (choice,) = usual
     return None if choice == "none" else f"model={choice}"
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """The overrides with seeds written as ``seed.value`` and with the gate and the model that the task needs.
+    """Write seeds as ``seed.value``, and add the gate and the model that the task needs.
 
     Raises:
-        ConfigError: on bad seeds, on tasks without a common gate, and on a key that is given twice.
+        ConfigError: on invalid seeds, on tasks without a common gate or model, and on a key that is given twice.
     """
     allow_many = any(
         token.replace(" ", "").lower() in ("allow_many_jobs=true", "++allow_many_jobs=true") for token in overrides
@@ -130,8 +130,10 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def completions(line: str) -> list[str]:
-    """What completes the last word where Hydra does not know it: gates that fit the tasks, ``experiment=``, and the
-    words that a setting takes (``save=``, ``logger=``)."""
+    """Return completions of the last word that Hydra does not know.
+
+    These are gates that fit the tasks, ``experiment=``, and the words of a setting (``save=``, ``logger=``).
+    """
     words = line.split()
     if line.endswith(" ") or not words:
         return []
@@ -144,13 +146,13 @@ def completions(line: str) -> list[str]:
 
 
 def _words_of(key: str) -> list[str]:
-    """The values of a setting that takes one of a few words."""
+    """Return the values of a setting that takes one of a few words."""
     field = Config.model_fields.get(key)
     return list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
 
 
 def _fitting_gates(words: Sequence[str]) -> list[str]:
-    """The gates that fit the tasks of a command."""
+    """Return the gates that fit the tasks of a command."""
     tasks = [word for word in words[:-1] if key_of(word) == "task"] or [f"task={DEFAULT_CHOICES['task']}"]
     try:
         named = _choices(tasks, "task") or []
@@ -160,10 +162,10 @@ def _fitting_gates(words: Sequence[str]) -> list[str]:
 
 
 def completion_line(line: str) -> str:
-    """A command line under completion, so that Hydra can compose the words before the one that is being typed.
+    """Rewrite a command line under completion, so that Hydra can compose the words before the last one.
 
-    Seeds do not change what can be completed and are left out; a word that cannot be understood yet leaves the line as
-    it is, and Hydra then offers what it can.
+    Seeds are removed, since they do not change the completions. If a word is not understood yet, the line stays as it
+    is.
     """
     words = line.split()
     last = [] if line.endswith(" ") or not words else [words.pop()]

@@ -1,4 +1,4 @@
-"""A study and a folder of records, as ``scripts/sweep.py`` is asked for them."""
+"""The study and the folder of records of one ``scripts/sweep.py`` command."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ from experiments.sweeps import slurm, status
 
 
 class Sweep:
-    """One study and one folder of records."""
+    """One study and one folder of records.
+
+    Args:
+        name: the name of a study, or a YAML file.
+        given: the parsed arguments of the command.
+
+    Raises:
+        ConfigError: if there is no such study.
+    """
 
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         try:
             self.study = OwnStudy(Path(name)) if name.endswith((".yaml", ".yml")) else study(name)
         except KeyError as unknown:
-            raise ConfigError(f"{unknown.args[0]}; or a YAML file of your own") from None
+            raise ConfigError(f"{unknown.args[0]}; or give a YAML file of your own") from None
         self.word = name
         usual = next(self.study.runs()).root
         if usual == RUNS and not OUTPUT:
@@ -41,16 +49,16 @@ class Sweep:
         self.options += [] if self.device == "auto" else ["--device", self.device]
 
     def command(self, verb: str) -> str:
-        """A command on the same study, records, data and device."""
+        """Return a command on the same study, records, data and device."""
         return shlex.join(["python", "scripts/sweep.py", verb, self.word, *self.options])
 
     def runs(self) -> Iterator[Run]:
-        """Every run, as the YAML files say now."""
+        """Yield every run, as the YAML files define it now."""
         for run in self.study.runs(Store(self.results)):
-            yield run.carried_out(data_root=self.data_root, device=self.device)
+            yield run.with_execution(data_root=self.data_root, device=self.device)
 
     def queued(self) -> dict[str, str]:
-        """Run id → Slurm task, of what is in Slurm's queue."""
+        """Return run id → Slurm task, for runs in Slurm's queue."""
         jobs = slurm.submitted(self.folder)
         alive = slurm.in_queue(jobs)
         queued: dict[str, str] = {}
@@ -60,42 +68,42 @@ class Sweep:
                 try:
                     queued |= dict.fromkeys(read(Path(job.plan)).tasks[job.task], job.job)
                 except (RecordError, IndexError) as fault:
-                    print(f"job {job.job}: which runs it trains is not known ({fault})", file=sys.stderr)
+                    print(f"job {job.job}: its runs are unknown; its plan is unreadable ({fault})", file=sys.stderr)
         return queued
 
     @cached_property
     def view(self) -> status.View:
-        """What is known about the runs now."""
+        """The present state of the runs."""
         return status.View(self.results, self.queued(), status.failures(self.folder))
 
     @cached_property
     def speeds(self) -> status.Speeds:
-        """Speeds from the records of this folder, and of the usual ones."""
+        """Speeds from the records of this folder and of the default folders."""
         places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
         return status.Speeds(Store(place) for place in sorted(places))
 
     def wanted(self) -> list[Run]:
-        """What has to be run and is not in Slurm's queue."""
+        """Return the runs that need training and are not in Slurm's queue."""
         return [run for run in status.wanting(self.runs(), self.view, self.again) if run.id not in self.view.queued]
 
     def estimate(self, runs: list[Run]) -> str:
-        """How long runs take on one worker, as far as records tell."""
+        """Return a phrase on how long runs take on one worker, as far as records tell."""
         each = [self.speeds.seconds(run.config) for run in runs]
         known = [seconds for seconds in each if seconds is not None]
         if not runs:
             return "nothing to do"
         if not known:
-            return "no record tells how long they take"
+            return "no record shows how long they take"
         rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
         return f"about {status.in_words(sum(known))} on one worker{rest}"
 
-    def refuse_doubtful(self) -> None:
-        """With ``--strict``: no sweep over records that do not count.
+    def refuse_uncounted_records(self) -> None:
+        """Refuse a sweep over records that do not count, for ``--strict``.
 
         Raises:
-            ConfigError: naming them.
+            ConfigError: with the list of these records.
         """
         progress = status.progress(self.runs(), self.view, self.speeds)
         bad = [f"  {name}: {state}: {text}" for name, state, text in progress.notes if state in ("stale", "refused")]
         if bad:
-            raise ConfigError("records that do not count (--again runs them anew):\n" + "\n".join(bad))
+            raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))

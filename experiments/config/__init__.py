@@ -1,1 +1,1 @@
-"""The configuration of a run: its typed schema, how it is composed, and which run it names. Imports no torch."""
+"""The configuration of a run: its typed schema, its composition, and its run id. Imports no torch."""

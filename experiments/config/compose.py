@@ -1,8 +1,8 @@
-"""From choices and overrides to a checked configuration, without Hydra.
+"""Compose a checked configuration from choices and overrides, without Hydra.
 
-The same merge of the same files as Hydra's, in about a millisecond a run, since multiruns, studies and tables name
-thousands. By this every run is composed, those of the command line too; Hydra's own composition is what ``--cfg`` and
-``--info`` show. A test holds the two equal.
+Multiruns, studies and tables have thousands of runs. This module merges the same files as Hydra, in about a millisecond
+per run. It composes every run, including those of the command line; ``--cfg`` and ``--info`` show Hydra's composition.
+A test holds the two equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.blocks import Closed, ConfigError, Incomplete
-from experiments.config.messages import read_yaml, sentences
+from experiments.config.messages import explain, read_yaml
 from experiments.config.rival_target import with_target
 from experiments.config.schema import CheckedConfig, legal_keys
 from experiments.contract.config import Config
@@ -27,13 +27,13 @@ from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.language.components import with_blocks
 
 GROUPS = ("task", "gate", "model", "setting", "budget", "method", "schedule", "seed", "profile")
-"""In the order of the defaults list of ``conf/config.yaml``: later files win."""
+"""Configuration groups in the order of the defaults list in ``conf/config.yaml``: later files take precedence."""
 DESCRIBED: dict[str, tuple[str, Mapping[str, type[Closed]]]] = {
     "task": ("name", TASKS),
     "gate": ("component", COMPONENTS),
     "method": ("name", METHODS),
 }
-"""Group whose choices have keys of their own → the key that names the settings class, and the classes."""
+"""Group whose choices have their own keys → the key with the name of the settings class, and these classes by name."""
 SYNONYMS = {
     "learning_rate": "lr",
     "batch_size": "batch",
@@ -52,7 +52,7 @@ SYNONYMS = {
     "data_dir": "data_root",
     "output_dir": "results",
 }
-"""What other programs call a key → its last part here."""
+"""The name of a key in other programs → the last part of the key here."""
 DEFAULT_CHOICES = {
     "task": "regression1d",
     "budget": "paper",
@@ -64,13 +64,13 @@ DEFAULT_CHOICES = {
 
 
 def nearest(word: str, legal: list[str]) -> str:
-    """`` Did you mean 'x'?``, or nothing when no legal name is near."""
+    """Return `` Did you mean 'x'?``, or an empty text if no legal name is similar."""
     close = difflib.get_close_matches(word, legal, n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def unknown(key: str, config: Mapping[str, Any]) -> str:
-    """``unknown key 'x'.``, and what was meant: a key of another block or choice by its last part, else the nearest."""
+def unknown_key(key: str, config: Mapping[str, Any]) -> str:
+    """Return ``unknown key 'x'.`` with a suggestion: a key with the same last part, else the nearest key."""
     legal = legal_keys(dict(config))
     owners: dict[str, list[str]] = {}
     for group, (_, classes) in DESCRIBED.items():
@@ -80,14 +80,14 @@ def unknown(key: str, config: Mapping[str, Any]) -> str:
     owners = {name: choices for name, choices in owners.items() if name not in legal}
     said = f"unknown key '{key}'."
     if key in owners:
-        return f"{said} It belongs to {' or '.join(owners[key])}"
+        return f"{said} It is a setting of {' or '.join(owners[key])}"
     last = key.rpartition(".")[2]
     last = SYNONYMS.get(last, last)
     for meant in (name for name in legal if name.rpartition(".")[2] == last and name.count(".") < 2):
         return f"{said} Did you mean '{meant}'?"
     for meant, choices in owners.items():
         if meant.rpartition(".")[2] == last:
-            return f"{said} Did you mean '{meant}' (of {' or '.join(choices)})?"
+            return f"{said} Did you mean '{meant}' (a setting of {' or '.join(choices)})?"
     return said + nearest(key, legal)
 
 
@@ -103,66 +103,68 @@ def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
 
 
 def folders() -> list[Path]:
-    """Where the groups have their files: ``conf/``, those of the plug-ins, and $NGN_CONF.
+    """Return the folders of configuration files: ``conf/``, those of plug-ins, and $NGN_CONF.
 
     Raises:
-        ConfigError: if one is not there, or $NGN_CONF has what would change the suite's own choices or Hydra.
+        ConfigError: if a folder is missing, or $NGN_CONF has a file that would replace a choice of the suite.
     """
     own = conf_folder()
     for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", own)]:
         if folder is not None and not folder.is_dir():
-            raise ConfigError(f"{variable}: there is no folder {folder}")
+            raise ConfigError(f"{variable}: there is no folder {folder}; correct or unset {variable}")
     known = [CONF, *(folder / "conf" for folder in plugin_folders())]
     if own is None:
         return known
     for path in sorted(own.glob("*/**/*.yaml")):
         group = path.parent.relative_to(own).as_posix()
         if group not in (*GROUPS, "experiment"):
-            raise ConfigError(f"NGN_CONF: {path}: the groups are {', '.join(GROUPS)} and experiment, not {group}")
+            raise ConfigError(
+                f"NGN_CONF: {path}: there is no group {group}; the groups are {', '.join(GROUPS)} and experiment"
+            )
         if any((folder / group / path.name).exists() for folder in known):
-            raise ConfigError(f"NGN_CONF: {path}: {group}={path.stem} is a choice of the suite; give it another name")
+            raise ConfigError(f"NGN_CONF: {path}: the suite already has {group}={path.stem}; rename your file")
     return [*known, own]
 
 
 @cache
 def _files(group: str) -> dict[str, Path]:
-    """Choice → file, in the order of the names; those of plug-ins and of $NGN_CONF among the suite's own."""
+    """Return choice → file, sorted by name, from all folders."""
     files = [path for folder in folders() for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 
 def file_of(group: str, choice: str) -> Path:
-    """The file of a choice that exists."""
+    """Return the file of an existing choice."""
     return _files(group)[choice]
 
 
 def options(group: str) -> list[str]:
-    """The choices of a configuration group."""
+    """Return the choices of a configuration group."""
     return list(_files(group))
 
 
 def _copy(value: Any) -> Any:
-    """A copy of nested mappings and lists. ``copy.deepcopy`` is slow enough to be felt over thousands of runs."""
+    """Copy nested mappings and lists. ``copy.deepcopy`` is too slow for thousands of runs."""
     if isinstance(value, Mapping):
         return {key: _copy(entry) for key, entry in value.items()}
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
 
 
-def exists(group: str, choice: str) -> None:
-    """Refuse a choice that has no file, or whose file names settings that no module describes.
+def require_choice(group: str, choice: str) -> None:
+    """Refuse a choice without a file or without a settings class.
 
     Raises:
-        ConfigError: saying what is missing, or the nearest legal name.
+        ConfigError: with the missing part, or the nearest legal name.
     """
     legal, (key, classes) = options(group), DESCRIBED.get(group, ("", {}))
-    half = f"{group}={choice} is half added (CONTRIBUTING.md)"
+    half = f"{group}={choice} is incomplete (see CONTRIBUTING.md)"
     if choice not in legal and choice in classes:
         raise ConfigError(
-            f"{half}: {classes[choice].__module__} describes it, but there is no conf/{group}/{choice}.yaml"
+            f"{half}: {classes[choice].__module__} has its settings class, but conf/{group}/{choice}.yaml is missing"
         )
     if choice not in legal:
         listed = f" The choices are: {', '.join(legal)}"
-        new = f". A new one is a file conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
+        new = f". To add one, write conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
         raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}{new}")
     if not key:
         return
@@ -170,34 +172,36 @@ def exists(group: str, choice: str) -> None:
     block = _load(file).get(group)
     name = block.get(key) if isinstance(block, dict) else None
     if name != choice and (group != "method" or name is None):
-        raise ConfigError(f"{half}: {file} has to say `{group}: {{{key}: {choice}}}`")
+        raise ConfigError(f"{half}: {file} must contain `{group}: {{{key}: {choice}}}`")
     if name not in classes:
         package = "methods" if group == "method" else "tasks"
-        raise ConfigError(f"{half}: {file} is there, but no module of experiments/{package} describes '{name}'")
+        raise ConfigError(f"{half}: {file} exists, but experiments/{package} has no settings class for '{name}'")
 
 
 def usual_model(task: str, profile: str) -> str:
-    """The choice of ``model=`` where none is named: smoke runs have a small model of their own."""
+    """Return the default of ``model=``. Smoke runs use a small built-in model, so it is "none" for them."""
     return "none" if profile == "smoke" else TASKS[task].usual_model
 
 
-def complete(choices: Mapping[str, str]) -> dict[str, str]:
-    """Fill in the defaults of the groups that were not chosen, and check every choice.
+def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
+    """Add the defaults of the other groups, and check every choice.
 
     Raises:
-        ConfigError: on an unknown group or choice (the nearest legal name is given), or a gate that does not fit.
+        ConfigError: on an unknown group or choice (with the nearest legal name), or a gate that does not fit the task.
     """
     full = {**DEFAULT_CHOICES, **choices}
-    exists("task", full["task"])
+    require_choice("task", full["task"])
     full.setdefault("model", usual_model(full["task"], full["profile"]))
-    if TASKS[full["task"]].usual_model == "none":  # before their files are merged into blocks that have no such keys
+    if TASKS[full["task"]].usual_model == "none":  # check now: such tasks lack the keys that these files set
         for group, nothing in (("model", "none"), ("budget", "paper")):
             if full[group] != nothing:
-                raise ConfigError(f"{group}={full[group]}: task={full['task']} adapts no pretrained model")
+                raise ConfigError(
+                    f"{group}={full[group]}: task={full['task']} adapts no pretrained model; remove {group}="
+                )
     for group, choice in full.items():
         if group not in GROUPS or group == "setting":
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
-        exists(group, choice)
+        require_choice(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
     if full.setdefault("gate", fitting[0]) not in fitting:
         raise ConfigError(
@@ -205,7 +209,7 @@ def complete(choices: Mapping[str, str]) -> dict[str, str]:
         )
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
-        raise ConfigError(f"task={full['task']} gate={full['gate']}: there is no conf/setting/{full['setting']}.yaml")
+        raise ConfigError(f"task={full['task']} gate={full['gate']}: conf/setting/{full['setting']}.yaml is missing")
     return full
 
 
@@ -220,16 +224,16 @@ def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 
 def selection(choices: Mapping[str, str]) -> dict[str, Any]:
-    """The merged, unchecked configuration of a choice of files; the caller may change it."""
-    copied: dict[str, Any] = _copy(_selection(tuple(sorted(complete(choices).items()))))
+    """Return the merged, unchecked configuration of some choices. The caller may change it."""
+    copied: dict[str, Any] = _copy(_selection(tuple(sorted(with_defaults(choices).items()))))
     return copied
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key that exists.
+    """Set an existing dotted key.
 
     Raises:
-        ConfigError: if it does not; the nearest legal key is given.
+        ConfigError: if there is no such key, with the nearest legal key.
     """
     block, *rest = key.split(".")
     place: Any = config
@@ -237,7 +241,7 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
     for part in parts[:-1]:
         place = place.get(part) if isinstance(place, dict) else None
     if not isinstance(place, dict) or parts[-1] not in place:
-        raise ConfigError(unknown(key, config))
+        raise ConfigError(unknown_key(key, config))
     if isinstance(place[parts[-1]], dict) and isinstance(value, Mapping):
         for name, entry in value.items():
             set_key(config, f"{key}.{name}", entry)
@@ -246,35 +250,35 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def check(nested: Mapping[str, Any]) -> Config:
-    """The typed configuration of a merged one.
+    """Return the typed configuration of a merged one.
 
     Raises:
-        ConfigError: a line per key, with what was wrong and what was meant; Incomplete if that is all.
+        ConfigError: with one line per wrong key; an Incomplete if settings are missing and nothing is wrong.
     """
     nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return CheckedConfig.model_validate(nested)
     except ValidationError as error:
         kind = Incomplete if all(fault["type"] == "incomplete" for fault in error.errors()) else ConfigError
-        raise kind(sentences(error, nested, lambda key: unknown(key, nested), _settings_file(nested))) from None
+        raise kind(explain(error, nested, lambda key: unknown_key(key, nested), _settings_file(nested))) from None
 
 
 def _settings_file(nested: Mapping[str, Any]) -> str:
-    """The file with the settings of this task and gate; its name alone where it has not been written."""
+    """Return the file with the settings of this task and gate, or its future name if it does not exist."""
     blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
     choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
     return str(_files("setting").get(choice, f"conf/setting/{choice}.yaml"))
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
-    """The checked configuration of a run: ``compose({"task": "cora"}, {"seed.value": 3})``.
+    """Return the checked configuration of a run: ``compose({"task": "cora"}, {"seed.value": 3})``.
 
     Args:
-        choices: group → choice; missing groups take their defaults, and the gate the task's first.
+        choices: group → choice. Other groups have their defaults, and the default gate is the task's first.
         overrides: dotted key → value.
 
     Raises:
-        ConfigError: if anything is unknown, of the wrong type, out of range or does not fit together.
+        ConfigError: if a setting is unknown, has the wrong type, is out of range or does not fit the others.
     """
     merged = selection(choices or {})
     for key, value in (overrides or {}).items():

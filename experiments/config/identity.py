@@ -1,14 +1,14 @@
-"""Which run a configuration names.
+"""The run id of a configuration.
 
-A run is identified by its scientific configuration: what is computed, never how (device, workers, packing, folders).
-The identifier is a readable prefix and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
-flattened scientific keys. Three rules keep it stable and let records be shared between studies:
+A run id depends on the scientific configuration: on what is computed, and never on how (device, workers, packing,
+folders). It has a readable prefix, and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
+flattened scientific keys. Three rules keep run ids stable and let studies share records. The hash omits:
 
-* a key that was added to the schema later is left out while it has its default (:data:`ADDED_LATER`), and so is what
-  a kind of groups does not set (``gate.kinds``);
-* where a pretrained model lies, and how its activations are kept, is left out (:data:`CARRIED_OUT`);
-* a key that the method does not use is left out (``unused`` of its settings class), so that the fixed model that a
-  grown run retrains is the same run whatever price the boundary paid.
+* keys that were added to the schema later, while they have their default (:data:`ADDED_LATER`), and values that a kind
+  of groups does not set (``gate.kinds``);
+* the folder of a pretrained model and the way its activations are kept (:data:`EXECUTION_KEYS`);
+* keys that the method does not use (``unused`` of its settings class). So the fixed model that a grown run retrains is
+  the same run at every price.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ ADDED_LATER: dict[str, Any] = {
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 
-CARRIED_OUT = ("model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing")
-"""Keys of scientific blocks that do not change what is computed; the record holds the digest of the model's weights.
-Of ``model=local`` the first says what the model is."""
+EXECUTION_KEYS = ("model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing")
+"""Keys of scientific blocks that do not change what is computed. The record holds the digest of the model's weights.
+For ``model=local``, the first key does count, because only the path identifies the model."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` → ``{"a.b": 1}``; lists are values."""
+    """Flatten ``{"a": {"b": 1}}`` to ``{"a.b": 1}``. Lists count as values."""
     flat: dict[str, Any] = {}
     for name, value in nested.items():
         if isinstance(value, Mapping):
@@ -77,27 +77,27 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def scientific(config: Config) -> dict[str, Any]:
-    """The nested scientific part of a configuration, as it stands in the record."""
+    """Return the scientific part of a configuration, nested, as in the record."""
     return config.model_dump(mode="json", include=set(SCIENTIFIC))
 
 
 def identity_keys(config: Config) -> dict[str, Any]:
-    """The flattened keys that the run identifier is computed from."""
-    carried_out = CARRIED_OUT if config.model is None or config.model.name != "local" else CARRIED_OUT[1:]
-    left_out = tuple(key for key in (*config.method.unused, *carried_out) if key not in config.gate.sized_by)
-    blocks = tuple(f"{name}." for name in left_out)
+    """Return the flattened keys that determine the run id."""
+    execution = EXECUTION_KEYS if config.model is None or config.model.name != "local" else EXECUTION_KEYS[1:]
+    omitted = tuple(key for key in (*config.method.unused, *execution) if key not in config.gate.sized_by)
+    blocks = tuple(f"{name}." for name in omitted)
     flat = flatten(scientific(config))
     return {
         key: value
         for key, value in sorted(flat.items())
-        if not ((named := _of_the_gate(key)) in left_out or named.startswith(blocks))
+        if not ((named := _key_without_kind(key)) in omitted or named.startswith(blocks))
         and not (key in ADDED_LATER and ADDED_LATER[key] == value)
         and not (key.startswith("gate.kinds.") and value is None)
     }
 
 
-def _of_the_gate(key: str) -> str:
-    """The key by which the gate has the setting of a kind of groups; any other key as it is."""
+def _key_without_kind(key: str) -> str:
+    """Return the gate's own key for a setting of a kind of groups, and any other key unchanged."""
     if not key.startswith("gate.kinds."):
         return key
     leaf = key.rpartition(".")[2]
@@ -105,12 +105,15 @@ def _of_the_gate(key: str) -> str:
 
 
 def run_id(config: Config) -> str:
-    """``<task>-<component>-<method><count>-s<seed>-<hash>``; file-name safe. A ``Run`` holds it: it takes 0.2 ms."""
+    """Return ``<task>-<component>-<method><count>-s<seed>-<hash>``, which is safe as a file name.
+
+    It takes 0.2 ms, so a ``Run`` stores it.
+    """
     return name_of(config, identity_keys(config))
 
 
 def name_of(config: Config, keys: Mapping[str, Any]) -> str:
-    """The run identifier of a configuration whose :func:`identity_keys` are known already."""
+    """Return the run id of a configuration with known :func:`identity_keys`."""
     canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     method = f"{config.method.name}{config.method.suffix}"

@@ -1,4 +1,4 @@
-"""What is wrong with a file or a setting, in words for whoever wrote it."""
+"""Error messages about files and settings, for the person who wrote them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ WORDS = {
     "union_tag_invalid": "{discriminator} must be one of {expected_tags}",
     "union_tag_not_found": "{discriminator} is missing",
 }
-"""Kind of fault in pydantic → our words; a kind of value stands for what is no such value, however it was written."""
+"""Error type in pydantic, or its part before "_" → our words. A type of value covers all failures to be that type."""
 
 
 def in_words(fault: Any) -> str:
-    """What one fault of a pydantic error is, without the key."""
+    """Describe one fault of a pydantic error, without its key."""
     kind = str(fault["type"])
     words = WORDS.get(kind) or WORDS.get(kind.split("_")[0]) or str(fault["msg"]).removeprefix("Value error, ")
     context = {
@@ -45,17 +45,17 @@ def in_words(fault: Any) -> str:
     return words.format_map(context) if words in WORDS.values() else words
 
 
-def sentences(
+def explain(
     error: ValidationError, content: Mapping[str, Any], unknown: Callable[[str], str], file: str = "your file"
 ) -> str:
-    """A line per key with what is wrong in the ``content`` that was checked.
+    """Return one line per wrong key of the checked ``content``.
 
-    pydantic's paths name the kinds that a value may have, too (``task.mnist.split``, ``method.count.int``); these are
-    left out, and what each of several kinds finds wrong with a value is in one line.
+    The paths of pydantic also contain the types that a value may have (``task.mnist.split``, ``method.count.int``).
+    The lines omit these, and one line joins the faults of several types.
 
     Args:
-        unknown: what to say of a key that is not legal.
-        file: where a value belongs that no file gives (``???``).
+        unknown: returns the message for an unknown key.
+        file: the file in which to set missing values (``???``).
     """
     lines: dict[str, list[str]] = {}
     for fault in error.errors():
@@ -77,7 +77,7 @@ def sentences(
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             lines[unknown(key)] = []
         elif value == "???":
-            lines[key] = [f"has no value; write it into {file}"]
+            lines[key] = [f"has no value; set it in {file}"]
         elif key in lines:
             lines[key].insert(1, f"or {in_words(fault)}")
         else:
@@ -86,10 +86,10 @@ def sentences(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The settings that a YAML file holds; 1e-4 is a number, as it is for Hydra.
+    """Return the settings in a YAML file. As in Hydra, 1e-4 is a number.
 
     Raises:
-        ConfigError: with the file, the line and what is wrong there.
+        ConfigError: with the file, the line and the fault.
     """
     from omegaconf._utils import get_yaml_loader
 
@@ -102,12 +102,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         if "'\\t'" in problem:
             problem = "a tab; indent with spaces"
         elif problem.startswith("found duplicate key"):
-            problem = f"the key '{problem.split()[-1]}' stands here a second time"
+            problem = f"the key '{problem.split()[-1]}' occurs a second time"
         elif error.context and error.context_mark and mark and error.context_mark.line != mark.line:
-            problem += f" ({error.context}, which begins in line {error.context_mark.line + 1})"
+            problem += f" ({error.context}, which starts in line {error.context_mark.line + 1})"
         raise ConfigError(f"{path}{where}: {problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: no YAML file in UTF-8 ({' '.join(str(error).split())})") from None
+        raise ConfigError(f"{path}: is not a YAML file in UTF-8 ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict | None):
-        raise ConfigError(f"{path}: holds no settings; they are written as lines `key: value`")
+        raise ConfigError(f"{path}: has no settings; write them as lines `key: value`")
     return {str(key): value for key, value in (content or {}).items()}

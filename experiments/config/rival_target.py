@@ -1,4 +1,4 @@
-"""The total that a rival method is to reach: that of a learned model's record, which ``method.like`` names."""
+"""The total number of components for a rival method, from the record of the learned model ``method.like``."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from experiments.store.records import Store
 
 
 def _record(run_id: str, results: str | None) -> Mapping[str, Any]:
-    """The complete record of a learned model, from the folder that records go to or from the usual ones.
+    """Return the complete record of a learned model, from ``results`` or one of the default folders.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if there is no such record, or it has no learned size.
     """
     places = [Path(results).expanduser()] if results else []
     for root in (*places, RUNS, RESULTS, SCRATCH / "results"):
         record = Store(root).get(run_id)
         if record is not None:
             if "grown" not in record["phases"] or record["status"] != "complete":
-                raise ConfigError(f"method.like={run_id}: learned no size, or its training diverged")
+                raise ConfigError(f"method.like={run_id}: that run learned no size, or its training diverged")
             return record
-    raise ConfigError(f"method.like={run_id}: there is no such record; train that run first, or name method.target=N")
+    raise ConfigError(f"method.like={run_id}: there is no such record; train that run first, or give method.target=N")
 
 
 def retained(record: Mapping[str, Any]) -> int:
-    """Components that a learned model retains, over all groups."""
+    """Return the number of components that a learned model retains, over all groups."""
     return sum(record["phases"]["grown"]["count"])
 
 
 def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A merged configuration in which ``method.like`` alone has said the total.
+    """Set ``method.target`` of a merged configuration from ``method.like``, if only the latter is given.
 
     Raises:
         ConfigError: if there is no such record.
@@ -47,10 +47,10 @@ def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_target(config: Config) -> None:
-    """Check that the record which a rival names is of the same task and model, and has the total that it is given.
+    """Check that the record ``method.like`` has the same task and model, and the total ``method.target``.
 
     Raises:
-        ConfigError: if not, or if there is no such record.
+        ConfigError: if it does not, or if there is no such record.
     """
     method = config.method
     if not isinstance(method, Rival) or method.like is None:
@@ -59,13 +59,13 @@ def check_target(config: Config) -> None:
     for key, wanted in (("task", config.task.name), ("gate", config.gate.component)):
         name = record["config"][key]["component" if key == "gate" else "name"]
         if name != wanted:
-            raise ConfigError(f"method.like={method.like}: that is {key}={name}, and this {key}={wanted}")
+            raise ConfigError(f"method.like={method.like}: that run has {key}={name}, but this one has {key}={wanted}")
     theirs, ours = record["config"].get("model") or {}, config.model
     name, path = (None, None) if ours is None else (ours.name, ours.path)
     if theirs.get("name") != name or (name == "local" and theirs.get("path") != path):
-        raise ConfigError(f"method.like={method.like}: that run adapts another model")
+        raise ConfigError(f"method.like={method.like}: that run adapts another model; name a run on the same model")
     if retained(record) != method.target:
         raise ConfigError(
-            f"method.like={method.like}: it retains {retained(record)}, not method.target={method.target}; "
-            "leave method.target out to take it from there"
+            f"method.like={method.like}: that run retains {retained(record)} components, not "
+            f"method.target={method.target}; remove method.target to use its number"
         )

@@ -1,8 +1,8 @@
-"""The closed configuration: the tasks, components and methods that there are, and what fits together.
+"""The closed configuration: all tasks, components and methods, and the checks that their settings fit together.
 
-Every key stands with its type and range in ``experiments/contract``, or in the settings class of a method, a task or a
-component. Nothing here imports torch, so that a configuration is checked before anything heavy is loaded, and so that
-the table builder can name a run without a deep-learning framework.
+``experiments/contract`` and the settings classes of methods, tasks and components define every key with its type and
+range. This module imports no torch: a configuration is checked before slow imports, and tables compute run ids without
+torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from ngn.schedules import GATE_CUTOFF
 
 PHASES = ("grown", "fixed", "from_high")
-"""The phases of one seed, in the order in which they run; those of ``continue_with`` follow."""
+"""The phases of one seed, in the order in which they run. The phases of ``continue_with`` follow."""
 
 if TYPE_CHECKING:
     TaskConfig = TaskSettings
@@ -31,9 +31,9 @@ else:
 
 
 class CheckedConfig(Config):
-    """A configuration of a task, component and method that there are, and whose blocks fit together."""
+    """A configuration with an existing task, component and method, and with settings that fit together."""
 
-    model_config = ConfigDict(title="Config")  # what pydantic's own messages call it
+    model_config = ConfigDict(title="Config")  # the name in pydantic's messages
 
     task: TaskConfig
     gate: GateConfig
@@ -53,37 +53,42 @@ class CheckedConfig(Config):
         if "grown" not in self.phases and "phases" not in self.method.unused:
             raise ValueError("phases must contain 'grown': the other phases start from its result")
         if len({branch_phase(factor) for factor in self.continue_with}) < len(self.continue_with):
-            raise ValueError("continue_with must not name a factor twice")
+            raise ValueError("continue_with must not contain a factor twice")
         self._boundary_fits()
         self._prices_fit()
         if self.gate.order != "geometric" and not self.method.ordered:
-            raise ValueError(f"gate.order={self.gate.order} is not for method={self.method.name}")
+            raise ValueError(f"method={self.method.name} does not support gate.order={self.gate.order}: remove it")
         for block in (self.method, self.gate, self.task):
             block.check(self)
         return self
 
     def _model_fits(self) -> None:
-        """A pretrained model where the task adapts one; smoke runs have a small one of their own."""
+        """Check that there is a pretrained model if and only if the task adapts one. Smoke runs have a built-in one."""
         task, wanted = self.task, self.task.usual_model != "none"
         if self.model is not None and not wanted:
-            raise ValueError(f"task={task.name} adapts no pretrained model: leave model= out")
+            raise ValueError(f"task={task.name} adapts no pretrained model: remove model=")
         if self.model is not None and self.profile == "smoke":
-            raise ValueError("profile=smoke has a small model of its own: leave model= out")
+            raise ValueError("profile=smoke has its own small model: remove model=")
         if wanted and self.model is None and self.profile == "full":
-            raise ValueError(f"task={task.name} adapts a pretrained model: choose one, as in model={task.usual_model}")
+            raise ValueError(f"task={task.name} adapts a pretrained model: add one, such as model={task.usual_model}")
 
     def _boundary_fits(self) -> None:
-        """What is asked of a boundary, the method has one for."""
+        """Check that the method has a boundary if a setting needs one."""
         method = self.method
         if "phases" not in method.unused and not method.has_boundary:
             if self.continue_with:
-                raise ValueError(f"method={method.name} pays no price schedule.lambda0 that continue_with could scale")
+                raise ValueError(
+                    f"method={method.name} has no price schedule.lambda0 that continue_with could scale: remove "
+                    "continue_with"
+                )
             if "from_high" in self.phases:
                 raise ValueError(
-                    f"method={method.name} has no boundary that could start high: leave from_high out of phases"
+                    f"method={method.name} has no boundary that could start high: remove from_high from phases"
                 )
         if self.schedule.commit is not None and "schedule" not in method.unused and not method.has_boundary:
-            raise ValueError(f"method={method.name} has no boundary that schedule.commit could round")
+            raise ValueError(
+                f"method={method.name} has no boundary that schedule.commit could round: remove schedule.commit"
+            )
         if "gate.K" in method.unused or all(self.gate.K_of(group) for group in range(self.gate.groups)):
             return
         if not method.grows:
@@ -91,37 +96,37 @@ class CheckedConfig(Config):
         reach = self.gate.t0 + self.gate.delta - math.log(GATE_CUTOFF) / self.schedule.beta_start
         if reach >= self.gate.K_max:
             raise ValueError(
-                f"gate.K=null allocates {math.floor(reach) + 1} components before the first step, whose gates are open "
-                f"at schedule.beta_start; raise gate.K_max, which is {self.gate.K_max}"
+                f"gate.K=null allocates {math.floor(reach) + 1} components before the first step, because their gates "
+                f"are open at schedule.beta_start; raise gate.K_max, which is {self.gate.K_max}"
             )
         if "from_high" in self.phases:
-            raise ValueError("gate.K=null has no high end to start from: leave from_high out of phases")
+            raise ValueError("gate.K=null has no high end to start from: remove from_high from phases")
         if self.train.weight_decay > 0:
             raise ValueError(
-                "gate.K=null needs train.weight_decay=0: decay would move components that do not exist yet, "
-                "so the result would depend on when they are allocated"
+                "gate.K=null needs train.weight_decay=0: weight decay changes a component from its allocation on, "
+                "so the result would depend on the time of allocation"
             )
 
     def _prices_fit(self) -> None:
-        """One price per group."""
+        """Check that every group has exactly one price."""
         last = self.schedule.lambda0_last
         if last is not None and self.gate.groups == 1:
-            raise ValueError("schedule.lambda0_last is for models with several boundaries; this one has one")
+            raise ValueError("schedule.lambda0_last needs a model with several boundaries; this model has one")
         if last is not None and self.schedule.lambda0 == 0:
-            raise ValueError("prices that change geometrically cannot start at schedule.lambda0=0")
+            raise ValueError("schedule.lambda0_last needs schedule.lambda0 above 0: prices change geometrically")
         if last is not None and any(kind.lambda0 is not None for kind in (self.gate.kinds or {}).values()):
-            raise ValueError("prices are set by schedule.lambda0_last or by lambda0 in gate.kinds, not by both")
+            raise ValueError("both schedule.lambda0_last and lambda0 in gate.kinds set prices: remove one of them")
 
 
 def branch_phase(factor: float) -> str:
-    """The name of the phase that continues with ``factor``, without a dot: ``continue_0p1``, ``continue_10``."""
+    """Return the name of the phase that continues with ``factor``, without a dot: ``continue_0p1``, ``continue_10``."""
     return f"continue_{factor:g}".replace(".", "p")
 
 
 def branch_of(config: Config, factor: float) -> Config:
-    """The settings of a continuation: those of the run, and ``factor`` times its capacity price lambda0.
+    """Return the settings of a continuation: those of the run with ``factor`` times its price lambda0.
 
-    Nothing else changes, alpha_max included, as the paper says of its figure on continued training.
+    All other settings stay the same, including alpha_max, as in the paper's figure on continued training.
     """
     last = config.schedule.lambda0_last
     prices = {"lambda0": factor * config.schedule.lambda0, "lambda0_last": None if last is None else factor * last}
@@ -130,11 +135,11 @@ def branch_of(config: Config, factor: float) -> Config:
 
 
 MAX_JOBS = 10_000
-"""A multirun of more jobs than this needs ``allow_many_jobs=true``."""
+"""A multirun with more jobs needs ``allow_many_jobs=true``."""
 
 
 def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of every key of a composed configuration, blocks included."""
+    """Return the dotted names of every key of a composed configuration, including blocks."""
     keys: list[str] = []
     for name, value in config.items():
         keys.append(prefix + name)
@@ -144,5 +149,5 @@ def legal_keys(config: dict[str, Any], prefix: str = "") -> list[str]:
 
 
 def is_integer(t: float) -> bool:
-    """Whether a boundary ends within 0.01 of an integer, as the paper's "integer" column counts it."""
+    """Return whether a final boundary is within 0.01 of an integer, as in the paper's "integer" column."""
     return abs(t - math.floor(t + 0.5)) < 0.01

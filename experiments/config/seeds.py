@@ -1,4 +1,4 @@
-"""The ways to write seeds: ``3``, ``0..9`` (inclusive), ``0,2,5..7``, ``range(0,10)`` (exclusive), or a named set."""
+"""Parse seeds: ``3``, ``0..9`` (inclusive), ``0,2,5..7``, ``range(0,10)`` (exclusive), or a named set."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FORMS = "write one seed (3), an inclusive range (0..9), a list (0,2,5..7), rang
 
 
 class TooManySeeds(ConfigError):
-    """More seeds than the limit; raised before they are written out."""
+    """More seeds than the limit. It is raised before listing them."""
 
 
 def parse_seeds(text: str, limit: int = 10_000_000) -> list[int]:
-    """The seeds that ``text`` stands for, in the order written.
+    """Return the seeds in ``text``, in the written order.
 
     Raises:
-        ConfigError: on anything that is no seed, a negative seed, a reversed or empty range, or a seed named twice.
+        ConfigError: on other text, a negative seed, a reversed or empty range, or a repeated seed.
     """
     seeds: list[int] = []
     whole = _RANGE.match(text.replace(" ", ""))
@@ -46,28 +46,28 @@ def parse_seeds(text: str, limit: int = 10_000_000) -> list[int]:
             elif re.fullmatch(r"-?\d+", part):
                 seeds.append(int(part))
             else:
-                raise ConfigError(f"seed={text}: {part!r} is no seed; {_FORMS}")
+                raise ConfigError(f"seed={text}: {part!r} is not a seed; {_FORMS}")
     if any(seed < 0 for seed in seeds):
         raise ConfigError(f"seed={text}: seeds start at 0")
     seen: set[int] = set()
     for seed in seeds:
         if seed in seen:
-            raise ConfigError(f"seed={text}: seed {seed} is named twice; a run is trained once")
+            raise ConfigError(f"seed={text}: seed {seed} occurs twice; give each seed once")
         seen.add(seed)
     return seeds
 
 
 def looks_numeric(text: str) -> bool:
-    """Whether ``text`` is meant as numbers rather than as the name of a set."""
+    """Return whether ``text`` is meant as numbers, not as the name of a set."""
     return bool(re.match(r"^\s*(-?\d|range\s*\()", text))
 
 
 def named_sets(*folders: Path) -> dict[str, str]:
-    """Name → seeds of every file in ``seed/`` of the folders of choices; a set is written there as ``set: 0..9``."""
+    """Return name → seeds of every file in ``seed/`` of the folders. A file has the form ``seed: {set: 0..9}``."""
     found: dict[str, str] = {}
     for path in sorted(path for folder in folders for path in (folder / "seed").glob("*.yaml")):
         block = read_yaml(path).get("seed")
         if not isinstance(block, dict) or "set" not in block:
-            raise ConfigError(f"{path}: a set of seeds is written `seed: {{set: 0..9}}`")
+            raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
         found[path.stem] = str(block["set"])
     return found

@@ -1,7 +1,7 @@
-"""The methods that learn a size: one file each, which holds its settings and says what else the suite has to know.
+"""The methods that learn a size. Each has one file, or one folder, with its settings and properties.
 
-A new method is one file here (or in ``methods/`` of a folder that $NGN_PLUGINS names), and one YAML in ``conf/method``.
-No torch is imported before a capacity is made.
+To add a method, write one file here (or in ``methods/`` of a folder in $NGN_PLUGINS) and one YAML in ``conf/method``.
+Settings import no torch; building a capacity does.
 """
 
 from __future__ import annotations

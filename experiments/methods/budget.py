@@ -1,4 +1,4 @@
-"""``method=budget``: NGN's boundaries under a limit on what the deployed model costs, in place of a price."""
+"""``method=budget``: NGN's boundaries with a limit on the cost of the deployed model, instead of a price."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 
 class Budgeted(Method):
-    """Dual ascent on one price for all groups; never above the budget. Exactly one of its settings is given."""
+    """Learn sizes by dual ascent on one price for all groups, so that the model ends within the budget.
+
+    Give exactly one of ``count``, ``parameters`` and ``macs``.
+    """
 
     source: ClassVar[Source | None] = Source(
         "NGN under a budget",
@@ -43,11 +46,11 @@ class Budgeted(Method):
 
     name: Literal["budget"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
-    """What the fixed model of this count has in parameters; a list has one count per group."""
+    """Limit: the parameters of the fixed model with this count; a list has one count per group."""
     parameters: LimitSetting | None = None
-    """Of the deployed model; or a share of the largest, such as ``60%``."""
+    """Limit: parameters of the deployed model, or a share of the largest model, such as ``60%``."""
     macs: LimitSetting | None = None
-    """Multiply-adds of the forward pass that records count."""
+    """Limit: multiply-adds of the forward pass that records count, or a share of the largest model's."""
 
     @model_validator(mode="after")
     def _one_limit(self) -> Budgeted:
@@ -55,18 +58,20 @@ class Budgeted(Method):
         if not given:
             raise PydanticCustomError("incomplete", "a budget needs its size: add method.count=N")
         if len(given) > 1:
-            raise ValueError("a budget is one of method.count, method.parameters and method.macs")
+            raise ValueError("a budget is one of method.count, method.parameters and method.macs: give only one")
         return self
 
     def check(self, config: Config) -> None:
         if self.count is not None:
             Fixed(name="fixed", count=self.count).check(config)
         if config.schedule.commit is None:
-            raise ValueError("method=budget fixes the counts at schedule.commit, such as 0.5")
+            raise ValueError("method=budget fixes the counts at schedule.commit: give a value, such as 0.5")
         if config.gate.K is None and any(isinstance(limit, str) for limit in (self.parameters, self.macs)):
-            raise ValueError("without a preset gate.K there is no largest model of which a budget could be a share")
+            raise ValueError(
+                "a share in % needs a largest model, and gate.K=null has none: preset gate.K, or give a number"
+            )
         if config.continue_with:
-            raise ValueError("method=budget has no price that continue_with could scale")
+            raise ValueError("method=budget has no price that continue_with could scale: remove continue_with")
 
     def make(self, group: OrderedGroup) -> CountGate:
         from ngn.methods.ngn import CountGate
@@ -89,7 +94,7 @@ class Budgeted(Method):
 
         if self.macs is not None:
             if task.timed_samples is None:
-                raise ConfigError("method.macs: no forward pass of this task is counted; use method.parameters")
+                raise ConfigError("method.macs: this task does not count multiply-adds; use method.parameters")
             return Budget(macs=self.macs, example=(task.timed_batch()[0],))
         axes = axes_of(model)
 

@@ -28,7 +28,7 @@ PLAIN = (
     "phases",
     "continue_with",
 )
-"""What a plain model has no use for: it has no boundary, and one phase."""
+"""Settings that a plain model does not use: it has no boundary and only one phase."""
 
 
 class Plain(Method):
@@ -45,13 +45,13 @@ class Plain(Method):
         counts = counts_of(sizes)
         if isinstance(sizes, list) != (gate.groups > 1) or len(counts) != gate.groups:
             form = "method.count=N" if gate.groups == 1 else f"method.count=[N,N,...] with {gate.groups} entries"
-            raise ValueError(f"gate={gate.component} has {gate.groups} ordered group(s): write {form}")
+            raise ValueError(f"gate={gate.component} has {gate.groups} ordered group(s): use {form}")
         for number, count in enumerate(counts):
             K = gate.K_of(number)
             if K is not None and count > K:
-                raise ValueError(f"method.count={sizes} is more than the gate.K={K} candidates")
+                raise ValueError(f"method.count={sizes} exceeds the gate.K={K} candidates: lower it, or raise gate.K")
         if min(counts) == 0 and gate.delta > 0:
-            raise ValueError("method.count=0 needs gate.delta=-0.5; with delta = 0.5 at least one component is kept")
+            raise ValueError("method.count=0 needs gate.delta=-0.5: gate.delta=0.5 keeps at least one component")
 
     def make(self, group: OrderedGroup) -> FixedCount:
         from ngn.methods.fixed import FixedCount
@@ -61,7 +61,7 @@ class Plain(Method):
 
 
 class Fixed(Plain):
-    """A plain model of ``count`` components; a list has one count per group."""
+    """A plain model with ``count`` components; a list has one count per group."""
 
     source: ClassVar[Source | None] = Source(
         "a fixed size", "the plain model, retrained", claims=("frontier", "vision_fixed"), rank=9
@@ -87,21 +87,21 @@ class Fixed(Plain):
 
 
 MOST_NAMED = 16
-"""Groups whose counts a name spells out; a file name has room for no more than some sixty."""
+"""Most groups whose counts a run id spells out. A file name has room for about sixty."""
 
 
 def size_name(counts: Sequence[int]) -> str:
-    """The counts of a fixed model in a name: all of them, or of many groups their sum (``23of60``)."""
+    """Return the counts as part of a run id: all of them or, for many groups, their sum (``23of60``)."""
     if len(counts) > MOST_NAMED:
         return f"{sum(counts)}of{len(counts)}"
     return "_".join(map(str, counts))
 
 
 def counts_of(sizes: int | list[int] | None) -> list[int]:
-    """One count per group."""
+    """Return the sizes of a plain model as a list with one count per group."""
     return sizes if isinstance(sizes, list) else [sizes or 0]
 
 
 def fixed_size(counts: Sequence[int]) -> int | list[int]:
-    """The counts of a run, one per group, as ``method.count`` of a plain model takes them."""
+    """Return counts, one per group, in the form of ``method.count``: a number for one group, else a list."""
     return counts[0] if len(counts) == 1 else list(counts)

@@ -1,4 +1,4 @@
-"""``method=ngn``: the count is learned by the boundary of a sigmoid gate."""
+"""``method=ngn``: learns the count through the boundary of a sigmoid gate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NGN(Method):
-    """The count is learned by the boundary of a sigmoid gate."""
+    """Learn the count through the boundary of a sigmoid gate."""
 
     source: ClassVar[Source | None] = Source(
         "NGN",

@@ -1,4 +1,4 @@
-"""Methods that are given a total to reach, that of a learned model; and the models that learn no size at all."""
+"""Methods that receive a total number of components, such as that of a learned model, and models without any size."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from experiments.methods.fixed import PLAIN, Plain, fixed_size
 
 
 class Rival(Method, ABC):
-    """Retains ``target`` components over all groups, as many as the run ``like`` retained."""
+    """Retain ``target`` components over all groups, as many as the run ``like`` retained."""
 
     unused: ClassVar[tuple[str, ...]] = ("method.like",)
 
     target: NonNegativeInt | None = None
-    """Components to retain, summed over all groups; null takes the total of ``like``."""
+    """Components to retain, summed over all groups; null takes the total from the record of ``like``."""
     like: str | None = None
-    """The run id of the model whose total this is, whose record is compared with ``target`` before a run starts."""
+    """Run id of the model with this total. The suite compares its record with ``target`` before a run starts."""
 
     @model_validator(mode="after")
     def _needs_target(self) -> Rival:
         if self.target is None:
             raise PydanticCustomError(
                 "incomplete",
-                "this method is given a total: add method.like=RUN_ID of a learned model, or method.target=N",
+                "this method needs a total: add method.like=RUN_ID of a learned model, or method.target=N",
             )
         return self
 
@@ -40,7 +40,7 @@ class Rival(Method, ABC):
 
     @property
     def total(self) -> int:
-        """``target``, which a checked configuration has."""
+        """``target``; every checked configuration has one."""
         return self.target or 0
 
     def check(self, config: Config) -> None:
@@ -50,11 +50,11 @@ class Rival(Method, ABC):
         gate = config.gate
         most = sum(gate.K_of(group) or 0 for group in range(gate.groups))
         if self.total > most:
-            raise ValueError(f"method.target={self.total} is more than the {most} candidates of gate={gate.component}")
+            raise ValueError(f"method.target={self.total} exceeds the {most} candidates of gate={gate.component}")
 
 
 class Uniform(Rival, Plain):
-    """A plain model whose groups share ``target`` as evenly as whole components allow."""
+    """A plain model that divides ``target`` evenly among its groups, up to whole components."""
 
     source: ClassVar[Source | None] = Source(
         "LoRA of one rank for all maps", "Hu et al., ICLR 2022, arXiv 2106.09685", year=2022, rank=10
@@ -64,8 +64,10 @@ class Uniform(Rival, Plain):
     name: Literal["uniform"]
 
     def sizes(self, gate: Component) -> int | list[int]:
-        """An even division over the layers of the first map, then of the second, and so on: with a total of half as
-        many as groups, every other layer of each map has one."""
+        """Divide the total evenly over the layers of the first map, then of the second, and so on.
+
+        Example: if the total is half the number of groups, every other layer of each map gets one component.
+        """
         ends = [at * self.total // gate.groups for at in range(gate.groups + 1)]
         by_map = sorted(range(gate.groups), key=lambda group: group % getattr(gate, "per_layer", 1))
         share = dict(zip(by_map, (after - before for before, after in pairwise(ends)), strict=True))
@@ -74,12 +76,13 @@ class Uniform(Rival, Plain):
     def check(self, config: Config) -> None:
         Rival.check(self, config)
         if len(config.gate.group_kinds) > 1:
-            raise ValueError(f"an even share of {' and '.join(config.gate.group_kinds)} together has no meaning")
+            kinds = " and ".join(config.gate.group_kinds)
+            raise ValueError(f"method=uniform cannot share one total between {kinds}: use method=fixed")
         Plain.check(self, config)
 
 
 class Pretrained(Plain):
-    """Nothing is attached and nothing trained: the scores of the pretrained model itself."""
+    """Score the pretrained model itself: nothing is attached and nothing is trained."""
 
     unused: ClassVar[tuple[str, ...]] = (*PLAIN, "gate", "train")
 
@@ -90,7 +93,7 @@ class Pretrained(Plain):
 
     def check(self, config: Config) -> None:
         if config.gate.component == "prune":
-            raise ValueError("method=base attaches nothing, and gate=prune has nothing to attach: use gate=lora")
+            raise ValueError("method=base scores the unchanged model, which gate=prune cannot express: use gate=lora")
         if config.model is None and config.profile != "smoke":
-            raise ValueError(f"method=base scores a pretrained model, and task={config.task.name} has none")
+            raise ValueError(f"method=base scores a pretrained model, but task={config.task.name} has none")
         super().check(config)

@@ -1,4 +1,4 @@
-"""Learned widths of adapters behind frozen layers: h + sum_k c_k U_k phi(D_k h)."""
+"""Adapters with learned widths after frozen layers: h + sum_k c_k U_k phi(D_k h)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ngn.methods.base import Capacity
 
 
 class Adapter(Bottleneck):
-    """h + sum_k c_k U_k phi(D_k h), h the output of a layer; phi is the GELU.
+    """Compute h + sum_k c_k U_k phi(D_k h), where h is the output of a layer and phi is the GELU.
 
-    A layer that returns a tuple has h in front, and the rest is passed on. What is asked of the adapter and is not its
-    own, it asks the layer for: models look at attributes of their layers.
+    If the layer returns a tuple, h is its first entry; the adapter passes the other entries on. The adapter also passes
+    on attributes that it does not have itself, because models read attributes of their layers.
 
     Args:
-        layer: what gives h.
+        layer: the layer that returns h.
         features: entries of h.
-        capacity: how many of the K components are in use.
-        seed, name: D_k is drawn from them and k alone, uniformly on +-1/sqrt(features); U is zero.
+        capacity: capacity of the K components.
+        seed, name: they and k determine the initial D_k, uniform on +-1/sqrt(features). U starts at zero.
         width: units per component.
 
     >>> import torch, ngn
@@ -45,7 +45,7 @@ class Adapter(Bottleneck):
             return getattr(self.base, name)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the layer gives, its (first) tensor [..., features] adapted."""
+        """Return the layer's output with its (first) tensor, [..., features], adapted."""
         y = self.base(x, *args, **kwargs)
         if isinstance(y, tuple):
             return (self._adapted(y[0]), *y[1:])
@@ -63,16 +63,17 @@ def attach_adapters(
     seed: int,
     width: int = 1,
 ) -> list[str]:
-    """Put an adapter behind layers of ``model``, which is changed; its other parameters stay as they are.
+    """Add an adapter after layers of ``model``, in place. The other parameters do not change.
 
     Args:
-        layers: names of modules that give h [..., features], or a tuple with h in front.
+        layers: names of modules that return h [..., features], or a tuple with h first.
+        features: entries of h.
         capacity: makes the capacity of layer number 0, 1, ...
-        seed: of the adapters.
+        seed: seed of the adapters.
         width: units per component.
 
     Returns:
-        The layers, in the order of the learner's counts if they are in that of the model.
+        the names of the layers. If they follow the order of the model, so do the learner's counts.
 
     Raises:
         ValueError: if a layer is missing.

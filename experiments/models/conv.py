@@ -1,4 +1,4 @@
-"""Convolution branches that end in logits (or any vector): [3x3 convolution, 2x2 max-pooling, ReLU] x depth, linear."""
+"""Convolution branches with a vector as output, such as logits: [3x3 conv, 2x2 max-pooling, ReLU] x depth, linear."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ngn.components.base import Bank, Seeds, uniform
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The images in the layout in which convolution and pooling are fastest on a CPU: [N, C, H, W] as they were.
+    """Copy images [N, C, H, W] into the channels-last layout, in which convolution and pooling are fastest on a CPU.
 
-    A copy, since ``contiguous`` leaves images of one channel alone: they are contiguous in either layout, and torch
-    then computes all that follows in the slow one.
+    ``contiguous(memory_format=...)`` does not suffice: images of one channel are contiguous in both layouts, so it
+    returns them unchanged, and torch then uses the slow layout for all following operations.
     """
     return x.clone(memory_format=torch.channels_last)
 
@@ -23,18 +23,18 @@ def channels_last(x: Tensor) -> Tensor:
 class ConvBank(Bank):
     """K convolution branches.
 
-    A loop over branches in channels-last: on a CPU one grouped convolution for all of them is no faster and takes more
-    memory (see docs/benchmarks.md), and a loop computes only the branches in use.
+    The bank loops over its branches, in channels-last layout, and computes only the branches in use. On a CPU, one
+    grouped convolution for all branches is no faster and needs more memory (docs/benchmarks.md).
 
     Args:
         image: channels, height and width of the input; height and width divisible by 2 at every level.
         channels: output channels of each convolution.
         out: length of the output vector.
 
-    Input: [N, C, H, W], or [R, N, C, H, W] where every replica has samples of its own.
+    Input: [N, C, H, W], or [R, N, C, H, W] if every replica has its own samples.
 
     Raises:
-        ValueError: if the image cannot be halved as often as there are convolutions.
+        ValueError: if the image is too small to be halved once per convolution.
 
     >>> import torch, ngn
     >>> bank = ConvBank((3, 8, 8), (4, 4), 10, K=2, seeds=0)
@@ -48,7 +48,8 @@ class ConvBank(Bank):
         self.image, self.channels, self.out = tuple(image), tuple(channels), out
         side = [size >> len(self.channels) for size in self.image[1:]]
         if min(side) < 1:
-            raise ValueError(f"an image of {self.image[1]}x{self.image[2]} cannot be halved {len(channels)} times")
+            height, width = self.image[1:]
+            raise ValueError(f"an image of {height}x{width} cannot be halved {len(channels)} times: use fewer channels")
         self.flat = self.channels[-1] * side[0] * side[1]
         super().__init__(K, seeds, name)
 
@@ -67,7 +68,7 @@ class ConvBank(Bank):
         return drawn
 
     def _branches(self, k: int, replica: int | None) -> list[tuple[Tensor, ...]]:
-        """The parameters of the k leading branches. ``unbind`` gives all gradients back in one stack."""
+        """Return the parameters of the k leading branches. With ``unbind``, their gradients come back as one stack."""
         names = [f"{kind}{i}" for i in range(1, len(self.channels) + 1) for kind in "Wb"] + ["V", "v"]
         columns = []
         for name in names:
@@ -77,7 +78,7 @@ class ConvBank(Bank):
 
     def _hidden(self, x: Tensor, branch: tuple[Tensor, ...]) -> Tensor:
         for i in range(len(self.channels)):
-            # Pooling before the ReLU is the same function and leaves a quarter of the work to it.
+            # Pooling before the ReLU gives the same result, and the ReLU has a quarter of the work.
             x = F.relu(F.max_pool2d(F.conv2d(x, branch[2 * i], branch[2 * i + 1], padding=1), 2))
         return x.flatten(1)
 

@@ -1,4 +1,4 @@
-"""Learned depth: layers whose own sums may be nothing but the identity, and one chain of which a prefix is kept."""
+"""Learned depth: a stack of layers that may shrink to the identity, and a chain of which a prefix is retained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngn.components.base import Bank, OrderedSum, Seeds, uniform
 class TanhBank(Bank):
     """K maps f_k(h) = tanh(h W_k + b_k) of ``width`` entries, computed as one product; with ``identity``, f_0(h) = h.
 
-    Unlike in other banks no map is zero at the start: all k of a layer would move alike.
+    Unlike in other banks, no map starts at zero: all maps of a layer would then change in the same way.
 
     >>> import torch, ngn
     >>> bank = TanhBank(2, K=3, seeds=0, identity=True)
@@ -37,13 +37,13 @@ class TanhBank(Bank):
         return {"W": uniform((self.out, self.out), self.out, source), "b": uniform((self.out,), self.out, source)}
 
     def _maps(self, x: Tensor, k: int) -> Tensor:
-        """The ``k`` leading learned maps side by side: [*R, N, k * width]."""
+        """Return the ``k`` leading learned maps side by side, [*R, N, k * width]."""
         wide = torch.movedim(self.W.narrow(-3, 0, k), -3, -2).flatten(-2)
         return torch.tanh(x @ wide + self.b.narrow(-2, 0, k).flatten(-2).unsqueeze(-2))
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing but f_0(h) = h is there."""
+        """Whether only f_0(h) = h is left."""
         return self.identity and self.K == 1
 
     def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
@@ -55,7 +55,7 @@ class TanhBank(Bank):
         skip = c.shape[-1] > 0 and self.identity
         learned = c[..., 1:] if skip else c
         k = learned.shape[-1]
-        # sum_k c_k f_k is one product with the block column (c_0 I, c_1 I, ...), which reads the wide tensor once
+        # sum_k c_k f_k is one product with the block column (c_0 I, c_1 I, ...), so the wide tensor is read once.
         eye = torch.eye(self.out, dtype=c.dtype, device=c.device)
         y = self._maps(x, k) @ (learned[..., None, None] * eye).flatten(-3, -2)
         return y + c[..., 0, None, None] * x if skip else y
@@ -75,21 +75,22 @@ class TanhBank(Bank):
 
 
 class LayerStack(nn.Module):
-    """h_{l+1} = sum_k w_lk g_k(t_l) f_lk(h_l), one ordered group a layer (the paper's equation for depth a layer)."""
+    """h_{l+1} = sum_k w_lk g_k(t_l) f_lk(h_l), one ordered group per layer (the paper's equation for layerwise depth).
+    """
 
     def __init__(self, layers: list[OrderedSum]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[*R, N, d]"""
+        """Return the output of the last layer, [*R, N, d]."""
         for layer in self.layers:
             x = layer(x)
         return x
 
     @property
     def depth(self) -> int:
-        """Layers that do something: of a deployed stack, all but those of which the identity is left."""
+        """Number of layers, without those that are only the identity in a deployed stack."""
         return sum(not (layer.capacity is None and layer.bank.is_identity and layer.scale is None) for layer in self)
 
     def __iter__(self) -> Iterator[OrderedSum]:
@@ -97,9 +98,10 @@ class LayerStack(nn.Module):
 
 
 class ChainBank(Bank):
-    """A chain u_0 = F_0(x), u_k = F_k(x + u_{k-1}) with F_k(v) = tanh(tanh(v U_k + a_k) V_k + b_k): f_k is u_k.
+    """A chain of components f_k = u_k with u_0 = F_0(x) and u_k = F_k(x + u_{k-1}).
 
-    ``out`` entries in and out, ``width`` between. V_k and b_k are zero at the start.
+    The updates are F_k(v) = tanh(tanh(v U_k + a_k) V_k + b_k). Inputs and outputs have ``out`` entries, hidden layers
+    ``width``. V_k and b_k start at zero.
 
     >>> import torch, ngn
     >>> ChainBank(2, width=5, K=3, seeds=0).components(torch.ones(7, 2)).shape
@@ -139,14 +141,14 @@ class ChainBank(Bank):
         return (self.components(x, k) * c[..., None, None]).sum(-3)
 
     def needed(self, kept: Tensor) -> Tensor:
-        """What u_k is computed from stays, also where u_k itself is not kept."""
+        """Return which components deployment needs: all that a kept u_k is computed from, kept or not."""
         return kept.flip(-1).cumsum(-1).flip(-1) > 0
 
 
 def _chain(
     x: Tensor, U: Iterable[Tensor], a: Iterable[Tensor], V: Iterable[Tensor], b: Iterable[Tensor]
 ) -> list[Tensor]:
-    """u_0, u_1, ... as above."""
+    """Return u_0, u_1, ... of :class:`ChainBank`."""
     us: list[Tensor] = []
     for Uk, ak, Vk, bk in zip(U, a, V, b, strict=True):
         v = x + us[-1] if us else x

@@ -13,17 +13,17 @@ from ngn.components.base import Bank, Seeds, uniform
 
 @dataclass(frozen=True)
 class GraphInput:
-    """A graph, and what two hops towards some of its nodes need.
+    """A graph with the precomputed parts of a two-hop convolution towards some of its nodes.
 
-    The first hop A X does not depend on the parameters, so it is computed once, and only for the nodes that reach the
-    targets: for Cora's 140 training nodes 644 of 2,708, with exactly the same result.
+    The first hop A X does not depend on the parameters. So it is computed once, and only for nodes that reach the
+    targets: 644 of 2,708 for Cora's 140 training nodes. The result is exactly the same.
 
     Attributes:
         features: X, [nodes, features].
         edge_index: int64 [2, edges], both directions, without self loops.
-        targets: indices of the nodes whose output is wanted, [N].
-        propagated: rows of A X that the targets reach, [M, features].
-        hop: rows of A at the targets, columns as in ``propagated``, [N, M].
+        targets: indices of the output nodes, [N].
+        propagated: rows of A X at the M nodes that reach the targets, [M, features].
+        hop: rows of A at the targets and columns at the same M nodes, [N, M].
     """
 
     features: Tensor
@@ -34,7 +34,7 @@ class GraphInput:
 
     @staticmethod
     def of(features: Tensor, edge_index: Tensor, targets: Tensor) -> GraphInput:
-        """Propagate with A = D^-1/2 (adjacency + I) D^-1/2, torch-geometric's ``gcn_norm``."""
+        """Compute the first hop with A = D^-1/2 (adjacency + I) D^-1/2, torch-geometric's ``gcn_norm``."""
         from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
         nodes = features.shape[0]
@@ -51,7 +51,7 @@ class GraphInput:
         return GraphInput(features, edge_index, targets, propagated[reached], hop)
 
     def to(self, device: torch.device) -> GraphInput:
-        """The same on a device."""
+        """Return a copy on a device."""
         return GraphInput(*(part.to(device) for part in vars(self).values()))
 
 
@@ -90,10 +90,10 @@ class GCNBank(Bank):
         }
 
     def _hidden(self, x: GraphInput, k: int) -> Tensor:
-        """relu(A X W_1k + b_1k) at the reached nodes: [*R, k, M, width]."""
+        """Return relu(A X W_1k + b_1k) at the M nodes that reach the targets, [*R, k, M, width]."""
         W = self.W1.narrow(-3, 0, k)
         b = self.b1.narrow(-2, 0, k)
-        # All blocks share their input, so their first maps are one wide matrix product.
+        # All branches share their input, so their first maps are one wide matrix product.
         wide = torch.movedim(W, -2, 0).reshape(self.features, -1)
         z = (x.propagated @ wide).unflatten(-1, (*W.shape[:-2], self.width))
         return F.relu(torch.movedim(z, 0, -2) + b.unsqueeze(-2))

@@ -11,9 +11,9 @@ from ngn.components.base import Bank, Seeds, uniform
 
 
 class MLPBank(Bank):
-    """K tanh MLPs of the layer sizes ``sizes`` (input, hidden, ..., output), computed as batched matrix products.
+    """K tanh MLPs with layer sizes ``sizes`` (input, hidden, ..., output), computed as batched matrix products.
 
-    Input: [N, in], or [R, N, in] where every replica has samples of its own. Weights are stored as [*R, K, in, out].
+    Input: [N, in], or [R, N, in] if every replica has its own samples. Weights have the shape [*R, K, in, out].
 
     >>> import torch, ngn
     >>> bank = MLPBank([2, 5, 3], K=4, seeds=[0, 1])  # two models in a stack
@@ -41,17 +41,17 @@ class MLPBank(Bank):
         return drawn
 
     def _hidden(self, x: Tensor, k: int) -> Tensor:
-        """The last hidden activations of the k leading blocks: [*R, k, N, h]."""
+        """Return the last hidden activations of the k leading blocks, [*R, k, N, h]."""
         a = x.unsqueeze(-3)
         for i in range(1, len(self.sizes) - 1):
             W = getattr(self, f"W{i}").narrow(-3, 0, k)
             b = getattr(self, f"b{i}").narrow(-2, 0, k).unsqueeze(-2)
             if i == 1 and x.dim() == 3:
-                # A batched product would copy each replica's samples k times; one wide product a replica does not.
+                # A batched product would copy each replica's samples k times; one wide product per replica does not.
                 wide = torch.movedim(W, -3, -2).flatten(-2)
                 a = torch.tanh(torch.movedim((x @ wide).unflatten(-1, (k, W.shape[-1])), -2, -3) + b)
                 continue
-            # A product with one input is an outer product, which a broadcast multiplication does faster than a matmul.
+            # A product with one input is an outer product; a broadcast multiplication is faster than a matmul.
             z = torch.addcmul(b, a, W) if W.shape[-2] == 1 else a @ W + b
             a = torch.tanh(z)
         return a
@@ -62,7 +62,7 @@ class MLPBank(Bank):
             return (self._hidden(x, self.K) @ W).sum(-3) + b.sum(-2).unsqueeze(-2)
         k = coefficients.shape[-1]
         c = coefficients.to(W.dtype).unsqueeze(-1)
-        # The coefficient goes into the last map, which is small, rather than over the outputs of every sample.
+        # Multiply the coefficients into the last map, which is small, instead of into the outputs of every sample.
         W = W.narrow(-3, 0, k) * c.unsqueeze(-1)
         b = (b.narrow(-2, 0, k) * c).sum(-2)
         return (self._hidden(x, k) @ W).sum(-3) + b.unsqueeze(-2)

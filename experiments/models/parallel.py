@@ -1,4 +1,4 @@
-"""y(x) = h(sum_k w_k g_k f_k(x)): one ordered group, and a task head where there is one."""
+"""y(x) = h(sum_k w_k g_k f_k(x)): one ordered group and an optional task head h."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngn.streams import generator
 class StackedLinear(Stacked):
     """A linear map with an optional replica axis: weight [*R, in, out], bias [*R, out].
 
-    Torch's default initialisation, drawn from each seed and ``name``.
+    It has torch's default initialisation; each seed and ``name`` determine it.
     """
 
     def __init__(self, inputs: int, out: int, seeds: Seeds, name: str = "head") -> None:
@@ -50,6 +50,6 @@ class ParallelModel(nn.Module):
         self.group, self.head = group, head
 
     def forward(self, x: Any) -> Tensor:
-        """[*R, N, out]"""
+        """Return y, [*R, N, out]."""
         y: Tensor = self.group(x)
         return y if self.head is None else self.head(y)

@@ -1,4 +1,4 @@
-"""A selective state space whose state coordinates are the ordered components, and the Mamba block around it."""
+"""A selective state space with its state coordinates as ordered components, and the Mamba block around it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ngn.methods.base import Capacity
 from ngn.streams import generator
 
 MAMBA_KERNEL = importlib.util.find_spec("mamba_ssm") is not None
-"""Whether the CUDA kernel of the package mamba-ssm is there."""
+"""Whether the package mamba-ssm, with its CUDA kernel, is installed."""
 
 
 class _SelectiveScan(torch.autograd.Function):
-    """The recurrence of :func:`selective_scan`, time first, with its backward pass written out.
+    """The recurrence of :func:`selective_scan`, time first, with an explicit backward pass.
 
-    The gradient of a slice x[t] is a tensor of the whole size, and a graph of L small steps costs more than the steps;
-    so autograd sees one operation. A step works on [B, N, D], which stays in the caches, and exp(delta A) is computed
-    again on the way back rather than kept.
+    For autograd this is one operation. Otherwise the gradient of each slice x[t] would be a tensor of the whole size,
+    and a graph of L small steps would cost more than the steps. A step works on [B, N, D], which stays in the caches.
+    The backward pass computes exp(delta A) again instead of storing it.
     """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-        """u, delta [L, B, D]; A [N, D]; B, C [L, B, N]; gives y [L, B, D]."""
+        """Return y [L, B, D] for u, delta [L, B, D]; A [N, D]; B, C [L, B, N]."""
         v, h, y = delta * u, u.new_empty(*B.shape, u.shape[-1]), torch.empty_like(u)
         before = torch.zeros_like(h[0])
         for d, v_t, B_t, C_t, h_t, y_t in zip(*(x.unbind(0) for x in (delta, v, B, C, h, y)), strict=True):
@@ -41,7 +41,10 @@ class _SelectiveScan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
-        """With c_t = dL/dh_t = C_t dy_t + a_{t+1} c_{t+1} and a_t = exp(delta_t A): da_t = c_t h_{t-1}."""
+        """Return all gradients, from c_t = dL/dh_t = C_t dy_t + a_{t+1} c_{t+1} and da_t = c_t h_{t-1}.
+
+        Here a_t = exp(delta_t A).
+        """
         u, delta, A, B, C, v, h = ctx.saved_tensors
         dA, dB, dC, dv, ddelta = (torch.zeros_like(x) for x in (A, B, C, v, delta))
         carried = torch.zeros_like(h[0])  # a_{t+1} c_{t+1}
@@ -54,14 +57,14 @@ class _SelectiveScan(torch.autograd.Function):
             torch.bmm(B_t[:, None], c, out=dv_t[:, None])
             carried = c.mul_((d[:, None] * A).exp_())
             if t:
-                da = carried * steps[5][t - 1]  # that of the exponent delta_t A
+                da = carried * steps[5][t - 1]  # the gradient of the exponent delta_t A
                 torch.sum(da * A, 1, out=dd)
                 dA += da.mul_(d[:, None]).sum(0)
         return dv * delta, ddelta.addcmul_(dv, u), dA, dB, dC
 
 
 def _traced_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """The recurrence step by step, time first, for tracers: they cannot follow results written into views."""
+    """Compute the recurrence step by step, time first, for tracers: they cannot follow results written into views."""
     h, steps = u.new_zeros(B.shape[1], len(A), u.shape[-1]), []
     for u_t, d, B_t, C_t in zip(*(x.unbind(0) for x in (u, delta, B, C)), strict=True):
         h = (d[:, None] * A).exp() * h + B_t[..., None] * (d * u_t)[:, None]
@@ -70,10 +73,10 @@ def _traced_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> T
 
 
 def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """y_t = sum_n C_tn h_tn with h_tn = exp(delta_t A_n) h_{t-1,n} + delta_t B_tn u_t (Gu and Dao 2023, without D u).
+    """Return y_t = sum_n C_tn h_tn with h_tn = exp(delta_t A_n) h_{t-1,n} + delta_t B_tn u_t.
 
-    In float32 at least, and its cost is proportional to N. On CUDA with the kernel of mamba-ssm where that is
-    installed.
+    This is the recurrence of Gu and Dao (2023) without the term D u. It computes in float32 or wider, and its cost is
+    proportional to N. On CUDA it uses the kernel of mamba-ssm, if that is installed.
 
     Args:
         u, delta: [B, L, D].
@@ -81,7 +84,7 @@ def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) ->
         B, C: [B, L, N].
 
     Returns:
-        [B, L, D], in the type of ``u``.
+        [B, L, D], in the dtype of ``u``.
     """
     kind = torch.promote_types(u.dtype, torch.float32)
     with torch.autocast(u.device.type, enabled=False):
@@ -100,8 +103,8 @@ def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) ->
 class StateBank(SequenceBank):
     """K state coordinates of a selective state space over D channels; component n is y = C_n(u) h_n.
 
-    ``A_log`` [K, D] starts at ln(n + 1), S4D-real; ``B`` and ``C`` [K, D] give the inputs' B_tn = B_n u_t and
-    C_tn = C_n u_t, and the rows of ``C`` start at zero. The coefficients go into C, so closed coordinates need no scan.
+    ``A_log`` [K, D] starts at ln(n + 1), S4D-real. ``B`` and ``C`` [K, D] map the inputs: B_tn = B_n u_t and
+    C_tn = C_n u_t. ``C`` starts at zero. Coefficients multiply C, so closed coordinates need no scan.
 
     Input: (u, delta), both [B, L, D], delta positive.
 
@@ -143,18 +146,19 @@ class StateBank(SequenceBank):
 
 
 class MambaBlock(nn.Module):
-    """A Mamba block (Gu and Dao 2023) whose sum over state coordinates is ordered: [B, L, d] → [B, L, d].
+    """A Mamba block (Gu and Dao 2023) with an ordered sum over state coordinates: [B, L, d] → [B, L, d].
 
         u, z = in_proj(x);  u = silu(causal depthwise convolution of u);  delta = softplus(dt_proj(dt_down(u)))
         y = out_proj((sum_n c_n C_n(u) h_n + D u) silu(z))
 
-    D u and z are not gated. Channels are 2 d, the rank of delta is ceil(d / 16), initial values are mamba-ssm's.
+    D u and z are not gated. There are 2 d channels, and the rank of delta is ceil(d / 16). Initial values are as in
+    mamba-ssm.
 
     Args:
-        d: entries of the stream.
+        d: entries of the residual stream.
         states: the capacity of the state coordinates.
-        seed, name: what the initial parameters are addressed by.
-        kernel: steps that the convolution sees.
+        seed, name: they determine the initial parameters.
+        kernel: steps in the window of the convolution.
 
     >>> import torch, ngn
     >>> MambaBlock(8, ngn.CountGate(4), seed=0)(torch.ones(2, 5, 8)).shape

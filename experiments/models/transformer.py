@@ -1,4 +1,4 @@
-"""The two sums of a Transformer layer: complete attention heads, and slices of the feed-forward layer."""
+"""The two ordered sums of a Transformer layer: attention heads, and slices of the feed-forward layer."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ngn.components.base import Bank, uniform
 
 
 class SequenceBank(Bank):
-    """Components of sequences, [B, L, d] → [B, L, d], of one model: B sequences of L positions.
+    """Components on B sequences of L positions, [B, L, d] → [B, L, d], without a replica axis.
 
     Raises:
-        ValueError: for several seeds; such models are no faster in a stack.
+        ValueError: for several seeds. Such models are not faster in a stack.
     """
 
     def __init__(self, K: int, seed: int, name: str | int = 0) -> None:
         if not isinstance(seed, int):
-            raise ValueError("components of sequences have no replica axis: train one model at a time")
+            raise ValueError("banks of sequence models have no replica axis: give one seed")
         super().__init__(K, seed, name)
 
 
 class HeadBank(SequenceBank):
     """K heads of causal attention, f_k(H) = softmax(H Q_k (H K_k)^T / sqrt(w)) H V_k O_k (the paper's Attn sum).
 
-    All heads in use are one product with ``qkv`` [K, 3w, d], one call of torch's attention, and one with ``O``
-    [K, w, d], into which the coefficients go: w_k is never added to a sum of larger terms outside a product, which
-    accumulates in float32 (so bf16 does not lose small w_k).
+    All heads in use take one product with ``qkv`` [K, 3w, d], one call of torch's attention, and one product with ``O``
+    [K, w, d]. Coefficients multiply ``O``. So all terms are summed within a product, which accumulates in float32, and
+    bf16 does not lose small w_k.
 
     Args:
-        d: entries of the stream.
+        d: entries of the residual stream.
         width: w, entries of a head's queries, keys and values.
 
     >>> import torch, ngn
@@ -50,7 +50,7 @@ class HeadBank(SequenceBank):
         return {"qkv": uniform((3 * self.width, self.d), self.d, source), "O": torch.zeros(self.width, self.d)}
 
     def _values(self, x: Tensor, k: int) -> Tensor:
-        """What the k leading heads attend to: [B, k, L, w]."""
+        """Return the attended values of the k leading heads, [B, k, L, w]."""
         parts = F.linear(x, self.qkv[:k].flatten(0, 1)).unflatten(-1, (k, 3 * self.width)).transpose(1, 2)
         queries, keys, values = parts.split(self.width, -1)
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
@@ -68,7 +68,7 @@ class SliceBank(SequenceBank):
     """K slices of a feed-forward layer, f_k(h) = W2_k gelu(W1_k h + b_k) (the paper's FFN sum).
 
     Args:
-        d: entries of the stream.
+        d: entries of the residual stream.
         width: hidden units of a slice; ``up`` and ``down`` are [K, width, d].
 
     >>> import torch, ngn
@@ -93,7 +93,7 @@ class SliceBank(SequenceBank):
         }
 
     def _hidden(self, x: Tensor, k: int) -> Tensor:
-        """[B, L, k width]"""
+        """Return the hidden units of the k leading slices, [B, L, k width]."""
         return F.gelu(F.linear(x, self.up[:k].flatten(0, 1), self.bias[:k].flatten()))
 
     def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
@@ -106,6 +106,6 @@ class SliceBank(SequenceBank):
 
 
 def _weighted(last: Tensor, coefficients: Tensor) -> tuple[int, Tensor]:
-    """The number of components in use, and their last maps [k, width, d] times their coefficients [k]."""
+    """Return the number k of components in use, and their last maps [k, width, d] times their coefficients [k]."""
     k = len(coefficients)
     return k, last[:k] * coefficients.to(last.dtype)[:, None, None]

@@ -1,1 +1,1 @@
-"""From configurations to records: stacks of runs, their phases, and how several processes share them."""
+"""Train configurations and write their records: stacks of runs, phases, and sharing among processes."""

@@ -1,4 +1,4 @@
-"""What one forward pass of a trained model costs: multiply-adds and time, before and after truncation."""
+"""Measure one forward pass of a trained model: multiply-adds and time, before and after truncation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from ngn.cost import milliseconds, multiply_adds
 
 
 def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: int, device: torch.device) -> CostBlock:
-    """Cost of each of ``models`` for one batch: {"samples", "multiply_adds": {name: n}, "milliseconds": {name: ms}}.
+    """Measure the forward pass of each model on one batch.
 
     Args:
-        x: one batch as the models take it, of ``samples`` samples.
+        models: name → forward function.
+        x: one batch of ``samples`` samples, as the models take it.
+
+    Returns:
+        {"samples", "multiply_adds": {name: n}, "milliseconds": {name: ms}}.
     """
     return {
         "samples": samples,
@@ -30,10 +34,10 @@ def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: in
 
 @torch.no_grad()
 def take_replica(single: Learner, stack: Learner, replica: int) -> nn.Module:
-    """Give ``single``, a learner of the same kind without a replica axis, the state of one model of ``stack``.
+    """Copy one replica of ``stack`` into ``single``, a learner of the same kind without a replica axis.
 
     Returns:
-        ``single``'s model, at the end of its schedules.
+        the model of ``single``, at the end of its schedules.
     """
     for axis, other in zip(axes_of(single), axes_of(stack), strict=True):
         if axis.K < other.K:

@@ -1,4 +1,4 @@
-"""The ordered groups of a model that is trained: what the configuration says of each, and the capacities made of it."""
+"""Read the settings of each ordered group from a stack's configurations, and build the gated model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupOfStack:
-    """One ordered group of the model of a stack: the ``OrderedGroup`` that methods are given.
+    """The settings of one ordered group of a stack's model; methods receive it as their ``OrderedGroup``.
 
     Attributes:
-        high: whether a boundary starts at its high end, t = K - 1, in place of the configured start.
+        number: index of the group, from 0.
+        samples: training samples.
+        high: whether the boundary starts at its high end, t = K - 1, instead of the configured start.
     """
 
     stack: Stack
@@ -31,36 +33,36 @@ class GroupOfStack:
 
     @property
     def K(self) -> int | None:
-        """Candidate components; None allocates them as the boundary advances."""
+        """Number of candidate components; None if they are allocated as the boundary advances."""
         return self.stack.first.gate.K_of(self.number)
 
     @property
     def preset_K(self) -> int:
-        """K.
+        """K, for methods that need it preset.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: if K is None.
         """
         if self.K is None:
             raise ValueError(f"method={self.stack.first.method.name} needs a preset K")
         return self.K
 
-    def _between(self) -> float:
-        """Where the group stands between the first (0) and the last (1)."""
+    def _position(self) -> float:
+        """Position of the group between the first (0) and the last (1)."""
         return self.number / max(1, self.stack.first.gate.groups - 1)
 
     @property
     def r(self) -> Scalar:
-        """Ratio of the ordering weights: linear between the first group and the last."""
+        """Ratio of the ordering weights, interpolated linearly between the first and the last group."""
         gate = self.stack.first.gate
         if (own := gate.setting_of(self.number, "r")) is not None:
             return own
         first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
-        return first if last is None else first + (last - first) * self._between()
+        return first if last is None else first + (last - first) * self._position()
 
     @property
     def order(self) -> Order:
-        """What its weights are besides their ratio."""
+        """The law of the ordering weights."""
         from ngn.orders import Order
 
         gate = self.stack.first.gate
@@ -69,15 +71,15 @@ class GroupOfStack:
 
     @property
     def lambda0(self) -> Scalar:
-        """Price: geometric between the first group and the last."""
+        """Price, interpolated geometrically between the first and the last group."""
         if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
             return own
         first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
-        return first if last is None else first * (last / first) ** self._between()
+        return first if last is None else first * (last / first) ** self._position()
 
     @property
     def t0(self) -> Scalar:
-        """Where the boundary starts."""
+        """The initial boundary t0."""
         gate = self.stack.first.gate
         if self.high:
             return gate.high_start(self.number)
@@ -85,7 +87,7 @@ class GroupOfStack:
         return self.stack.scalar("gate.t0") if own is None else own
 
     def count_gate(self) -> dict[str, Any]:
-        """The arguments of :class:`ngn.methods.ngn.CountGate` but K."""
+        """Return the arguments of :class:`ngn.methods.ngn.CountGate`, except K."""
         first, scalar = self.stack.first, self.stack.scalar
         delta = first.gate.setting_of(self.number, "delta")
         return {
@@ -107,7 +109,7 @@ class GroupOfStack:
 
 
 def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
-    """The model of ``task`` with one capacity of ``method`` for each ordered group.
+    """Build the model of ``task`` with one capacity of ``method`` for each ordered group.
 
     Args:
         high: whether boundaries start at their high end.

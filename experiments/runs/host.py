@@ -1,14 +1,14 @@
-"""What training asks of the machine, and what it takes of it; neither setting moves a loss by a bit.
+"""Two process settings that speed up training, and peak memory. Neither setting changes a bit of any loss.
 
-**Denormals.** A component near the end of the active window has a gate of 1e-15, a weight of 2^-k and a last map that
-has hardly left zero. So its coefficient times that map, and with it every gradient of the component, is below 1.2e-38,
-where a processor takes some hundred cycles an operation. Set to zero instead, such numbers are as far below everything
-that they are added to as before. The setting is the thread's, and so the caller's: it ends with the training.
+**Denormals.** Near the end of the active window, a component has a gate of 1e-15, a weight of 2^-k and a last map close
+to zero. The product of its coefficient and that map, and every gradient of the component, is then below 1.2e-38.
+A processor needs about a hundred cycles for one operation on such a number. Training flushes these numbers to zero:
+they are far below everything that they are added to. The setting belongs to the thread and ends with the training.
 
-**Memory.** glibc gives large blocks back to the system as soon as they are free. A training step frees and asks for the
-same activations again, and every page of them is then mapped and zeroed anew: 3,568 page faults per step for ten
-stacked replicas of the 1D study in the torch engine, none with this setting (docs/benchmarks.md), which lasts until the
-process ends.
+**Memory.** glibc returns large free blocks to the system at once. Each training step frees its activations and
+allocates them again, so the system maps and zeroes every page anew. Ten stacked replicas of the 1D study in the torch
+engine cause 3,568 page faults per step; with this setting they cause none (docs/benchmarks.md). The setting lasts until
+the process ends.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def peak_mib() -> float:
-    """Peak resident memory of this process in MiB.
+    """Return the peak resident memory of this process in MiB.
 
-    On Linux ``VmHWM``, that of the program which runs now. ``getrusage`` remembers what the process was before it
-    executed this program, too, so that the child of a large process begins with its parent's peak.
+    On Linux this is ``VmHWM``, which counts the current program only. ``getrusage`` also counts the process before it
+    executed this program, so the child of a large process would start with its parent's peak.
     """
     if sys.platform == "linux":
         with open("/proc/self/status") as facts:
@@ -41,8 +41,8 @@ def peak_mib() -> float:
 
 
 @contextmanager
-def prepared() -> Iterator[None]:
-    """Both settings, as far as the machine has them."""
+def tuned_for_training() -> Iterator[None]:
+    """Apply both settings, where the machine supports them."""
     keep_freed_memory()
     with denormals_flushed():
         yield
@@ -50,12 +50,12 @@ def prepared() -> Iterator[None]:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Inside, this thread and every thread that it starts compute with zero for what is below 1.2e-38.
+    """Flush numbers below 1.2e-38 to zero, in this thread and in every thread that it starts.
 
-    torch's own threads are started by the first operation that needs them and keep what they were started with.
+    The first operation that needs torch's own threads starts them. They keep the setting they were started with.
     """
-    before = sys.float_info.min / 2 == 0  # torch has no function that tells
-    torch.set_flush_denormal(True)  # False where the processor cannot: then nothing changes
+    before = sys.float_info.min / 2 == 0  # torch has no function that reads the setting
+    torch.set_flush_denormal(True)  # returns False, and changes nothing, where the processor cannot do it
     try:
         yield
     finally:
@@ -63,15 +63,15 @@ def denormals_flushed() -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """From now on this process keeps what it frees until it ends; whether the C library can do that.
+    """Make this process keep the memory that it frees, until it ends. Return whether the C library can do that.
 
-    For processes that do nothing but train: what they hold is their peak.
+    Use it in processes that only train, since they then hold their peak memory.
     """
     if sys.platform != "linux":
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries than glibc have none
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
     if mallopt is None:
         return False
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26))
-    accepted = [mallopt(name, value) for name, value in settings]  # each one, whatever became of the others
+    accepted = [mallopt(name, value) for name, value in settings]  # a list: try each setting even if one fails
     return all(accepted)

@@ -1,4 +1,4 @@
-"""From configurations to records: what has none yet is trained, each run by one of the processes that were given it."""
+"""Train the configurations that have no record yet. Several processes may launch the same runs: one trains each."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
-from experiments.runs.outcome import Outcome, present, reference
+from experiments.runs.outcome import RunOutcome, present, reference
 from experiments.runs.run_files import Run, runs_of
-from experiments.runs.sharing import HeldElsewhere, Sharing, Work, arrange, tidy
+from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError
 
 
-def launch(configs: Sequence[Config], patience: float | None = None) -> list[Outcome]:
-    """Train what has no record yet, stacked where that is faster; one record and one outcome per run, in order.
+def launch(configs: Sequence[Config], patience: float | None = None) -> list[RunOutcome]:
+    """Train all configurations without a record, in stacks where that is faster.
+
+    Returns:
+        one outcome per run, in the order of ``configs``.
 
     Raises:
-        DataError, RecordError, ConfigError: with a message for the reader; of several errors the first.
+        DataError, RecordError, ConfigError: with a message for the reader; the first one if there are several.
         experiments.runs.sharing.HeldElsewhere: see :func:`share`.
     """
     runs = runs_of(configs)
@@ -33,16 +36,21 @@ def launch(configs: Sequence[Config], patience: float | None = None) -> list[Out
     return outcomes
 
 
-def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, Outcome | Exception]:
-    """What became of every run, by run id; a stack that fails leaves the others.
+def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOutcome | Exception]:
+    """Train runs together with other processes. If a stack fails, the others still train.
 
-    Of several processes that are given the same run, one trains it. The others do what is left, and then wait for it,
-    for good or for ``patience`` seconds.
+    When several processes are given the same run, one trains it. The others train the remaining runs, then wait for it.
+
+    Args:
+        patience: seconds to wait for runs of other processes; None waits without a limit.
+
+    Returns:
+        run id → the outcome, or the error that stopped the run.
 
     Raises:
         experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
-    done: dict[str, Outcome | Exception] = {run.id: found for run in runs if (found := reference(run)) is not None}
+    done: dict[str, RunOutcome | Exception] = {run.id: found for run in runs if (found := reference(run)) is not None}
     roots: dict[Path, list[Run]] = defaultdict(list)
     for run in (run for run in runs if run.id not in done):
         roots[run.root].append(run)
@@ -52,31 +60,32 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, Outco
             missing = [run for run in wanted if run.id not in done]
             if missing:
                 with Leases(root) as leases:
-                    done.update(Sharing(leases, _present, _train, patience).run(arrange(missing, root)))
-            tidy([run.id for run in wanted if isinstance(done.get(run.id), Outcome)], root)
+                    done.update(Sharing(leases, _present, _train, patience).run(divide_into_work(missing, root)))
+            remove_leftovers([run.id for run in wanted if isinstance(done.get(run.id), RunOutcome)], root)
         except HeldElsewhere:
             raise
-        except Exception as error:  # of the folder rather than of a stack; reported with each of its runs
+        except Exception as error:  # an error of the folder, not of one stack: report it for each of its runs
             done |= {run.id: error for run in wanted if run.id not in done}
     return done
 
 
-def _present(run: Run) -> Outcome | Exception | None:
+def _present(run: Run) -> RunOutcome | Exception | None:
     try:
         return present(run)
     except RecordError as damaged:
-        return RecordError(f"{damaged}; force=true runs it again and replaces that file")
+        return RecordError(f"{damaged}; add force=true to run it again and replace that file")
 
 
-def _train(work: Work) -> dict[str, Outcome | Exception]:
-    """Train leased runs; what became of those that had no record."""
-    from experiments.runs import training  # not earlier: it imports torch
+def _train(work: Work) -> dict[str, RunOutcome | Exception]:
+    """Train leased runs. Return run id → outcome or error, for the runs that had no record."""
+    from experiments.runs import training  # imported here because it imports torch
 
     names = [run.id for run in work.missing]
     try:
         outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}
-    except Exception as error:  # reported with its runs by the caller
-        if isinstance(error, ConfigError) and len(names) > 1:  # of one of them, perhaps: a budget out of reach
+    except Exception as error:  # the caller reports it for each run
+        # The error may concern one run only, such as a budget out of reach: train each run alone.
+        if isinstance(error, ConfigError) and len(names) > 1:
             return {name: done for run in work.missing for name, done in _train(Work((run,))).items()}
         return dict.fromkeys(names, error)
     return {name: outcomes[name] for name in names}

@@ -1,9 +1,12 @@
-"""Curves while they are drawn (``logger=``): as CSV, for TensorBoard or for Weights & Biases.
+"""Log curves during training (``logger=``): to CSV, TensorBoard or Weights & Biases.
 
-Every point that a record's curves keep is given on: loss, task loss, t of every axis, and where there are boundaries
-the sharpness and, unless a budget sets them, the scheduled price and snapping strength, of every axis where they
-differ. After an interruption the points from before it come first, again.
-No training depends on a logger.
+A logger gets every point of the record's curves:
+
+- loss, task loss, and t of every axis;
+- with boundaries: the sharpness;
+- with boundaries and without a budget: the scheduled price and snapping strength, per axis where they differ.
+
+After an interruption, the logger gets the earlier points again, first. Training does not depend on a logger.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from ngn.schedules import between, shape_at
 log = logging.getLogger(__name__)
 Row = dict[str, float]
 Sink = tuple[Callable[[int, Row], object], Callable[[], object]]
-"""What takes (step, row), and what is called at the end."""
+"""A function that writes (step, row), and one that closes the output."""
 
 
 def _csv(run: Run, phase: str) -> Sink:
@@ -74,22 +77,28 @@ SINKS: dict[str, Callable[[Run, str], Sink]] = {"csv": _csv, "tensorboard": _ten
 
 
 def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> Row:
-    """One point of one run; ``t`` has an entry per axis."""
+    """Return one point of one run as named values.
+
+    Args:
+        progress: training progress in [0, 1].
+        boundary: whether the sizes are boundaries.
+        t: size per axis.
+    """
     row = {"loss": loss, "task": task} | _by_axis("t", t)
     if not boundary:
         return row
     schedule = run.config.schedule
     row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
-    if "schedule.lambda0" in run.config.method.unused:  # the method finds prices of its own
+    if "schedule.lambda0" in run.config.method.unused:  # the method sets its own prices
         return row
     stack = Stack((run,))
-    paid = schedule.commit is None or progress < schedule.commit
-    course = paid * shape_at(schedule.lambda_shape, progress)
-    prices = [course * cast(float, GroupOfStack(stack, axis, 0).lambda0) for axis in range(len(t))]
+    penalised = schedule.commit is None or progress < schedule.commit
+    factor = penalised * shape_at(schedule.lambda_shape, progress)
+    prices = [factor * cast(float, GroupOfStack(stack, axis, 0).lambda0) for axis in range(len(t))]
     if len(set(prices)) == 1:
         prices = prices[:1]
-    course = paid * shape_at(schedule.alpha_shape, progress)
-    strengths = [course * max(schedule.alpha_max, schedule.kappa * price) for price in prices]
+    factor = penalised * shape_at(schedule.alpha_shape, progress)
+    strengths = [factor * max(schedule.alpha_max, schedule.kappa * price) for price in prices]
     return row | _by_axis("price", prices) | _by_axis("alpha", strengths)
 
 
@@ -98,23 +107,24 @@ def _by_axis(name: str, values: list[float]) -> Row:
 
 
 @contextmanager
-def logged(
+def point_logger(
     stack: Stack, phase: str, steps: int, boundary: bool, of: Stack | None = None
 ) -> Iterator[Callable[..., None] | None]:
-    """What a trainer is to call with each point (its ``on_point``); None without a logger.
+    """Yield the function that the trainer calls with each point (its ``on_point``); None without a logger.
 
-    A logger that fails is given up with a warning, and the training goes on.
+    If a logger fails, there is a warning, and training continues without it.
 
     Args:
-        of: the runs whose phase it is, where ``stack`` has other prices; what is written has their names.
+        steps: training steps.
+        of: the runs that own the phase, if ``stack`` trains them at other prices; the output carries their names.
     """
     kind, sinks = stack.first.logger, list[Sink]()
 
     def guarded(work: Callable[[], Any]) -> None:
         try:
             work()
-        except Exception as fault:  # whatever a foreign package, or a full disk, comes up with
-            log.warning("logger=%s fails (%s: %s); the training goes on without it", kind, type(fault).__name__, fault)
+        except Exception as fault:  # any error of the logging package, or of a full disk
+            log.warning("logger=%s failed (%s: %s); training continues without it", kind, type(fault).__name__, fault)
             sinks.clear()
 
     def point(step: int, loss: Tensor, task: Tensor, t: Tensor) -> None:

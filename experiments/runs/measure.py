@@ -1,4 +1,4 @@
-"""What a trained phase is measured by: scores before and after truncation, sizes, parameters and cost."""
+"""Measure a trained phase: scores before and after truncation, sizes, parameters and cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ngn.train.trainer import Trainer
 from ngn.truncation import deploy
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
-"""The mode of the learner that each score is taken in."""
+"""Score → the mode in which the learner is evaluated."""
 
 
 def measure(
@@ -43,11 +43,16 @@ def measure(
     device: torch.device,
     keep: Sequence[Path] = (),
 ) -> list[Result]:
-    """The result of each replica; of a ``fixed`` model, whose gates are all open, the truncated score alone.
+    """Measure each replica.
 
     Args:
-        config: what holds for every run.
-        keep: files for the truncated models, one per replica; none are kept where it is empty.
+        history: curves, time and divergences of the training.
+        config: the configuration of one run; the others differ in seed and scalars only.
+        fixed: whether the sizes are fixed. All gates are then open, so only the truncated score is measured.
+        keep: files for the truncated models, one per replica; empty keeps none.
+
+    Returns:
+        one result per replica.
     """
     forms = [form for form in SCORES if form in task.scored and form in config.method.scored]
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
@@ -77,7 +82,7 @@ def measure(
         }
         at = int(history.diverged_at[r])
         if at >= 0 or not all(np.isfinite([*(v for s in own.values() for v in s.values()), *t[r]])):
-            # What a diverged model would score is not a result; only that it diverged, and when.
+            # The scores of a diverged model are no results: record only when it diverged.
             result.status, result.count = "diverged", []
             result.diverged_at = at if at >= 0 else plan.steps
         else:
@@ -85,8 +90,8 @@ def measure(
                 result.t = t[r]
                 result.integer = [is_integer(size) for size in t[r]] if learner.has_boundary else None
                 result.r = None if ratios is None else ratios[r]
-            # a pretrained model is not copied
             alone = None if learner.replicas is None else r
+            # share_frozen: a pretrained model is not copied.
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result = replace(result, sizes=config.gate.sizes(counts[r]) or None, **own, **task.describe(deployed))
@@ -103,10 +108,10 @@ def measure(
 def cost_of(
     r: int, learner: Learner, task: Task[Any], alone: Callable[[int], Learner] | None, device: torch.device
 ) -> CostBlock:
-    """What a forward pass of replica ``r`` costs, truncated and, where its size is learned, before that.
+    """Measure a forward pass of replica ``r``: truncated and, if its size is learned, also before truncation.
 
     Args:
-        alone: makes the untrained learner of one replica without the axis; None for a model of fixed size.
+        alone: builds the untrained learner of one replica, without the replica axis; None for a model of fixed size.
     """
     x, samples = task.timed_batch()
     stacked = learner.replicas is not None
@@ -118,7 +123,7 @@ def cost_of(
 
 @torch.no_grad()
 def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
-    """L2 norm of every f_k of the first axis over the training inputs, per replica; None where it is not finite."""
+    """Return the L2 norm of every f_k of the first axis over batch 0, per replica; None if a norm is not finite."""
     x, _ = batches.at(0)
     axis = axes_of(learner)[0]
     assert isinstance(axis, OrderedSum)
@@ -128,7 +133,10 @@ def norms_of(learner: Learner, batches: Batches) -> list[list[float] | None]:
 
 
 def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
-    """``task.prefix_score`` of replica ``r`` truncated to at most 1, 2, ... leading components, below its most."""
+    """Return ``task.prefix_score`` of replica ``r``, truncated to at most 1, 2, ... leading components per axis.
+
+    The last entry is for one component less than the largest learned count.
+    """
     assert task.prefix_score is not None
     alone = None if learner.replicas is None else r
     counts = learner.count() if alone is None else learner.count()[r]
@@ -137,7 +145,7 @@ def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
 
 
 def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
-    """The curves of replica ``r``, none where nothing was trained; a ``fixed`` model has no curve of t."""
+    """Return the curves of replica ``r``: none if nothing was trained, and no t for a ``fixed`` model."""
     if not history.curves:
         return {}
     curves = {"step": history.curves["step"].astype(CURVE_TYPES["step"])}
@@ -150,7 +158,7 @@ def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
 
 
 def peak_memory(device: torch.device) -> float:
-    """MiB: of the device since the phase began on CUDA, of the process since it began on a CPU."""
+    """Return peak memory in MiB: on CUDA of the device since the phase began, on a CPU of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return host.peak_mib()

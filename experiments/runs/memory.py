@@ -1,4 +1,4 @@
-"""How much memory a replica takes, measured, and how many fit."""
+"""Measure how much memory one replica needs, and how many replicas fit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 
 SHARE = 0.5
-"""Part of the free memory that a stack may plan with; the rest is for temporaries, evaluation and other programs."""
+"""Fraction of the free memory that a stack may use; temporaries, evaluation and other programs need the rest."""
 
 
 def replica_bytes(stack: Stack, task: Task[Any]) -> int:
-    """Bytes that one replica of a stack takes in training: its parameters, gradients and moments, and what one forward
-    pass of one replica keeps for the backward pass, counted tensor by tensor. The data are shared and not counted."""
+    """Return the bytes that one replica of a stack needs in training.
+
+    They cover parameters, gradients, the optimiser's two moments, and the tensors that one forward pass saves for the
+    backward pass. Replicas share a full batch of data, so it does not count.
+    """
     config = stack.first
     learner = learner_of(stack.take([0]), task, config.method.sizes(config.gate))
     seen: dict[int, int] = {}
@@ -40,7 +43,7 @@ def replica_bytes(stack: Stack, task: Task[Any]) -> int:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free for us now, or None where it cannot be told."""
+    """Return the bytes of memory that are available now; None if the system does not tell."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if sys.platform != "linux":
@@ -53,6 +56,6 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def replicas_that_fit(stack: Stack, task: Task[Any], device: torch.device) -> int | None:
-    """How many replicas a stack of such runs may have; at least 1, None where the free memory is unknown."""
+    """Return how many replicas of such a stack fit in memory: at least 1, or None if the free memory is unknown."""
     free = free_bytes(device)
     return None if free is None else max(1, int(SHARE * free) // max(1, replica_bytes(stack, task)))

@@ -1,4 +1,4 @@
-"""Trained models that were kept (``save=deployed``): read back from the record and the file beside it."""
+"""Load trained models that a run saved (``save=deployed``) beside its record."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from experiments.tasks import make_task
 
 
 def load_model(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
-    """The truncated model of one phase of a run, in eval mode, on the CPU."""
-    return restored(record, phase, data_root)[2]
+    """Load the truncated model of one phase of a run; see :func:`load_run`."""
+    return load_run(record, phase, data_root)[2]
 
 
-def restored(
+def load_run(
     record: str | Path, phase: str | None = None, data_root: str | None = None
 ) -> tuple[Config, Task[Any], nn.Module]:
-    """The configuration of a run, its task, and the truncated model of one phase, in eval mode, on the CPU.
+    """Load a run: its configuration, its task, and the truncated model of one phase, in eval mode, on the CPU.
 
     Args:
         record: the run's ``<run id>.json``; the model lies beside it as ``<run id>.<phase>.safetensors``.
-        phase: "grown", "fixed", "from_high", or a continuation; None for the first, which is "fixed" of plain models.
-        data_root: folder of the data sets, from which the model takes its shapes; None for the usual one.
+        phase: "grown", "fixed", "from_high" or a continuation; None for the first phase ("fixed" for plain models).
+        data_root: folder of the data sets, which determine the model's shapes; None for the default folder.
 
     Raises:
-        RecordError: if the record or its model is not there, or damaged.
+        RecordError: if the record or the model is missing or damaged.
         experiments.data.source.DataError: if the data are absent.
     """
     content = read(Path(record))
     phase = next(iter(content["phases"])) if phase is None else phase
     file = Path(record).with_suffix(f".{phase}.safetensors")
     if phase not in content["phases"] or not file.exists():
-        raise RecordError(f"{file}: not there; models are kept by save=deployed")
+        raise RecordError(f"{file}: no such model; a run saves its models if you add save=deployed")
     config = CheckedConfig.model_validate({**content["config"], "data_root": data_root})
     counts = content["phases"][phase]["count"]
     if config.gate.K is None:

@@ -1,4 +1,4 @@
-"""What became of a run: its record, and the line that reports it."""
+"""The outcome of a run: its record, and the line that reports it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a run: ``complete``, ``diverged``, ``present`` when its record was there already, or ``reference``
-    when it is among those that came with the suite."""
+class RunOutcome:
+    """How a run ended.
+
+    Attributes:
+        status: "complete", "diverged", "present" (the record existed already) or "reference" (the record is one of the
+            suite's own in ``results/``).
+        path: the record's file.
+        message: one line for the terminal.
+    """
 
     run_id: str
     status: str
@@ -37,13 +43,13 @@ class Outcome:
     message: str
 
 
-def _near(path: Path) -> str:
-    """A path for a reader: relative to where the command was given, if it is below that."""
+def _relative(path: Path) -> str:
+    """Return a path as text, relative to the working directory if it lies below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def present(run: Run) -> Outcome | None:
-    """The outcome of a run that has its record already, and is not to be run again.
+def present(run: Run) -> RunOutcome | None:
+    """Return the outcome of a run that has a record already; None if it has none or ``force=true`` asks for a new one.
 
     Raises:
         RecordError: if the record is damaged.
@@ -53,18 +59,20 @@ def present(run: Run) -> Outcome | None:
         return None
     path, now = run.path, numerics(run.config)
     then = record["code"]["numerics"]
-    stale = "" if then == now else f" STALE: it is of numerics {then} and this code has {now}, so no table counts it;"
-    again = "runs it again"
+    stale = ""
+    if then != now:
+        stale = f" STALE: it has numerics version {then}, this code has {now}, so tables do not count it;"
+    again = "to run it again"
     if run.config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
-        again = "trains it again and keeps its models, which are not beside it"
-    return Outcome(run.id, "present", path, f"already in {_near(path)};{stale} force=true {again}")
+        again = "to train it again and save its models, which are missing"
+    return RunOutcome(run.id, "present", path, f"already in {_relative(path)};{stale} add force=true {again}")
 
 
-def reference(run: Run) -> Outcome | None:
-    """The outcome of a run that has a record among the suite's own, and none where its own would be.
+def reference(run: Run) -> RunOutcome | None:
+    """Return the outcome of a run whose record is among the suite's own in ``results/``, and not in its own folder.
 
-    Whoever names a folder (``results=runs``) or asks for ``force=true`` trains it. Records of other
-    numerics do not count.
+    Returns None, so that the run is trained, if the command names a folder (``results=runs``) or ``force=true``, or if
+    the record has another numerics version.
     """
     if run.config.results is not None or run.config.force or run.root != run_files.RUNS or run.path.exists():
         return None
@@ -72,7 +80,7 @@ def reference(run: Run) -> Outcome | None:
     record, path = suite.get(run.id), suite.path(run.id)
     if record is None or record["code"]["numerics"] != numerics(run.config):
         return None
-    return Outcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_near(path)}")
+    return RunOutcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_relative(path)}")
 
 
 def write(
@@ -83,16 +91,17 @@ def write(
     device: torch.device,
     started: datetime.datetime,
     seconds: float,
-) -> Outcome:
-    """Write the record of replica ``r`` of a stack whose phases are trained.
+) -> RunOutcome:
+    """Write the record of replica ``r`` of a trained stack.
 
     Args:
-        started, seconds: when the training of the stack began, and this run's share of its wall time.
+        started: when the training of the stack began.
+        seconds: this run's share of the wall time.
 
     Raises:
-        RecordError: if the record is not legal, or something else has its name.
+        RecordError: if the record is invalid, or if another record has its name.
     """
-    import torch  # not earlier: to see that nothing is left to train takes none of it
+    import torch  # imported here: a command whose runs are all present needs no torch
 
     run, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
     execution: ExecutionBlock = {
@@ -124,12 +133,12 @@ def write(
     new = run.store.write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:
-        read(run.path)  # else what was trained here is the only one, and is kept
-    return Outcome(run.id, record["status"], run.path, f"{summary(record)} -> {_near(run.path)}{note}")
+        read(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept
+    return RunOutcome(run.id, record["status"], run.path, f"{summary(record)} -> {_relative(run.path)}{note}")
 
 
 def summary(record: dict[str, Any]) -> str:
-    """One line on what a run found."""
+    """Summarise a record in one line: size, scores, and time of each phase."""
     parts = []
     for name, phase in record["phases"].items():
         if phase["status"] != "complete":

@@ -1,4 +1,5 @@
-"""The phases of a seed: grown from low, retrained at the learned size, started from high, continued at other prices."""
+"""Train one phase of a stack: grown from low, retrained at the learned size, from high, or continued at another price.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels import KernelTrainer, unsupported
 from experiments.runs.groups import gated_model
-from experiments.runs.loggers import logged
+from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
@@ -31,9 +32,10 @@ from ngn.train.trainer import Trainer
 
 
 def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = None, high: bool = False) -> Learner:
-    """The learner of a stack: that of its method, or a fixed model of ``count`` components (a list: one per group).
+    """Build the learner of a stack.
 
     Args:
+        count: components of a fixed model, a list for several groups; None learns the size by the stack's method.
         high: whether boundaries start at their high end.
     """
     method = stack.first.method if count is None else Fixed(name="fixed", count=count)
@@ -41,7 +43,7 @@ def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = No
 
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
-    """The training plan of a stack."""
+    """Build the training plan of a stack for ``samples`` training samples."""
     train = stack.first.train
     return TrainPlan(
         steps=train.steps_on(samples),
@@ -60,14 +62,14 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
 
 
 def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
-    """The trainer that the ``engine`` setting asks for.
+    """Choose the trainer for the ``engine`` setting.
 
     Raises:
-        ConfigError: if it asks for one that cannot do this training; the message says why.
+        ConfigError: if the engine cannot do this training; the message says why.
     """
     if engine == "torch":
         return Trainer
-    why_not: str | None = "it trains learners of capacities alone"
+    why_not: str | None = "it cannot train learners other than CapacityLearner"
     if isinstance(learner, CapacityLearner):
         why_not = unsupported(learner, batches, task.loss, plan)
         if why_not is None:
@@ -79,17 +81,17 @@ def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task[Any],
 
 @dataclass(frozen=True)
 class PhaseSetup:
-    """What one training of a stack is beside the others.
+    """The settings of one phase of a stack.
 
     Attributes:
         name: "grown", "fixed", "from_high", or a continuation.
-        folder: where its checkpoints are, and the phase itself once it has finished.
+        folder: folder of its checkpoints, and of the phase's result once it has finished.
         count: size of the fixed model, a list for several groups; None for a learned one.
-        end: folder in which the trained parameters are kept for continuations; None for none.
-        start: such a folder, whose parameters (body and boundary) replace the initial ones. Schedules, optimiser and
-            the order of the data begin anew.
-        keep: files for the truncated models, one per run; none are kept where it is empty.
-        of: the runs whose phase it is, where those that are trained have other prices; None: those that are trained.
+        end: folder that receives the trained parameters, for continuations; None for none.
+        start: folder of trained parameters (body and boundary) that replace the initial ones. Schedules, optimiser and
+            data order start anew.
+        keep: files for the truncated models, one per run; empty keeps none.
+        of: the runs that own the phase, if the stack trains them at other prices; None if it trains them as they are.
     """
 
     name: str
@@ -102,10 +104,10 @@ class PhaseSetup:
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
-    """Train one phase of a stack, or take what was kept of it when it had finished before an interruption.
+    """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
 
     Raises:
-        ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds nothing that can be used.
+        ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", training_identity(numerics(stack.first))
     phase = Phase.load(finished, identity)
@@ -117,20 +119,22 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
 
 
 def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
-    """Train one phase of a stack and measure it; as :func:`train_phase`, and nothing is taken from there."""
+    """Train one phase of a stack and measure it, without looking for a saved result; see :func:`train_phase`."""
     first, fixed, identity = stack.first, setup.count is not None, training_identity(numerics(stack.first))
     high = setup.name == "from_high"
     learner = learner_of(stack, task, setup.count, high).to(device)
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
-            raise checkpoint.CheckpointError(f"{setup.start}: the end of the training to be continued is not there")
+            raise checkpoint.CheckpointError(
+                f"{setup.start}: the trained parameters to continue from are missing; give the command again"
+            )
         learner.restore(kept[1])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    with logged(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
+    with point_logger(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
         trainer = trainer_of(first.engine, learner, batches, task, plan)(
             learner,
             batches,
@@ -146,9 +150,9 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
-        history = trainer.fit() if trains(learner) else untrained(trainer)
+        history = trainer.fit() if has_trainable_parameters(learner) else skip_training(trainer)
     if setup.end is not None:
-        checkpoint.remove_newer(setup.end, None)  # an end that cannot be used may be of a later step
+        checkpoint.remove_newer(setup.end, None)  # an older, unusable file may have a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
 
     def alone(r: int) -> Learner:
@@ -171,13 +175,13 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     return Phase(results, curves, history.resumed, trainer.engine)
 
 
-def trains(learner: Learner) -> bool:
-    """Whether anything is left to train: a pretrained model to which nothing is attached has nothing."""
+def has_trainable_parameters(learner: Learner) -> bool:
+    """Return whether there is something to train. A pretrained model without attached parts has nothing."""
     return any(p.numel() for p in (*learner.body_parameters(), *learner.controller_parameters()))
 
 
-def untrained(trainer: Trainer) -> History:
-    """Return the history of no training, and make the learner ready to be measured."""
+def skip_training(trainer: Trainer) -> History:
+    """Prepare the learner for measuring without training it, and return an empty history."""
     trainer.plan = replace(trainer.plan, steps=0)
     trainer.learner.set_progress(1.0)
     trainer.learner.before_step(None)
@@ -186,9 +190,9 @@ def untrained(trainer: Trainer) -> History:
 
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:
-    """The run that the ``fixed`` phase of ``config`` would be on its own: ``method=fixed method.count=count``."""
+    """Return ``config`` with ``method=fixed method.count=count``: its ``fixed`` phase as a run of its own."""
     alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
     if (min(count) if isinstance(count, list) else count) > 0:
         return alone
-    # Independent gates may all close; a fixed model's identity does not depend on delta, but count = 0 needs -1/2.
+    # Independent gates may all close. count = 0 needs delta = -1/2, which is no part of a fixed model's identity.
     return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

@@ -1,4 +1,4 @@
-"""What a phase of training found: the result of each run, and its curves."""
+"""The results and curves of one phase of a stack."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from ngn.train import checkpoint
 log = logging.getLogger(__name__)
 
 CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32, "held_step": np.int32}
-"""Types of stored curves that are not float32."""
+"""Curve → type, for stored curves that are not float32."""
 SCORES = ("truncated", "soft", "gates_kept")
-"""What a learned model is scored as: its hard prefix; with its gates as trained; with the gates of the prefix alone."""
+"""The three ways to score a learned model: truncated (gates of one), soft gates, and truncated with its gates kept."""
 
 
 @dataclasses.dataclass
 class Phase:
-    """One phase of a stack: the result and the curves of each run, how often it was resumed, and what trained it."""
+    """The result of one phase of a stack.
+
+    Attributes:
+        results: one per run.
+        curves: name → values, one dictionary per run.
+        resumed: number of times the training was resumed.
+        engine: what trained it, such as "torch" or the name of a kernel.
+    """
 
     results: list[Result]
     curves: list[dict[str, np.ndarray]]
@@ -30,7 +37,7 @@ class Phase:
     engine: str
 
     def save(self, path: Path, identity: checkpoint.Identity) -> None:
-        """Keep a phase that has finished, for when a later one is interrupted."""
+        """Save a finished phase, so that an interruption of a later phase does not lose it."""
         content = {
             "results": [result.json() for result in self.results],
             "curves": [{name: curve.tolist() for name, curve in curves.items()} for curves in self.curves],
@@ -41,13 +48,16 @@ class Phase:
 
     @classmethod
     def load(cls, path: Path, identity: checkpoint.Identity) -> Phase | None:
-        """The phase that was kept; None if there is none, and, with a warning, if it is damaged or of other code."""
+        """Load a saved phase; None if there is none.
+
+        If it is damaged or was trained by other code, it is removed with a warning, and None is returned.
+        """
         try:
             content = checkpoint.read_sealed(path, identity)
         except FileNotFoundError:
             return None
         except (checkpoint.OtherIdentityError, *checkpoint.DAMAGE) as fault:
-            log.warning("%s cannot be used (%s); its phase is trained again", path, fault)
+            log.warning("%s cannot be used (%s); its phase will be trained again", path, fault)
             remove(path)
             return None
         curves = [
@@ -58,14 +68,17 @@ class Phase:
 
 
 def prunes_back(grown: list[int], high: list[int], t: list[float], starts: list[float]) -> PrunesBackBlock:
-    """The paper's verdict on a run started at high capacity.
+    """Return the paper's verdict on a run started at high capacity.
 
-    yes: every rounded count is within one block of the grown one. partial: not so, but every boundary ended more than
-    one block below its start. no: the rest.
+    - yes: every rounded count is within one block of the grown one;
+    - partial: not so, but every boundary ended more than one block below its start;
+    - no: otherwise.
 
     Args:
-        grown, high: counts per gate, grown from low and started at high capacity.
-        t: boundaries of the latter; starts: where they began.
+        grown: counts per axis of the run grown from low.
+        high: counts per axis of the run started at high capacity.
+        t: final boundaries of the run started at high capacity.
+        starts: its initial boundaries.
     """
     returned = all(abs(a - b) <= 1 for a, b in zip(grown, high, strict=True))
     moved = all(boundary < start - 1 for boundary, start in zip(t, starts, strict=True))

@@ -1,4 +1,4 @@
-"""A run and its files: its record, its models, its checkpoints. No torch is imported."""
+"""A run and the paths of its files: record, models, checkpoints. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.store.records import Store
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration with its name and its folder, each found once: pass it on instead of the configuration.
+    """A configuration with its run id and its folder. Both are computed once, so pass a ``Run`` on, not its parts.
 
     Attributes:
         config: the checked configuration.
@@ -30,49 +30,49 @@ class Run:
 
     @staticmethod
     def of(config: Config) -> Run:
-        """Name a configuration."""
+        """Make the run of a configuration."""
         return Run(config, run_id(config))
 
-    def carried_out(self, **settings: Any) -> Run:
-        """Change settings that are no part of its identity, such as ``results`` or ``force``."""
+    def with_execution(self, **settings: Any) -> Run:
+        """Return the run with other execution settings, which are no part of its identity: ``results``, ``force``."""
         return Run(self.config.model_copy(update=settings), self.id)
 
     @cached_property
     def root(self) -> Path:
-        """The folder of its record: as configured; else ``runs/`` for a full run of a clean tree, else scratch."""
+        """The folder of the records: ``results=``, or ``runs/`` for a full run of a clean tree, or scratch."""
         if self.config.results is not None:
             return Path(self.config.results).expanduser()
         return RUNS if self.config.profile == "full" and code().clean else SCRATCH / "results"
 
     @cached_property
     def store(self) -> Store:
-        """The records of that folder."""
+        """The records in the folder :attr:`root`."""
         return Store(self.root)
 
     @cached_property
     def path(self) -> Path:
-        """The file of its record."""
+        """The file of the record."""
         return self.store.path(self.id)
 
     def model_file(self, phase: str) -> Path:
-        """The file of the truncated model of a phase, beside the record."""
+        """Return the file of a phase's truncated model, beside the record."""
         return self.path.with_suffix(f".{phase}.safetensors")
 
 
 def runs_of(configs: Iterable[Config]) -> list[Run]:
-    """Name several configurations."""
+    """Make the runs of several configurations."""
     return [Run.of(config) for config in configs]
 
 
 def checkpoints() -> Path:
-    """The folder that holds one folder per stack."""
+    """Return the folder that holds one folder of checkpoints per stack."""
     return SCRATCH / "checkpoints"
 
 
 def checkpoints_named(name: str, root: Path) -> Path:
-    """Where the stack of this name keeps its checkpoints; records of another folder are another training.
+    """Return the folder of checkpoints of the stack ``name`` whose records go to ``root``.
 
-    The name may be a pattern, for all stacks whose records go to ``root``.
+    ``name`` may be a glob pattern. Stacks with records in different folders never share checkpoints.
     """
     digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
     return checkpoints() / f"{name}-{digest}"

@@ -1,7 +1,7 @@
-"""Processes that are given the same runs share the work: each run is trained by one of them.
+"""Share runs among processes: several may be given the same runs, and one process trains each run.
 
-Also here: the stacks that an interruption left. A checkpoint belongs to a stack of certain runs, so these must come
-together again, also when some of them have their records already.
+This module also finds stacks that an interruption left. A checkpoint belongs to one stack, so the same runs must form
+that stack again, even if some of them have records already.
 """
 
 from __future__ import annotations
@@ -27,57 +27,64 @@ from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 NOTE = "pack.json"
-"""In a folder of checkpoints: which runs they are of."""
+"""File in a folder of checkpoints that lists the runs of the stack."""
 POLL = 0.5
-"""Seconds between two looks at runs that another process trains."""
+"""Seconds between two checks of runs that another process trains."""
 Done = TypeVar("Done")
 
 
 class HeldElsewhere(RuntimeError):
-    """Runs that another process is training, and for which nobody wanted to wait longer."""
+    """Other processes were still training runs when the waiting time ended."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Runs to train together: those that are missing, and those with a record that their checkpoint belongs to."""
+    """Runs to train together.
+
+    Attributes:
+        missing: runs without a record.
+        beside: runs with a record that belong to the same checkpoint.
+        order: run ids of an interrupted stack in the order of its replicas; empty for a new stack.
+    """
 
     missing: tuple[Run, ...]
     beside: tuple[Run, ...] = ()
     order: tuple[str, ...] = ()
 
     def stack(self) -> Stack:
-        """All of them, in the order in which the interrupted stack had them."""
+        """Return the stack of all runs, in the order of the interrupted stack."""
         place = {name: at for at, name in enumerate(self.order)}
         return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda run: place.get(run.id, 0))))
 
     def divided(self, names: Sequence[str]) -> tuple[Work, Work]:
-        """The missing runs of these names, and the others; undivided where it is all of them."""
+        """Split the missing runs into those of ``names`` and the others."""
         if len(names) == len(self.missing):
             return self, Work(())
         inside = tuple(run for run in self.missing if run.id in names)
         return Work(inside), Work(tuple(run for run in self.missing if run.id not in names))
 
     def without(self, names: Container[str]) -> Work:
-        """What is left when the runs of these names have their records."""
+        """Return the work that is left once the runs of ``names`` have records."""
         left = tuple(run for run in self.missing if run.id not in names)
         ready = tuple(run for run in self.missing if run.id in names)
-        # of a stack that was interrupted, also those that just got their record belong to the checkpoint
+        # In an interrupted stack, runs that just got a record still belong to the checkpoint.
         return Work(left, (*self.beside, *ready) if self.order else (), self.order)
 
 
 def note_stack(folder: Path, stack: Stack) -> None:
-    """Write down which runs a folder of checkpoints belongs to, before anything else is written there."""
+    """Write the list of a stack's runs into its folder of checkpoints, before any other file."""
     if len(stack) > 1 and not (folder / NOTE).exists():
         root = stack.runs[0].root.resolve()
         note = {"results": str(root), "runs": {run.id: scientific(run.config) for run in stack.runs}}
         checkpoint.write_sealed(folder / NOTE, note, {})
 
 
-def tidy(present: Iterable[str], results: Path) -> None:
-    """Remove what runs with records had needed, where a kill came before the cleaning up, and half-written files.
+def remove_leftovers(present: Iterable[str], results: Path) -> None:
+    """Remove leases, checkpoints and partial files that a killed process left behind.
 
     Args:
-        present: runs that have their record.
+        present: run ids that have a record.
+        results: folder of the records.
     """
     leases, store = Leases(results), Store(results)
     names = set(present)
@@ -96,21 +103,24 @@ def tidy(present: Iterable[str], results: Path) -> None:
 
 
 def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The folders of stacks whose records go to ``results``, and their runs: run id → scientific configuration."""
+    """Yield the folder and the runs of each stack whose records go to ``results``.
+
+    The runs are a dictionary: run id → scientific configuration.
+    """
     for folder in sorted(run_files.checkpoints().glob(run_files.checkpoints_named("*", results).name)):
         try:
             note = checkpoint.read_sealed(folder / NOTE, None)
         except FileNotFoundError:
-            continue  # of a single run, or another process has finished the stack meanwhile
+            continue  # a single run, or another process has just finished the stack
         except checkpoint.DAMAGE as fault:
-            log.warning("%s cannot be used (%s); its runs form new stacks", folder / NOTE, fault)
+            log.warning("%s cannot be used (%s); its runs will form new stacks", folder / NOTE, fault)
             continue
         if note["results"] == str(results.resolve()):
             yield folder, note["runs"]
 
 
-def arrange(runs: Sequence[Run], results: Path) -> list[Work]:
-    """Stacks as an interruption left them, where all their other runs have records; new stacks of the rest."""
+def divide_into_work(runs: Sequence[Run], results: Path) -> list[Work]:
+    """Divide runs into stacks: first interrupted stacks whose other runs all have records, then new stacks."""
     left = {run.id: run for run in runs}
     store = Store(results)
     work: list[Work] = []
@@ -129,13 +139,13 @@ def arrange(runs: Sequence[Run], results: Path) -> list[Work]:
 
 @dataclass
 class Sharing(Generic[Done]):
-    """How work is shared.
+    """Trains work that other processes may have been given too.
 
     Attributes:
-        leases: of the folder that the records go to.
-        present: the outcome of a run that has its record by now, or None.
-        train: trains one piece of work; run id → outcome of each run that was missing.
-        patience: seconds to wait for runs that others train while nothing else is left to do; None waits for good.
+        leases: leases of the folder that receives the records.
+        present: returns the outcome of a run that has a record by now, or None.
+        train: trains one piece of work; returns run id → outcome for each run that was missing.
+        patience: seconds to wait for others once nothing else is left to do; None waits without a limit.
     """
 
     leases: Leases
@@ -144,10 +154,10 @@ class Sharing(Generic[Done]):
     patience: float | None = None
 
     def run(self, work: Sequence[Work]) -> Iterator[tuple[str, Done]]:
-        """(run id, outcome) of every run, as they come.
+        """Yield (run id, outcome) of every run, as they finish.
 
         Raises:
-            HeldElsewhere: when patience is over; every run that was free has been trained.
+            HeldElsewhere: if other processes still train runs after ``patience``. All free runs are then trained.
         """
         waiting, intact, quiet = deque(work), True, time.monotonic()
         while waiting:
@@ -160,7 +170,7 @@ class Sharing(Generic[Done]):
                     if leased and (len(leased) == len(piece.missing) or not intact):
                         ours, piece = piece.divided(leased)
                         moved = True
-                        # a record may have been written between the look and the lease
+                        # Another process may have written a record between the check and the lease.
                         late, ours = self._look(ours)
                         yield from late.items()
                         if ours.missing:
@@ -173,22 +183,24 @@ class Sharing(Generic[Done]):
             if moved:
                 quiet = time.monotonic()
             elif intact:
-                intact = False  # rather parts of stacks than nothing
+                intact = False  # nothing else is free: from now on, take parts of stacks
             else:
                 self._wait(waiting, time.monotonic() - quiet)
 
     def _look(self, piece: Work) -> tuple[dict[str, Done], Work]:
-        """The runs of a piece that have their record by now, and what is left of it."""
+        """Return the outcomes of the runs of ``piece`` that have a record by now, and the work that is left."""
         ready = {run.id: done for run in piece.missing if (done := self.present(run)) is not None}
         return ready, piece.without(ready) if ready else piece
 
     def _wait(self, waiting: Sequence[Work], waited: float) -> None:
         names = [run.id for piece in waiting for run in piece.missing]
         if self.patience is not None and waited > self.patience:
-            raise HeldElsewhere(f"{len(names)} runs are being trained by others, first {self._who(names)}")
+            raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {self._first(names)}")
         if waited < POLL:
-            log.warning("waiting for %d runs that others train, first %s", len(names), self._who(names))
+            log.warning(
+                "waiting for %d runs that other processes train, the first: %s", len(names), self._first(names)
+            )
         time.sleep(POLL)
 
-    def _who(self, names: Sequence[str]) -> str:
-        return f"{names[0]} by {self.leases.owner(names[0]) or 'nobody any more'}"
+    def _first(self, names: Sequence[str]) -> str:
+        return f"{names[0]} ({self.leases.owner(names[0]) or 'its process has just ended'})"

@@ -1,4 +1,4 @@
-"""Ending a program that a signal has stopped: what it says, its exit status, and Slurm's queue."""
+"""End a program that a signal stopped: its last message, its exit status, and requeuing in Slurm."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ngn.train.interrupt import Interrupted
 
 @contextmanager
 def woken_by_signals() -> Iterator[socket.socket]:
-    """A socket that becomes readable when a signal comes, for those who wait for files and would sleep through it.
+    """Yield a socket that becomes readable when a signal arrives, for use with ``select``.
 
-    Python goes on waiting after a handler that only notes. Outside of the main thread it stays silent.
+    Without it, Python continues to wait after a signal handler returns. Outside the main thread it never becomes
+    readable.
     """
     heard, rung = socket.socketpair()
     heard.setblocking(False)
@@ -35,10 +36,10 @@ def woken_by_signals() -> Iterator[socket.socket]:
 
 
 def requeue() -> str | None:
-    """Put the Slurm job that this process is into its queue again; its name, or None where this is no such job.
+    """Requeue the Slurm job of this process. Return its name, or None outside Slurm.
 
-    Called after SIGUSR1 or SIGUSR2, which Slurm sends when told so (``--signal``). After SIGTERM Slurm decides by
-    itself: a preempted job is requeued by it, and a cancelled one must stay cancelled.
+    Call it after SIGUSR1 or SIGUSR2, which Slurm sends on request (``--signal``). After SIGTERM, Slurm decides itself:
+    it requeues a preempted job, and a cancelled job must stay cancelled.
 
     Raises:
         RuntimeError: if Slurm refuses; the message has its reason.
@@ -55,15 +56,19 @@ def requeue() -> str | None:
 
 
 def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
-    """Tell how to go on, requeue a Slurm job that was warned, and return the exit status."""
+    """Print how to continue, requeue a Slurm job that was warned, and return the exit status.
+
+    Args:
+        resume: the command that continues.
+    """
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
-    print(f"\n{Interrupted(signum)}; what was computed is saved. To go on:\n  {resume}", file=sys.stderr, flush=True)
+    print(f"\n{Interrupted(signum)}; all progress is saved. To continue:\n  {resume}", file=sys.stderr, flush=True)
     if signum in (signal.SIGUSR1, signal.SIGUSR2):
         try:
             job = requeue()
-        except RuntimeError as refused:  # an interactive job, for one; the command above still holds
+        except RuntimeError as refused:  # an interactive job, for example; the command above still works
             print(refused, file=sys.stderr, flush=True)
         else:
             if job is not None:
-                print(f"job {job} is in Slurm's queue again", file=sys.stderr, flush=True)
+                print(f"requeued Slurm job {job}", file=sys.stderr, flush=True)
     return 128 + signum

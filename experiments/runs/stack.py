@@ -1,6 +1,6 @@
-"""Stacks: runs that are trained as one model, since they differ in nothing but their seed and a few scalars.
+"""Stacks: runs that differ only in seed and a few scalars, trained as one model.
 
-Neither torch nor a compiler is needed to plan them: how wide a stack is depends on the configurations alone.
+Planning stacks needs neither torch nor a compiler: the size of a stack depends only on the configurations.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ SCALARS = (
     "train.lr",
     "train.lr_boundary",
 )
-"""What may differ between the replicas of a stack, beside the ``scalars`` of the method."""
+"""Settings that may differ between the replicas of a stack, besides the ``scalars`` of the method."""
 
 LARGEST = 10
-"""Replicas in one stack of the torch engine: four to ten suit a CPU's caches, more spill them. Also of models of depth
-in the kernel, which then take minutes."""
+"""Most replicas in one stack of the torch engine: four to ten fit a CPU's caches, more do not. Also the limit for
+models of depth in the compiled kernel; such a stack takes minutes."""
 LARGEST_FUSED = 500
-"""For the 1D study. The kernel takes replica by replica, 130 KB each, so a stack may be large; it is one progress bar
-and one task."""
+"""Most replicas in one stack of the 1D study in the compiled kernel. The kernel trains one replica after another,
+130 KB each, so a stack may be large. It shows as one progress bar and one task."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Runs that are trained as one model with a replica axis; of a single run, a model without that axis.
+    """Runs that are trained as one model with a replica axis. A single run has a model without that axis.
 
     Attributes:
-        runs: at least one, equal but for the seed and scalars (:data:`SCALARS`).
+        runs: one or more, equal except for seed and scalars (:data:`SCALARS`).
     """
 
     runs: tuple[Run, ...]
 
     def __post_init__(self) -> None:
         if not self.runs:
-            raise ValueError("a stack has at least one run")
+            raise ValueError("a stack needs at least one run")
 
     @staticmethod
     def of(*configs: Config) -> Stack:
-        """The stack of these configurations."""
+        """Make the stack of these configurations."""
         return Stack(tuple(runs_of(configs)))
 
     def __len__(self) -> int:
@@ -66,12 +66,12 @@ class Stack:
 
     @property
     def first(self) -> Config:
-        """What holds for every run, seed and scalars apart."""
+        """The configuration of the first run; the others differ only in seed and scalars."""
         return self.runs[0].config
 
     @property
     def configs(self) -> list[Config]:
-        """Their configurations, in the order of the replicas."""
+        """The configurations, in the order of the replicas."""
         return [run.config for run in self.runs]
 
     @property
@@ -91,7 +91,7 @@ class Stack:
 
     @cached_property
     def id(self) -> str:
-        """A name for the stack, the same whenever the same runs form it in this order."""
+        """The name of the stack, a function of its runs and their order."""
         ids = self.ids
         if len(ids) == 1:
             return ids[0]
@@ -99,66 +99,71 @@ class Stack:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of its checkpoints."""
+        """The folder of the stack's checkpoints."""
         return checkpoints_named(self.id, self.runs[0].root)
 
     def values(self, key: str) -> list[float]:
-        """One scalar setting of each run, by its dotted name."""
+        """Return one scalar setting of each run, by its dotted name."""
         return [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
 
     def scalar(self, key: str) -> float | torch.Tensor:
-        """A scalar setting as the library takes it: a number for a single run, float64 [R] for a stack."""
+        """Return a scalar setting as the library takes it: a number for a single run, float64 [R] for R replicas."""
         values = self.values(key)
         if len(self) == 1:
             return values[0]
-        import torch  # not earlier: sweeps are planned without it
+        import torch  # imported here: planning sweeps needs no torch
 
         return torch.tensor(values, dtype=torch.float64)
 
     def take(self, replicas: Sequence[int]) -> Stack:
-        """The stack of some of the runs."""
+        """Return the stack of the given replicas."""
         return Stack(tuple(self.runs[r] for r in replicas))
 
     def parts(self, largest: int) -> list[Stack]:
-        """The runs in stacks of at most ``largest``."""
+        """Split the stack into stacks of at most ``largest`` runs."""
         return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
 
 
 WIDEST = 64
-"""Units of the widest blocks for which kernels are compiled."""
+"""Largest width, in units, of the blocks for which kernels are compiled."""
 
 
 def why_no_kernel(config: Config) -> str | None:
-    """Why no compiled kernel trains this run, whether or not there is a compiler; None where one does."""
+    """Return why no compiled kernel can train this run, or None if one can. A compiler need not be present."""
     gate, train = config.gate, config.train
     reasons = {
         f"there is no compiled kernel for task={config.task.name}": config.task.kernel is None,
-        f"the compiled kernels do not know method={config.method.name}": not config.method.in_kernels,
-        "the compiled kernels keep the ordering weights but under a budget: gate.order=geometric or power": gate.order
-        not in config.method.kernel_orders,
-        "the compiled kernels keep train.lr_boundary constant": train.lr_boundary_shape.kind != "constant",
-        "the compiled kernels have train.optimizer=adam alone, without train.warmup": train.optimizer != "adam"
-        or train.warmup > 0,
-        "the compiled kernels train on full batches in single precision: train.batch=null, train.accumulate=1 and "
-        "train.autocast=none": train.batch is not None or train.accumulate > 1 or train.autocast != "none",
-        f"the compiled kernels have blocks of at most {WIDEST} units": max(gate.widths(config.task)[1:-1], default=0)
-        > WIDEST,
+        f"the compiled kernels do not support method={config.method.name}": not config.method.in_kernels,
+        "the compiled kernels change ordering weights only under a budget: use gate.order=geometric or power": (
+            gate.order not in config.method.kernel_orders
+        ),
+        "the compiled kernels need a constant train.lr_boundary": train.lr_boundary_shape.kind != "constant",
+        "the compiled kernels support only train.optimizer=adam, without train.warmup": (
+            train.optimizer != "adam" or train.warmup > 0
+        ),
+        "the compiled kernels train on full batches in single precision: they need train.batch=null, "
+        "train.accumulate=1 and train.autocast=none": (
+            train.batch is not None or train.accumulate > 1 or train.autocast != "none"
+        ),
+        f"the compiled kernels support blocks of at most {WIDEST} units": (
+            max(gate.widths(config.task)[1:-1], default=0) > WIDEST
+        ),
     }
     return next((reason for reason, holds in reasons.items() if holds), gate.why_no_kernel)
 
 
 def kernel_of(config: Config) -> str | None:
-    """The compiled kernel that trains this run where a compiler is there; None where torch does in any case."""
+    """Return the compiled kernel that trains this run if a compiler is present; None if torch trains it anyway."""
     return config.task.kernel if config.engine in ("auto", "fused") and why_no_kernel(config) is None else None
 
 
 def largest_in_torch(config: Config) -> int:
-    """How many replicas suit the torch engine; 1 where stacks are no faster, or no two runs have the same data."""
+    """Return the most replicas for the torch engine: 1 if stacks are not faster, or if every seed has its own data."""
     return LARGEST if config.gate.stacks and not config.task.data_of_seed else 1
 
 
 def largest_stack(config: Config) -> int:
-    """How many replicas suit the engine that trains this run; memory may allow fewer (``memory.py``)."""
+    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``memory.py``)."""
     kernel = kernel_of(config)
     if kernel is None:
         return largest_in_torch(config)
@@ -166,15 +171,16 @@ def largest_stack(config: Config) -> int:
 
 
 def stack_key(config: Config) -> str:
-    """Equal for runs that can be one stack."""
+    """Return a key that is equal for runs that can form one stack."""
     scalars = {*SCALARS, *(f"method.{name}" for name in config.method.scalars)}
     return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in scalars}, sort_keys=True)
 
 
 def stacks_of(runs: Sequence[Run], largest: int | None = None) -> list[Stack]:
-    """Runs in stacks of at most ``largest`` (None: what suits the engine), by the first of each in the order given.
+    """Divide runs into stacks, in the order of their first runs. A run that cannot be stacked is a stack of one.
 
-    Runs that cannot be stacked stand alone.
+    Args:
+        largest: most runs in one stack; None for the engine's limit.
     """
     stacks: list[list[Run]] = []
     latest: dict[str, list[Run]] = {}

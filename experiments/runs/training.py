@@ -1,4 +1,4 @@
-"""A stack of runs, from configurations to records: its phases one after the other."""
+"""Train a stack: its phases one after the other, then write the records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.libraries import library
 from experiments.runs import host, outcome
 from experiments.runs.memory import replicas_that_fit
-from experiments.runs.outcome import Outcome
+from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.run_files import Run
@@ -38,14 +38,14 @@ from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 RECORDED = "recorded"
-"""In a folder of checkpoints: all is trained, and records are being written."""
+"""File in a folder of checkpoints: training has ended, and records are being written."""
 
 
 def device_of(config: Config) -> torch.device:
-    """The device of a run.
+    """Return the device of a run.
 
     Raises:
-        ConfigError: if ``device=cuda`` is asked for where there is none.
+        ConfigError: for ``device=cuda`` without a CUDA device.
     """
     present = torch.cuda.is_available()
     if config.device == "cuda" and not present:
@@ -53,8 +53,8 @@ def device_of(config: Config) -> torch.device:
     return torch.device("cuda" if present and config.device != "cpu" else "cpu")
 
 
-def largest_here(stack: Stack, task: Task[Any], device: torch.device) -> int:
-    """How many replicas of a stack this machine trains at once; planning knows neither its memory nor its compiler."""
+def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
+    """Return how many replicas of a stack this machine can train at once, given its memory and its compiler."""
     kernel = kernel_of(stack.first)
     if len(stack) == 1 or (kernel is not None and library(kernel) is not None):
         return len(stack)
@@ -63,45 +63,45 @@ def largest_here(stack: Stack, task: Task[Any], device: torch.device) -> int:
     return suited if fit is None else min(suited, fit)
 
 
-def train_stack(stack: Stack) -> list[Outcome]:
-    """Train a stack, in parts where this machine cannot train it at once; the outcome of every run.
+def train_stack(stack: Stack) -> list[RunOutcome]:
+    """Train a stack, in parts if this machine cannot train it at once. Return the outcome of every run.
 
     Raises:
         DataError, ConfigError: with a message for the reader.
-        ngn.train.checkpoint.StorageError: if a file cannot be written; what was saved before is kept.
-        MemoryError, RuntimeError: if memory does not suffice for a single run.
+        ngn.train.checkpoint.StorageError: if a file cannot be read or written; earlier files are kept.
+        MemoryError, RuntimeError: if there is not enough memory for a single run.
     """
-    code()  # what the tree is now, before training, is what produces the numbers
+    code()  # read the state of the source tree before training, since this code produces the numbers
     first = stack.first
     if first.threads is not None:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     try:
-        with host.prepared():
+        with host.tuned_for_training():
             task = make_task(first, device)
-            parts = stack.parts(largest_here(stack, task, device))
+            parts = stack.parts(replicas_on_this_machine(stack, task, device))
             return [outcome for part in parts for outcome in _train_or_halve(part, task, device)]
     except OSError as fault:
         raise checkpoint.StorageError(
             f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
-            "what was saved before is kept, and the same command goes on from there"
+            "earlier checkpoints are kept, and the same command continues from them"
         ) from fault
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Whether an error is for want of memory: Python's, CUDA's, or that of torch's allocator on a CPU."""
+    """Return whether an error means "out of memory": from Python, from CUDA, or from torch's allocator on a CPU."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _train_or_halve(stack: Stack, task: Task[Any], device: torch.device) -> list[Outcome]:
-    """Train a stack at once, or in halves if memory does not suffice; a single run that is too large fails."""
+def _train_or_halve(stack: Stack, task: Task[Any], device: torch.device) -> list[RunOutcome]:
+    """Train a stack at once, or in halves if there is not enough memory. A single run that is too large fails."""
     try:
         return train_at_once(stack, task, device)
     except (MemoryError, RuntimeError) as error:
         if len(stack) == 1 or not _out_of_memory(error):
             raise
-        log.warning("no memory for a stack of %d runs (%s); training it in halves", len(stack), error)
-    gc.collect()  # the failed stack, before its halves
+        log.warning("not enough memory for a stack of %d runs (%s); training it in halves", len(stack), error)
+    gc.collect()  # free the failed stack before training its halves
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     checkpoint.remove(stack.checkpoints)
@@ -109,21 +109,21 @@ def _train_or_halve(stack: Stack, task: Task[Any], device: torch.device) -> list
     return [outcome for half in halves for outcome in _train_or_halve(half, task, device)]
 
 
-def kept(stack: Stack, phase: str) -> list[Path]:
-    """The files that the truncated models of a phase are kept in; none unless asked for."""
+def model_files(stack: Stack, phase: str) -> list[Path]:
+    """Return the files for the truncated models of a phase; none without ``save=deployed``."""
     return [run.model_file(phase) for run in stack.runs if run.config.save == "deployed"]
 
 
-def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[Outcome]:
+def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[RunOutcome]:
     """Train the phases of a stack as one model and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     first, scratch = stack.first, stack.checkpoints
     if first.force and (scratch / RECORDED).exists():
-        checkpoint.remove(scratch)  # left between a record and the cleaning up: force asks for another training
+        checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
     note_stack(scratch, stack)
     phases: dict[str, Phase] = {}
     if (alone := first.method.sizes(first.gate)) is not None:
-        setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=kept(stack, "fixed"))
+        setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
         phases["fixed"] = train_phase(stack, task, device, setup)
     else:
         for name in first.phases:
@@ -131,7 +131,7 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[O
                 phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
             else:
                 end = scratch / "end" if name == "grown" and first.continue_with else None
-                setup = PhaseSetup(name, scratch / name, end=end, keep=kept(stack, name))
+                setup = PhaseSetup(name, scratch / name, end=end, keep=model_files(stack, name))
                 phases[name] = train_phase(stack, task, device, setup)
         if "from_high" in phases:
             starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
@@ -141,7 +141,7 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[O
         for factor in first.continue_with:
             key = branch_phase(factor)
             branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
-            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=kept(stack, key), of=stack)
+            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=model_files(stack, key), of=stack)
             phases[key] = train_phase(branches, task, device, setup)
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.config.schedule.lambda0
@@ -154,7 +154,7 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[O
 
 
 def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:
-    """Retrain every run at its learned size: from a ``method=fixed`` record where there is one, else here."""
+    """Retrain every run at its learned size, or take the result from a ``method=fixed`` record if there is one."""
     results: dict[int, Result] = {}
     curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -164,8 +164,8 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
             results[r] = dataclasses.replace(result)
             continue
         alone = Run.of(fixed_configuration(stack.runs[r].config, fixed_size(result.count)))
-        record = _sound(alone)
-        if record is not None and _may_stand(record, alone.config) and stack.first.save == "none":
+        record = _usable_record(alone)
+        if record is not None and stack.first.save == "none":
             results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
             engines.update(record["execution"]["engine"].split("+"))
         else:
@@ -173,9 +173,9 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
-            part = stack.take(group)  # the folder is that of its members: another time some may have their record
+            part = stack.take(group)  # name the folder after its runs: in a later attempt, some may have records
             folder = scratch / f"fixed{size_name(counts)}-{part.id}"
-            setup = PhaseSetup("fixed", folder, count=fixed_size(counts), keep=kept(part, "fixed"))
+            setup = PhaseSetup("fixed", folder, count=fixed_size(counts), keep=model_files(part, "fixed"))
             phase = train_phase(part, task, device, setup)
             resumed += phase.resumed
             engines.add(phase.engine)
@@ -184,16 +184,17 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
     return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
 
 
-def _sound(run: Run) -> dict[str, Any] | None:
-    """The record of another run, where it has a sound one."""
+def _usable_record(run: Run) -> dict[str, Any] | None:
+    """Return the record of a run if it can replace a training here; None otherwise.
+
+    It must be undamaged and have this code's numerics version. It must come from a clean tree, unless this tree has
+    uncommitted changes itself.
+    """
     try:
-        return run.store.get(run.id)
+        record = run.store.get(run.id)
     except RecordError as damaged:
-        log.warning("%s; not taken from there", damaged)
+        log.warning("%s; not used, the size is trained here", damaged)
         return None
-
-
-def _may_stand(record: dict[str, Any], config: Config) -> bool:
-    """Whether a record may stand for a training here: of the same numerics, and no dirtier than this tree."""
-    made_by = record["code"]
-    return bool(made_by["numerics"] == numerics(config) and (made_by["clean"] or not code().clean))
+    if record is None or record["code"]["numerics"] != numerics(run.config):
+        return None
+    return record if record["code"]["clean"] or not code().clean else None

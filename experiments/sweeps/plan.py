@@ -66,7 +66,7 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
     }
     lines = [json.dumps(head)]
     for stack in stacks:
-        placed = [run.carried_out(results=str(results.resolve())) for run in stack.runs]
+        placed = [run.with_execution(results=str(results.resolve())) for run in stack.runs]
         lines.append(json.dumps([run.config.model_dump(mode="json") for run in placed]))
     content = ("\n".join(lines) + "\n").encode()
     earlier = _plans(folder)

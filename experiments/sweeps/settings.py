@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from experiments.blocks import Closed, ConfigError
 from experiments.config.compose import nearest
-from experiments.config.messages import read_yaml, sentences
+from experiments.config.messages import explain, read_yaml
 from experiments.paths import ROOT
 
 CLUSTERS = ROOT / "experiments" / "clusters"
@@ -75,5 +75,5 @@ def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluste
         return Cluster.model_validate(content)
     except ValidationError as error:
         legal = list(Cluster.model_fields)
-        sentence = sentences(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
+        sentence = explain(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
         raise ConfigError(f"{path}: {sentence}") from None

@@ -213,7 +213,7 @@ def wanting(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Itera
         if run.id not in view.records:
             yield run
         elif repeat and view.state(run).state in repeat:
-            yield run.carried_out(force=True)
+            yield run.with_execution(force=True)
 
 
 def in_words(seconds: float) -> str:

@@ -1,9 +1,10 @@
-"""Hydra plugins that train jobs which differ in seed and scalars as one stack.
+"""Hydra plugins that train jobs as stacks: jobs that differ only in seed and scalars form one stack.
 
-``hydra/launcher=pack`` is the default of multiruns; ``hydra/launcher=basic`` trains the jobs one by one.
+``hydra/launcher=pack`` is the default of multiruns. ``hydra/launcher=basic`` trains the jobs one by one.
 """
 
-# No annotations from __future__: Hydra runs this module before it is in sys.modules, where dataclasses would look.
+# No "from __future__ import annotations": dataclasses would then look this module up in sys.modules, and Hydra runs it
+# before it is there.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,10 @@ from experiments.cli.session import Session, write_folder
 from experiments.runs.run_files import Run
 
 if TYPE_CHECKING:
-    from experiments.runs.outcome import Outcome
+    from experiments.runs.outcome import RunOutcome
 
-Outcomes = dict[str, Union["Outcome", Exception]]
-"""Run id → what became of the run."""
+Outcomes = dict[str, Union["RunOutcome", Exception]]
+"""Run id → the outcome of the run, or its error."""
 
 
 class PackLauncher(BasicLauncher):  # type: ignore[misc]
@@ -55,13 +56,13 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
             self.session.report(number, run)
             returned = JobReturn(overrides=list(overrides), working_dir=str(folder))
             returned.task_name = str(self.config.hydra.job.name)
-            returned.status = JobStatus.COMPLETED  # what failed is in the command's own summary and exit status
+            returned.status = JobStatus.COMPLETED  # the summary and the exit status of the command report failures
             returned.return_value = None
             done.append(returned)
         return done
 
     def train(self, runs: list[Run]) -> Outcomes:
-        """Train runs as stacks. Runs left out here are trained when their jobs report."""
+        """Train runs as stacks. A run without an outcome here is trained when its job reports."""
         from experiments.runs.launch import share
 
         return share(runs)

@@ -1,4 +1,4 @@
-"""``hydra/launcher=pack_slurm``: a multirun on Slurm, one array task per stack. It waits for the jobs.
+"""``hydra/launcher=pack_slurm``: a multirun on Slurm with one array task per stack. The command waits for the jobs.
 
     python run.py task=mnist seed=0..9 hydra/launcher=pack_slurm hydra.launcher.partition=gpu hydra.launcher.gpus=1
 
@@ -18,15 +18,15 @@ from experiments.runs.run_files import Run
 from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
 
 POLL = 2.0
-"""Seconds between two looks at Slurm's queue."""
+"""Seconds between two checks of Slurm's queue."""
 
 
 class PackSlurmLauncher(PackLauncher):
-    """Trains a batch as array tasks; folders and reports are those of :class:`PackLauncher`.
+    """Train a batch as array tasks. Folders and reports are those of :class:`PackLauncher`.
 
     Args:
-        settings: what differs from ``experiments/clusters/slurm.yaml``; None is as it stands there. Shell lines
-            (``setup``) and options of one cluster (``more``) take a file: ``scripts/sweep.py run --cluster FILE``.
+        settings: changes to ``experiments/clusters/slurm.yaml``; None keeps its value. Shell lines (``setup``) and
+            further options (``more``) need a file: ``scripts/sweep.py run --cluster FILE``.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -34,8 +34,8 @@ class PackSlurmLauncher(PackLauncher):
         self.settings = {name: value for name, value in settings.items() if value is not None}
 
     def train(self, runs: list[Run]) -> Outcomes:
-        """Train runs as array tasks, and wait for them; those that have their records are left out."""
-        from experiments.runs.outcome import Outcome, reference, summary
+        """Train the runs without a record as array tasks, and wait for them."""
+        from experiments.runs.outcome import RunOutcome, reference, summary
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
@@ -71,17 +71,17 @@ class PackSlurmLauncher(PackLauncher):
                 outcomes[name] = RecordError(f"{note['error']} ({note['where']})")
             elif record is None:
                 outcomes[name] = RecordError(
-                    f"{name}: its Slurm task ended without a record; logs are in {folder / 'slurm'}"
+                    f"{name}: its Slurm task ended without a record; see the logs in {folder / 'slurm'}"
                 )
             else:
                 path = store.path(name)
-                outcomes[name] = Outcome(name, str(record["status"]), path, f"{summary(record)} -> {path}")
+                outcomes[name] = RunOutcome(name, str(record["status"]), path, f"{summary(record)} -> {path}")
         return outcomes
 
 
 @dataclass
 class PackSlurmLauncherConf:
-    """``hydra/launcher=pack_slurm``: keys of ``experiments/clusters/slurm.yaml``; None is as it stands there."""
+    """``hydra/launcher=pack_slurm``: keys of ``experiments/clusters/slurm.yaml``; None keeps the value of the file."""
 
     _target_: str = "hydra_plugins.ngn_pack.slurm.PackSlurmLauncher"
     workers: Optional[int] = None  # noqa: UP045 (OmegaConf reads the annotations)

@@ -69,9 +69,9 @@ def test_a_schedule_without_a_value_names_the_file_to_write(plugin: Path) -> Non
     setting.write_text(setting.read_text().replace("  lambda0: 1.0e-4\n", ""))
     refused = ngn(plugin, "task=sine")
     assert refused.returncode == 2
-    assert f"schedule.lambda0: has no value; write it into {setting}" in refused.stderr
+    assert f"schedule.lambda0: has no value; set it in {setting}" in refused.stderr
     unknown = ngn(plugin, "task=sine", "schedule=slow")
-    assert "A new one is a file conf/schedule/slow.yaml" in unknown.stderr
+    assert "To add one, write conf/schedule/slow.yaml" in unknown.stderr
 
 
 def test_a_table_a_figure_a_study_and_a_method_line_from_outside_are_found(plugin: Path) -> None:

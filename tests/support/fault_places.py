@@ -53,7 +53,7 @@ def disk_full(folder: Path) -> Count:
         told = (folder / f"{place.name}.log").read_text()
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing = lost(expected, found(place, wanted))
-        good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "goes on from there" in told
+        good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "continues from them" in told
         result.add(missing, good, f"{place.name}: {status}, {again}, {missing}\n{told}")
     return result
 

@@ -26,7 +26,7 @@ from experiments.runs import launch, outcome, run_files
 from experiments.store.records import Store
 from ngn.train import interrupt
 
-Outcomes = list[outcome.Outcome]
+Outcomes = list[outcome.RunOutcome]
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, every phase": (

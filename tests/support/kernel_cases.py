@@ -34,7 +34,7 @@ LOSS = Supervised(mean_squared_error)
 
 
 class Make(Protocol):
-    """Builds a learner."""
+    """A function that builds a learner."""
 
     def __call__(self, seeds: Seeds, K: int | None = ..., **settings: Any) -> CapacityLearner: ...
 
@@ -54,7 +54,7 @@ def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
 
 
 def bank(seeds: Seeds, K: int | None = 12, width: int = 16, **settings: Any) -> CapacityLearner:
-    """A sum of 1D blocks, as drawn."""
+    """Make a sum of 1D blocks with its initial values."""
     gate = CountGate(K, replicas=length(seeds), **({"t0": 2.3} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
 
@@ -72,7 +72,7 @@ def stack_of(seeds: Seeds, capacities: Sequence[Capacity]) -> CapacityLearner:
 
 
 def layers(seeds: Seeds, K: int | None = 6, **settings: Any) -> CapacityLearner:
-    """Four layers whose boundaries, prices and ratios differ."""
+    """Make four layers with different boundaries, prices and ratios."""
     places = zip((0.3, 2.2, 1.4, 3.1), (1e-1, 1e-2, 1e-3, 1e-4), (0.5, 0.6, 0.7, 0.8), strict=True)
     return stack_of(
         seeds,
@@ -88,7 +88,7 @@ def fixed_layers(seeds: Seeds, K: int | None = None, **settings: Any) -> Capacit
 
 
 def chain(seeds: Seeds, K: int | None = 7, width: int = 32, **settings: Any) -> CapacityLearner:
-    """One chain, as drawn."""
+    """Make one chain with its initial values."""
     size = CountGate(K, replicas=length(seeds), **({"t0": 2.3, "r": 1.0} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
 
@@ -101,7 +101,7 @@ def fixed_chain(seeds: Seeds, K: int | None = 3, **settings: Any) -> CapacityLea
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of model: its constructor, its maps that start at zero, the entries of a sample."""
+    """One kind of model: its constructor, the names of its maps that start at zero, and the entries of a sample."""
 
     make: Make
     zero: tuple[str, ...]
@@ -175,7 +175,7 @@ def replica(values: dict[str, Tensor], r: int) -> dict[str, Tensor]:
 
 
 class Stop(Exception):
-    """The interruption."""
+    """The exception that interrupts a training."""
 
 
 def stop_after(step: int) -> Any:

@@ -1,4 +1,4 @@
-"""Every way to learn a size, small enough to test exhaustively."""
+"""Every capacity, small enough to test exhaustively."""
 
 import torch
 
@@ -17,7 +17,7 @@ K = 4
 
 
 def scattered(replicas):
-    """Hard-concrete gates whose open gates are not a prefix; one is partly open."""
+    """Make hard-concrete gates whose open gates are not a prefix; one gate is partly open."""
     gate = HardConcrete(K, 3 if replicas is None else [3, 8])
     with torch.no_grad():
         gate.log_alpha.copy_(torch.tensor([-3.0, 0.3, -3.0, 3.0]))
@@ -44,7 +44,7 @@ LEARNERS = {
 
 
 def under_budget(share, progress):
-    """Makes the learner of a model under a share of its parameters, at ``progress``."""
+    """Return a function that makes the learner of a model under a share of its parameters, at ``progress``."""
 
     def made(model):
         learner = BudgetLearner(model, Budget(parameters=share))
@@ -55,11 +55,11 @@ def under_budget(share, progress):
 
 
 BUDGETS = {"budget-open": under_budget("100%", 0.4), "budget-committed": under_budget("70%", 0.95)}
-"""What learns the sizes of the method "ngn" under a budget."""
+"""Learners under a budget, before and after their sizes are committed."""
 
 
 def shrunk():
-    """SoRA gates whose open gates are not a prefix; one is negative."""
+    """Make SoRA gates whose open gates are not a prefix; one gate is negative."""
     gate = SoRA(K, 3)
     with torch.no_grad():
         gate.g.copy_(torch.tensor([0.0, 0.3, 0.0, -1.2]))
@@ -73,7 +73,7 @@ def cut():
 
 
 ALONE = {"sora": shrunk, "retained": cut}
-"""Those without a replica axis."""
+"""Capacities without a replica axis."""
 
 
 def put_price(learner: CapacityLearner, price: float | list[float]) -> None:

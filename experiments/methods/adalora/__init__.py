@@ -1,4 +1,4 @@
-"""``method=adalora``: budget allocation by the sensitivity of triplets, in the implementation of peft."""
+"""``method=adalora``: allocates a budget of triplets by their sensitivity, with peft's implementation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AdaLoRA(Rival):
-    """gate.K triplets for every map at the start, ``target`` over all maps at the end."""
+    """Start with gate.K triplets in every map, and end with ``target`` triplets over all maps."""
 
     source: ClassVar[Source | None] = Source("AdaLoRA", "Zhang et al., ICLR 2023, arXiv 2303.10512", year=2023, rank=8)
     unused: ClassVar[tuple[str, ...]] = SoRASettings.unused
@@ -34,26 +34,27 @@ class AdaLoRA(Rival):
     alpha: Count
     """lora_alpha; the triplets are multiplied by alpha / gate.K."""
     initial: Fraction
-    """Part of training before the budget begins to fall."""
+    """Fraction of training before the budget begins to fall."""
     final: Fraction
-    """Part of training after it has reached ``target``."""
+    """Fraction of training after the budget has reached ``target``."""
     every: Count
-    """Steps from one allocation to the next."""
+    """Steps between two allocations."""
     beta1: Fraction
+    """Decay of the moving average of sensitivity."""
     beta2: Fraction
-    """Of the moving averages of sensitivity and of uncertainty."""
+    """Decay of the moving average of uncertainty."""
     orthogonality: NonNegative
-    """gamma, weight of the penalty on A A' - I and B' B - I."""
+    """gamma, the weight of the penalty on A A' - I and B' B - I."""
 
     def check(self, config: Config) -> None:
         super().check(config)
         if self.initial + self.final >= 1:
-            raise ValueError("method.initial + method.final must be below 1: the budget falls between them")
+            raise ValueError("method.initial + method.final must be below 1: the budget falls in the time between them")
         if self.total == (config.gate.K or 0) * config.gate.groups:
-            raise ValueError(f"method.target={self.total} are all candidates: there is nothing to allocate")
+            raise ValueError(f"method.target={self.total} keeps all candidates: choose a smaller target")
 
     def make(self, group: OrderedGroup) -> FixedCount:
-        """Plain terms, as which triplets are deployed; the learner does without."""
+        """Make the capacity of plain terms, the form in which triplets are deployed. The learner does not use it."""
         from ngn.methods.fixed import FixedCount
 
         return FixedCount(group.preset_K, r=1.0)

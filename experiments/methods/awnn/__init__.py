@@ -1,4 +1,4 @@
-"""``method=awnn``: width by a learned exponential importance."""
+"""``method=awnn``: learns a width through an exponential importance."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class AWNN(Method):
-    """Width by a learned exponential importance: the live prefix holds a part ``quantile`` of its mass."""
+    """Learn a width through an exponential importance: the live prefix holds a fraction ``quantile`` of its mass."""
 
     source: ClassVar[Source | None] = Source(
         "AWNN", "Errica et al., arXiv 2501.15889", year=2025, claims=("awnn_spread", "awnn_fit"), rank=5
     )
-    # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
+    # gate.r is used: a fixed phase retrains with w_k = r^k, even though the method has its own weights.
     unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
     scalars: ClassVar[tuple[str, ...]] = ("quantile", "width", "prior_sd")
 
     name: Literal["awnn"]
     quantile: Fraction
     width: Positive
-    """Initial width."""
+    """Initial width, in components."""
     prior_sd: Positive
     """Standard deviation of the Gaussian prior on the components' parameters."""
 
@@ -42,7 +42,7 @@ class AWNN(Method):
         for number in range(config.gate.groups):
             K = config.gate.K_of(number)
             if K is not None and self.width > K:
-                raise ValueError(f"method.width={self.width:g} is more than the gate.K={K} candidates")
+                raise ValueError(f"method.width={self.width:g} exceeds the gate.K={K} candidates: lower it, or raise K")
 
     def make(self, group: OrderedGroup) -> AdaptiveWidth:
         from experiments.methods.awnn.capacity import AdaptiveWidth

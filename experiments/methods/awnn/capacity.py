@@ -1,14 +1,15 @@
-"""AWNN on blocks: width from a learned importance distribution (Errica et al., "Adaptive Width Neural Networks",
-arXiv 2501.15889), written from the equations alone.
+"""AWNN on blocks (Errica et al., "Adaptive Width Neural Networks", arXiv 2501.15889), from the paper's equations.
+
+A learned importance distribution over the blocks determines the width:
 
     nu = softplus(rho),  r = exp(-nu)                        rate, and ratio of successive importances
     p_k = exp(-nu k) - exp(-nu (k + 1)) = (1 - r) r^k        discretised exponential distribution
     D = ceil(ln(1 - q) / ln r)                               the smallest D with 1 - r^D >= q
-    y = sum_{k < D} (1 - r) r^k f_k(x)                       hard cut in training, too; D has no gradient
+    y = sum_{k < D} (1 - r) r^k f_k(x)                       hard cut also in training; D has no gradient
     J = loss + ||theta_live||^2 / (2 sigma^2 n)              Gaussian prior on the live blocks, n samples
 
-The weights are not renormalised over the prefix: with (1 - r^D) divided out, rho does not move and the width stays
-where it began. What is evaluated and deployed is what was trained, weight by weight.
+The weights are not renormalised over the prefix. Dividing by (1 - r^D) would stop rho from moving, so the width would
+keep its initial value. Evaluation and deployment use the same weights as training.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
 
 
 class AdaptiveWidth(Capacity):
-    """The live prefix of K blocks under a learned exponential importance.
+    """A live prefix of K blocks whose width follows from a learned exponential importance.
 
     Args:
         K: largest width.
-        samples: n, the training samples over which the prior is spread.
-        quantile: q, the mass that the live prefix holds.
+        samples: n, the number of training samples; it divides the prior.
+        quantile: q, the fraction of the mass that the live prefix holds.
         width: initial D.
         prior_sd: sigma, standard deviation of the Gaussian prior on the blocks' parameters.
-        replicas: None for one model, else the length of the replica axis.
+        replicas: length of the replica axis; None for one model without that axis.
 
     Raises:
         ValueError: if K or samples is below 1.
@@ -69,7 +70,7 @@ class AdaptiveWidth(Capacity):
         return F.softplus(self.rho, threshold=700.0)
 
     def gates(self, mode: Mode) -> Tensor:
-        """1 on the live prefix, in every mode."""
+        """Return 1 on the live prefix and 0 elsewhere, in every mode."""
         live = self.count()
         k = int(live.max()) if on_host(live) else self.K
         return prefix(live, k).to(torch.float64)
@@ -79,18 +80,22 @@ class AdaptiveWidth(Capacity):
         return -torch.expm1(-self.rate()).unsqueeze(-1) * ordering_weights(torch.exp(-self.rate()), self.K)
 
     def penalty(self) -> Tensor:
-        """Zero: the width moves by the fit and by the prior, which :class:`PriorLearner` adds."""
+        """Return zero: the loss and the prior move the width, and :class:`PriorLearner` adds the prior."""
         return torch.zeros_like(self.rho, requires_grad=False)
 
     def prior(self, parameters: Iterable[Tensor]) -> Tensor:
-        """||theta||^2 / (2 sigma^2 n) over the live blocks, [*R]; each of ``parameters`` is [*R, K, ...]."""
+        """Return ||theta||^2 / (2 sigma^2 n) over the live blocks, [*R].
+
+        Args:
+            parameters: tensors of shape [*R, K, ...].
+        """
         live = prefix(self.count(), self.K)
         axis = self.rho.dim()
         squares = []
         for p in parameters:
             each = p.double().square()
             each = each.flatten(axis + 1).sum(-1) if each.dim() > axis + 1 else each
-            # leading components without parameters (an identity) are not stored
+            # Leading components without parameters (an identity) are not stored.
             squares.append(F.pad(each, (self.K - each.shape[-1], 0)))
         return (torch.stack(squares).sum(0) * live).sum(-1) / (2.0 * self.prior_sd**2 * self.samples)
 
@@ -103,10 +108,10 @@ class AdaptiveWidth(Capacity):
 
 
 class PriorLearner(CapacityLearner):
-    """Learns widths under the Gaussian prior on the parameters of the live blocks.
+    """Learn widths under a Gaussian prior on the parameters of the live blocks.
 
     Args:
-        model: its axes have :class:`AdaptiveWidth` capacities.
+        model: a model whose axes have :class:`AdaptiveWidth` capacities.
 
     >>> import ngn
     >>> from experiments.models.mlp import MLPBank
@@ -117,6 +122,6 @@ class PriorLearner(CapacityLearner):
     """
 
     def penalty(self) -> Tensor:
-        """The capacities' penalties and the priors of all axes, [*R]."""
+        """Return the sum of the capacities' penalties and of the priors of all axes, [*R]."""
         priors = [axis.capacity.prior(axis.component_parameters()) for axis in self.axes]  # type: ignore[operator]
         return super().penalty() + torch.stack(priors).sum(0)

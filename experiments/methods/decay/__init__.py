@@ -1,4 +1,4 @@
-"""``method=decay``: the count gate with a learned decay of its ordering weights."""
+"""``method=decay``: the count gate with a learned decay of the ordering weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Decay(Method):
-    """The count gate with a learned decay r of its ordering weights, without its boundary, or over normalised f_k."""
+    """The count gate with a learned decay r, optionally without its boundary or over normalised f_k."""
 
     source: ClassVar[Source | None] = Source(
         "learned decay and normalisation", "Li (as NGN), after AWNN", claims=("quantile_cut", "normalised"), rank=6
@@ -30,18 +30,18 @@ class Decay(Method):
     learn_r: StrictBool
     boundary: StrictBool
     normalise: StrictBool
-    """Divide every f_k by its root mean square over the batch."""
+    """Whether to divide every f_k by its root mean square over the batch."""
     quantile: Fraction
-    """Without a boundary: the part of the finite mass of the weights that the deployed prefix holds."""
+    """Without a boundary: the fraction of the total weight that the deployed prefix holds."""
     eps: Positive
-    """Added to the mean square before its root is taken."""
+    """Added to the mean square before taking its root."""
 
     @model_validator(mode="after")
     def _something_to_learn(self) -> Decay:
         if not (self.learn_r or self.boundary):
-            raise ValueError("with learn_r=false and boundary=false nothing is learned: use method=fixed")
+            raise ValueError("learn_r=false with boundary=false learns nothing: use method=fixed")
         if self.boundary and not self.learn_r and not self.normalise:
-            raise ValueError("learn_r=false, boundary=true and normalise=false is method=ngn: use that")
+            raise ValueError("learn_r=false with boundary=true and normalise=false is method=ngn: use that")
         return self
 
     @property
@@ -50,11 +50,11 @@ class Decay(Method):
 
     def check(self, config: Config) -> None:
         if self.learn_r and config.gate.r >= 1:
-            raise ValueError("method.learn_r=true starts at gate.r, which then has to lie below 1")
+            raise ValueError("method.learn_r=true starts at gate.r, so gate.r must be below 1")
         if self.normalise and config.train.batch is not None:
             raise ValueError(
-                "method.normalise=true divides by the root mean square over all samples: it needs full batches, "
-                "train.batch=null (and train.steps in place of epochs)"
+                "method.normalise=true divides by the root mean square over all samples: it needs full batches. "
+                "Use train.batch=null, and train.steps instead of epochs"
             )
 
     def make(self, group: OrderedGroup) -> DecayGate:

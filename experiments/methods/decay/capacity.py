@@ -1,12 +1,12 @@
-"""Learned decay and normalisation: the ingredients of AWNN inside the count gate, each with a switch of its own.
+"""Learned decay and normalisation: the ingredients of AWNN inside the count gate. Each has its own switch.
 
-    learn_r:    w_k = r^k with r = sigmoid(rho) learned, instead of a fixed r
-    boundary:   y = sum_k w_k g_k(t) f_k with NGN's gates, price and snapping; without it g_k = 1 and no price is paid,
-                and the deployed prefix is the smallest with a part q of the finite mass, (1 - r^D) / (1 - r^K) >= q
-    normalise:  f_k / sqrt(mean f_k^2 + eps) over the batch instead of f_k (AWNN itself normalises the importances and
-                the initialisation, not the activations)
+    learn_r:    w_k = r^k with a learned r = sigmoid(rho), instead of a fixed r
+    boundary:   y = sum_k w_k g_k(t) f_k with NGN's gates, price and snapping. Without it: g_k = 1, no price, and the
+                deployed prefix is the smallest that holds a fraction q of the weight, (1 - r^D) / (1 - r^K) >= q
+    normalise:  f_k / sqrt(mean f_k^2 + eps) over the batch, instead of f_k. (AWNN normalises the importances and the
+                initialisation, not the activations.)
 
-Retained blocks keep their weights w_k in truncation; with ``normalise`` they also keep the rms of the training batch.
+Truncation keeps the weights w_k of retained blocks and, with ``normalise``, the rms of the training batch.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ngn.methods.ngn import CountGate
 
 
 class DecayGate(CountGate):
-    """The count gate with a learned decay, with or without its boundary, over normalised functions or not.
+    """The count gate with a learned decay; boundary and normalisation are optional.
 
     Args:
         K: candidate components.
-        learn_r, boundary, normalise: the switches above.
+        learn_r, boundary, normalise: the switches described in this module.
         quantile: q, used without a boundary.
-        eps: of the normalisation.
-        settings: as of :class:`CountGate`; ``r`` is where a learned decay starts.
+        eps: added to the mean square in the normalisation.
+        settings: arguments of :class:`CountGate`; ``r`` is the initial value of a learned decay.
 
     Raises:
-        ValueError: if there is nothing to learn, or a learned decay starts at 0 or 1.
+        ValueError: if nothing is learned, or a learned decay does not start between 0 and 1.
 
     >>> import ngn
     >>> gate = DecayGate(4, t0=1.2, r=0.6)
@@ -51,7 +51,7 @@ class DecayGate(CountGate):
     ) -> None:
         super().__init__(K, **settings)  # type: ignore[arg-type]
         if not (learn_r or boundary):
-            raise ValueError("without a learned decay and a boundary there is nothing to learn")
+            raise ValueError("learn_r=False with boundary=False learns nothing: set one of them to True")
         self.register_buffer("quantile", setting(quantile, self.replicas), persistent=False)
         self.quantile: Tensor
         self.has_boundary, self.rms_eps = boundary, eps if normalise else None
@@ -61,13 +61,14 @@ class DecayGate(CountGate):
         self.rho: nn.Parameter | None = None
         if learn_r:
             if self.order.kind != "geometric":
-                raise ValueError("a decay is learned of the order r^k alone")
+                raise ValueError(f"learn_r=True needs the geometric order r^k, not {self.order.kind}")
             if not bool(((self.r > 0) & (self.r < 1)).all()):
-                raise ValueError("a learned decay must start between 0 and 1")
+                raise ValueError("learn_r=True needs an initial r between 0 and 1")
             self.rho = nn.Parameter(torch.logit(self.r))
 
     def controllers(self) -> list[nn.Parameter]:
-        """tau alone. rho is trained at the body's rate: at 5e-2 r runs to 1 within 300 steps of the 1D study."""
+        """Return tau only. rho trains at the body's learning rate: at 5e-2, r reaches 1 in 300 steps of the 1D study.
+        """
         return [self.tau]
 
     def decay(self) -> Tensor:
@@ -75,7 +76,8 @@ class DecayGate(CountGate):
         return self.r if self.rho is None else torch.sigmoid(self.rho)
 
     def gates(self, mode: Mode) -> Tensor:
-        """As of :class:`CountGate`; without a boundary all gates are 1, and truncation cuts at the quantile."""
+        """Return the gates of :class:`CountGate`. Without a boundary, all are 1, and truncation cuts at the quantile.
+        """
         if self.has_boundary:
             return super().gates(mode)
         open_ = torch.ones_like(self.w)
@@ -88,7 +90,7 @@ class DecayGate(CountGate):
         return super().penalty() if self.has_boundary else torch.zeros_like(self.r)
 
     def size(self) -> Tensor:
-        """t; without a boundary the width ln(1 - q (1 - r^K)) / ln r that holds a part q of the mass."""
+        """Return t; without a boundary, the width ln(1 - q (1 - r^K)) / ln r that holds a fraction q of the weight."""
         if self.has_boundary:
             return super().size()
         r = self.decay().detach()

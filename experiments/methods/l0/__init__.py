@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class L0(Method):
-    """Hard-concrete gates, one per component, independent of one another and without ordering weights."""
+    """Independent hard-concrete gates, one per component, without ordering weights."""
 
     source: ClassVar[Source | None] = Source(
         "hard-concrete L0",
@@ -25,20 +25,20 @@ class L0(Method):
         claims=("l0",),
         rank=4,
     )
-    # gate.r is used: a fixed phase retrains with w_k = r^k, whatever weights the method itself has
+    # gate.r is used: a fixed phase retrains with w_k = r^k, although the method itself has no weights.
     unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
     scalars: ClassVar[tuple[str, ...]] = ("price", "temperature", "open_probability")
 
     name: Literal["l0"]
     price: NonNegative
-    """lambda, times the expected number of open gates; not divided by the number of samples."""
+    """lambda, which multiplies the expected number of open gates; not divided by the number of samples."""
     temperature: Positive
     open_probability: Fraction
     """Sigmoid of the gates' initial parameter."""
     stretch_low: Annotated[float, Field(lt=0)]
     stretch_high: Annotated[float, Field(gt=1)]
     limit: Positive = math.log(100.0)
-    """|a_k|, the parameters of the gates, are held below this."""
+    """Bound on |a_k|, where a_k are the parameters of the gates."""
 
     @property
     def has_boundary(self) -> bool:

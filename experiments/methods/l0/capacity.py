@@ -1,12 +1,12 @@
 """Hard-concrete L0 gates (Louizos, Welling and Kingma, "Learning sparse neural networks through L0 regularization",
-ICLR 2018), one independent gate a component and no ordering weights.
+ICLR 2018): one independent gate per component, without ordering weights.
 
     u_k ~ U(0, 1);  s_k = sigmoid((ln u_k - ln(1 - u_k) + a_k) / tau)
     z_k = clip(s_k (zeta - gamma) + gamma, 0, 1)                              in training
     P(z_k > 0) = sigmoid(a_k - tau ln(-gamma / zeta));  penalty lambda sum_k P(z_k > 0)
     z_k = clip(sigmoid(a_k) (zeta - gamma) + gamma, 0, 1)                     when evaluated and deployed
 
-The price is not divided by the number of samples: with the mean squared error that leaves every gate open.
+The price is not divided by the number of samples: with the mean squared error, dividing would leave every gate open.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from ngn.methods.base import Capacity, Mode, Scalar, setting
 from ngn.streams import generator
 
 EDGE = 1e-6
-"""Uniform draws stay this far from 0 and 1, where the logistic noise is infinite."""
+"""Distance of uniform draws from 0 and 1, where the logistic noise is infinite."""
 SPREAD = 0.01
 """Standard deviation of the initial a_k around the logit of the open probability."""
 LIMIT = math.log(100.0)
-"""What |a_k| is held below after every step, as the authors' release does; not in the paper's equations. The evaluated
-gate is exactly 0 or 1 well inside (from |a| = 2.4 with the usual stretch). It keeps a closed gate revivable, and an
-open one noisy: at temperature 2/3 one at the limit is drawn below 1 in 4.7 % of the steps."""
+"""Bound on |a_k| after every step, as in the authors' release; the paper's equations have none.
+
+The evaluated gate is exactly 0 or 1 from |a| = 2.4 on, with the default stretch, so the bound does not change it. With
+the bound, a closed gate can open again, and an open gate stays noisy: at temperature 2/3, a gate at the bound is drawn
+below 1 in 4.7 % of the steps."""
 
 
 class HardConcrete(Capacity):
@@ -35,13 +37,13 @@ class HardConcrete(Capacity):
 
     Args:
         K: components.
-        seeds: one seed, or one per replica, from which the initial a_k and the noise of every step are drawn.
-        price: lambda, for each component that is expected to be open.
+        seeds: one seed, or one per replica; they determine the initial a_k and the noise of every step.
+        price: lambda, which multiplies the expected number of open gates.
         temperature: tau.
         open_probability: sigmoid of the mean initial a_k.
         stretch: gamma < 0 and zeta > 1.
-        limit: what |a_k| is held below.
-        name: of the group, where a model has several.
+        limit: bound on |a_k|.
+        name: name of the group, if a model has several.
 
     Raises:
         ValueError: if K < 1, the stretch does not contain [0, 1], or the limit is not positive.
@@ -69,16 +71,16 @@ class HardConcrete(Capacity):
         if K < 1:
             raise ValueError(f"K must be at least 1, not {K}")
         if not stretch[0] < 0 < 1 < stretch[1]:
-            raise ValueError(f"the stretch limits must lie below 0 and above 1, not {stretch}")
+            raise ValueError(f"stretch must be (below 0, above 1), not {stretch}")
         if not limit > 0:
-            raise ValueError(f"the limit of |a_k| must be positive, not {limit}")
+            raise ValueError(f"limit, the bound on |a_k|, must be positive, not {limit}")
         self.K, self.seeds, self.stretch, self.limit, self.name = K, seeds, stretch, limit, name
         self.replicas = None if isinstance(seeds, int) else len(seeds)
         for key, value in (("price", price), ("temperature", temperature)):
             self.register_buffer(key, setting(value, self.replicas), persistent=False)
         self.price: Tensor
         self.temperature: Tensor
-        # One draw a component, so that component k starts the same however many there are.
+        # One generator per component, so that the start of component k does not depend on K.
         jitter = self._per_seed(
             lambda seed: torch.cat(
                 [
@@ -97,7 +99,7 @@ class HardConcrete(Capacity):
         return drawn[0] if self.replicas is None else torch.stack(drawn)
 
     def before_step(self, step: int | None) -> None:
-        """Draw ln u - ln(1 - u) of this step; None makes the gates deterministic."""
+        """Draw the noise ln u - ln(1 - u) of this step; ``step=None`` makes the gates deterministic."""
         if step is None:
             self.noise = None
             return
@@ -111,26 +113,26 @@ class HardConcrete(Capacity):
         return (s * (zeta - gamma) + gamma).clamp(0.0, 1.0)
 
     def gates(self, mode: Mode) -> Tensor:
-        """The sampled gates within a step, the deterministic ones otherwise and in every mode but the soft one."""
+        """Return sampled gates for the soft mode within a training step, and deterministic gates otherwise."""
         if self.noise is None or mode != "soft":
             return self._stretched(torch.sigmoid(self.log_alpha))
         return self._stretched(torch.sigmoid((self.noise + self.log_alpha) / self.temperature.unsqueeze(-1)))
 
     def weights(self) -> Tensor:
-        """Ones: the gates are independent of one another, not ordered."""
+        """Return ones: the gates are independent, not ordered."""
         return torch.ones_like(self.log_alpha, requires_grad=False)
 
     def kept(self) -> Tensor:
-        """The components whose deterministic gate is not exactly closed; they need not be a prefix."""
+        """Return which components have a deterministic gate above 0, bool [*R, K]. They need not be a prefix."""
         return self.gates("hard").detach() > 0
 
     def open_probabilities(self) -> Tensor:
-        """P(z_k > 0), [*R, K]."""
+        """Return P(z_k > 0), [*R, K]."""
         gamma, zeta = self.stretch
         return torch.sigmoid(self.log_alpha - self.temperature.unsqueeze(-1) * math.log(-gamma / zeta))
 
     def penalty(self) -> Tensor:
-        """lambda times the expected number of open gates."""
+        """Return lambda times the expected number of open gates, [*R]."""
         return self.price * self.open_probabilities().sum(-1)
 
     @torch.no_grad()
@@ -141,5 +143,5 @@ class HardConcrete(Capacity):
         return self.kept().sum(-1)
 
     def size(self) -> Tensor:
-        """The expected number of open gates."""
+        """Return the expected number of open gates, [*R]."""
         return self.open_probabilities().detach().sum(-1)

@@ -1,4 +1,4 @@
-"""``method=sora``: low-rank terms under sparse gates, as many as another model retained."""
+"""``method=sora``: low-rank terms with sparse gates; as many stay open as another model retained."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class SoRASettings(Rival):
-    """Gates under proximal steps, whose threshold rises linearly until ``target`` of them are left.
+    """Shrink gates by proximal steps, with a threshold that rises linearly until ``target`` gates are left.
 
-    The paper raises the threshold from one training to the next. Within one training it says the same and costs no more
-    than another method's; what is left at the end may exceed the target, and a record says by how much.
+    The paper raises the threshold from one training to the next. Here it rises within one training, so that the method
+    costs no more than the others. More gates than ``target`` may be left at the end; the record shows how many.
     """
 
     source: ClassVar[Source | None] = Source("SoRA", "Ding et al., EMNLP 2023, arXiv 2311.11696", year=2023, rank=7)
@@ -32,7 +32,7 @@ class SoRASettings(Rival):
 
     name: Literal["sora"]
     shrinkage: Positive
-    """The sum of the thresholds xi over training, by which a gate without a gradient shrinks."""
+    """Sum of the thresholds xi over training. A gate without a gradient shrinks by this amount."""
 
     def make(self, group: OrderedGroup) -> SoRA:
         from experiments.methods.sora.capacity import SoRA

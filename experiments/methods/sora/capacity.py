@@ -1,10 +1,11 @@
-"""SoRA: low-rank terms under sparse gates (Ding et al., "Sparse Low-rank Adaptation of Pre-trained Language Models",
-EMNLP 2023), written from the equations alone.
+"""SoRA: low-rank terms with sparse gates (Ding et al., "Sparse Low-rank Adaptation of Pre-trained Language Models",
+EMNLP 2023), from the paper's equations.
 
     y = W x + sum_k g_k B_k (A_k x),  g_k ~ N(0, 1) at the start
     after each step of the optimiser  g_k <- sign(g_k) max(|g_k| - xi, 0)      proximal step of xi |g|_1
 
-The gates are independent and have no order. Those of exactly zero are pruned; the others stay as they are.
+The gates are independent and have no order. Truncation removes the gates that are exactly zero and keeps the others
+unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ngn.streams import generator
 
 
 def proximal(g: Tensor, xi: Tensor | float) -> Tensor:
-    """sign(g) max(|g| - xi, 0): the minimiser over z of (z - g)^2 / 2 + xi |z|.
+    """Return sign(g) max(|g| - xi, 0), the minimiser over z of (z - g)^2 / 2 + xi |z|.
 
     >>> import torch
     >>> proximal(torch.tensor([1.5, -0.5, -2.0]), 0.5)
@@ -28,16 +29,16 @@ def proximal(g: Tensor, xi: Tensor | float) -> Tensor:
 
 
 class SoRA(Capacity):
-    """K independent gates under an l1 penalty that acts by proximal steps.
+    """K independent gates under an l1 penalty, applied by proximal steps.
 
-    The threshold xi of a step is what ``shrinkage * progress ** power`` has risen by since the step before: constant
-    for a power of 1, rising linearly for 2.
+    The threshold xi of a step is the increase of ``shrinkage * progress ** power`` since the previous step: constant
+    for power 1, rising linearly for power 2.
 
     Args:
         K: terms.
-        seed, name: gate k is drawn from them and k.
-        shrinkage: the sum of xi over training, by which a gate without a gradient shrinks.
-        power: of the course of that sum.
+        seed, name: they and k determine the initial gate k.
+        shrinkage: sum of xi over training. A gate without a gradient shrinks by this amount.
+        power: exponent of the formula above.
 
     >>> import ngn
     >>> gate = SoRA(4, seed=0)
@@ -50,7 +51,7 @@ class SoRA(Capacity):
     def __init__(self, K: int, seed: int, *, shrinkage: float = 6.0, power: float = 2.0, name: str | int = 0) -> None:
         super().__init__()
         if shrinkage < 0 or power <= 0:
-            raise ValueError(f"shrinkage cannot be negative, nor power zero: not {shrinkage} and {power}")
+            raise ValueError(f"shrinkage must not be negative and power must be positive, not {shrinkage} and {power}")
         self.K, self.shrinkage, self.power = K, shrinkage, power
         draws = [torch.randn(1, dtype=torch.float64, generator=generator(seed, "gate", name, k)) for k in range(K)]
         self.g = nn.Parameter(torch.cat(draws))
@@ -63,34 +64,34 @@ class SoRA(Capacity):
         self.xi = torch.zeros((), dtype=torch.float64)
 
     def set_progress(self, progress: float) -> None:
-        # Not negative: where training begins anew, gates must not grow.
+        # Clamp at zero: when a training starts anew, progress falls, and gates must not grow.
         self.xi = (self.shrinkage * (progress**self.power - self.progress**self.power)).clamp(min=0)
         self.progress.fill_(progress)
 
     def gates(self, mode: Mode) -> Tensor:
-        """g as it is, in every mode."""
+        """Return g, in every mode."""
         return self.g
 
     def weights(self) -> Tensor:
-        """Ones: the gates are not ordered."""
+        """Return ones: the gates are not ordered."""
         return torch.ones_like(self.g, requires_grad=False)
 
     def kept(self) -> Tensor:
-        """The terms whose gate is not exactly zero; they need not be a prefix."""
+        """Return which gates are not exactly zero, bool [K]. They need not be a prefix."""
         return self.g.detach() != 0
 
     def penalty(self) -> Tensor:
-        """None: the l1 term acts by the proximal steps."""
+        """Return zero: the proximal steps apply the l1 term."""
         return torch.zeros_like(self.xi)
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """The proximal step; once frozen, no gate shrinks, and closed ones stay closed."""
+        """Make the proximal step. After :meth:`freeze`, gates no longer shrink, and closed gates stay closed."""
         self.g.copy_(torch.where(self.frozen, self.g * self.open, proximal(self.g, self.xi)))
 
     @torch.no_grad()
     def freeze(self, open_: Tensor) -> None:
-        """From now on exactly the gates of ``open_``, bool [K], are open."""
+        """Keep exactly the gates ``open_``, bool [K], open from now on."""
         self.open.copy_(open_)
         self.frozen.fill_(True)
 
@@ -98,26 +99,26 @@ class SoRA(Capacity):
         return self.kept().sum(-1)
 
     def size(self) -> Tensor:
-        """The number of open gates."""
+        """Return the number of open gates."""
         return self.count().double()
 
     def controllers(self) -> list[nn.Parameter]:
-        """None: the gates are trained as the body is."""
+        """Return an empty list: the gates train at the body's learning rate."""
         return []
 
 
 class SoRALearner(CapacityLearner):
-    """SoRA with one threshold for all axes, which is frozen when ``target`` gates are left.
+    """Train SoRA gates with one threshold for all axes, and freeze them when ``target`` gates are left.
 
-    At the first step in which the proximal step would leave at most ``target`` gates open, the ``target`` largest stay
-    for good, and none shrinks any more. A training that ends before that keeps more.
+    The first proximal step that would leave at most ``target`` gates open fixes the ``target`` largest gates instead;
+    after that, no gate shrinks. A training that ends earlier keeps more gates.
 
     Args:
-        model: its axes have :class:`~experiments.methods.sora.capacity.SoRA` capacities.
-        target: open gates, summed over the axes; None to shrink to the end.
+        model: a model whose axes have :class:`~experiments.methods.sora.capacity.SoRA` capacities.
+        target: gates to keep open, summed over the axes; None shrinks until the end.
 
     Raises:
-        ValueError: if an axis has another capacity, or the target is negative or more than there are gates.
+        ValueError: if an axis has another capacity, or the target is not between 0 and the number of gates.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
@@ -133,10 +134,10 @@ class SoRALearner(CapacityLearner):
         super().__init__(model)
         self.capacities: list[SoRA] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(isinstance(capacity, SoRA) for capacity in self.capacities):
-            raise ValueError("every axis needs a SoRA capacity")
+            raise ValueError("every axis of the model needs a SoRA capacity")
         most = sum(capacity.K for capacity in self.capacities)
         if target is not None and not 0 <= target <= most:
-            raise ValueError(f"the target is one of 0 to {most} gates, not {target}")
+            raise ValueError(f"target must be between 0 and {most} gates, not {target}")
         self.target = target
 
     @torch.no_grad()

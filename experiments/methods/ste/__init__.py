@@ -1,4 +1,4 @@
-"""``method=ste``: NGN's boundary and objective with the hard prefix in the forward pass."""
+"""``method=ste``: NGN's boundary and objective, with the hard prefix in the forward pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class STE(Method):
-    """NGN's boundary and objective with the hard prefix in the forward pass (straight-through estimator)."""
+    """NGN's boundary and objective, with the hard prefix in the forward pass (straight-through estimator)."""
 
     source: ClassVar[Source | None] = Source(
         "straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, claims=("ste",), rank=3

@@ -1,4 +1,4 @@
-"""``method=svd``: plain low-rank terms, cut after training by their singular values."""
+"""``method=svd``: trains plain low-rank terms, then truncates them by their singular values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class SVD(Rival):
-    """All gate.K terms of every map are trained; afterwards the ``target`` largest singular values of the model stay.
+    """Train all gate.K terms of every map, then keep the ``target`` largest singular values of the whole model.
 
-    Its soft form is the model before the cut.
+    The soft score is that of the model before truncation.
     """
 
     source: ClassVar[Source | None] = Source("LoRA cut by singular values", "not from a paper", rank=11)

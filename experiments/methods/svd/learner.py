@@ -1,4 +1,4 @@
-"""Low-rank terms cut after training by the singular values of all maps together."""
+"""Truncate low-rank terms after training, by the singular values of all maps together."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ngn.methods.fixed import Retained
 
 
 class SingularValueLearner(CapacityLearner):
-    """Plain low-rank terms, cut after training: of the singular values of all B A together, the largest are kept.
+    """Train plain low-rank terms, then keep the largest singular values of all products B A together.
 
-    When training has ended, up and down of every map become those of the singular value decomposition of their product,
-    up diag(c) down = P S Q' → (P S^1/2) (S^1/2 Q'), which changes nothing but the basis; truncation then keeps, of each
-    map, as many as are among the ``total`` largest of the model. No other allocation of the total is nearer to the
+    After training, ``up`` and ``down`` of every map are replaced by the singular value decomposition of their product:
+    up diag(c) down = P S Q' → (P S^1/2) (S^1/2 Q'). This changes only the basis. Truncation then keeps the terms whose
+    singular values are among the ``total`` largest of the model. No other allocation of the total is closer to the
     products in the Frobenius norm.
 
     Args:
-        model: its axes are those of :class:`~ngn.components.low_rank.LowRankLinear`, with
+        model: a model whose axes belong to :class:`~ngn.components.low_rank.LowRankLinear` modules, with
             :class:`~ngn.methods.fixed.Retained` capacities and weights of one.
         total: terms to keep, summed over the maps.
 
     Raises:
-        ValueError: if an axis is another, or the total is negative or more than there are terms.
+        ValueError: if an axis is of another kind, or the total is not between 0 and the number of terms.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
@@ -43,10 +43,10 @@ class SingularValueLearner(CapacityLearner):
         self.capacities: list[Retained] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         plain = all(isinstance(c, Retained) and bool((c.w == 1).all()) for c in self.capacities)
         if not plain or [map_.axis for map_ in self.maps] != self.axes:
-            raise ValueError("every axis needs a Retained capacity with weights of one, in a LowRankLinear")
+            raise ValueError("every axis must belong to a LowRankLinear, with a Retained capacity and weights of one")
         most = sum(capacity.K for capacity in self.capacities)
         if not 0 <= total <= most:
-            raise ValueError(f"the total is one of 0 to {most} terms, not {total}")
+            raise ValueError(f"total must be between 0 and {most} terms, not {total}")
         self.total = total
 
     @torch.no_grad()
@@ -59,7 +59,7 @@ class SingularValueLearner(CapacityLearner):
 
 
 def _rotate(map_: LowRankLinear) -> Tensor:
-    """Give ``map_`` the basis of the singular vectors of its product; its singular values, float64 [K]."""
+    """Rotate ``map_`` into the basis of its singular vectors. Return its singular values, float64 [K]."""
     (q, upper), (p, lower) = torch.linalg.qr(map_.up.double()), torch.linalg.qr(map_.down.double().T)
     left, s, right = torch.linalg.svd(upper @ lower.T, full_matrices=False)
     up, down, values = (torch.zeros_like(value, dtype=torch.float64) for value in (map_.up, map_.down, map_.down[:, 0]))

@@ -1,7 +1,7 @@
-"""How a model of ordered groups and its samples lie in the arrays of a kernel, and which kernel that is.
+"""The kernel for a model of ordered groups, and the layout of parameters and samples in its arrays.
 
-A replica's parameters are one row of floats: group after group, component after component, the parts of a component one
-after another. A part that is narrower than what is compiled is padded with zeros, and so is a group to whole vectors.
+The parameters of a replica are one row of floats, ordered by group, by component, and by part of a component. Parts
+that are narrower than the compiled width are padded with zeros. Groups are padded to whole vectors.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from experiments.models.parallel import ParallelModel
 from ngn.components.base import Bank
 
 WIDTHS = (8, 16, 32, 64)
-"""Hidden widths that are compiled; others are padded with units that stay exactly zero."""
+"""Compiled hidden widths. Other widths are padded with units that stay exactly zero."""
 VECTOR = 16
-"""Floats of the widest vectors that there are."""
+"""Floats in the widest vector registers."""
 TILES = {"bank1d": 8, "planar": 4 * VECTOR}
-"""Each kernel takes samples in multiples of this."""
+"""Kernel → the number of samples must be a multiple of this; zeros are added."""
 
 
 @dataclass(frozen=True)
 class ArrayPart:
-    """One parameter of a component: ``shape`` as it is compiled, from float ``at`` of the component on."""
+    """One parameter of a component.
+
+    Attributes:
+        at: index of its first float within the component.
+        shape: its compiled shape.
+    """
 
     name: str
     at: int
@@ -38,7 +43,12 @@ class ArrayPart:
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """K components, the first ``bare`` of them without parameters; the others begin at float ``offset`` of a row."""
+    """One group of K components.
+
+    Attributes:
+        bare: number of leading components without parameters.
+        offset: index of the first float of the other components within a row.
+    """
 
     bank: Bank
     K: int
@@ -52,19 +62,19 @@ class ArrayGroup:
 
 
 class Layout:
-    """Where everything is.
+    """The layout of a model in the arrays of a kernel.
 
     Attributes:
-        groups: in the order of the model.
-        parts, size: of a component, and the floats that it takes.
-        parameters: floats of a row.
+        groups: the groups, in the order of the model.
+        parts, size: the parts of a component, and its floats.
+        parameters: floats in a row.
 
     Args:
-        kernel, function: the C++ file that trains it, as in TILES, and its function.
-        banks: each group's, with the number of its components that have no parameters.
+        kernel, function: name of the C++ file, as in TILES, and of its function.
+        banks: the bank of each group, with its number of components without parameters.
         parts: names and compiled shapes; ``spare`` floats follow them.
         hidden: compiled width.
-        cost: a step's work, about, with that of the 1D study as one.
+        cost: approximate work of one step, relative to the 1D study.
     """
 
     def __init__(
@@ -92,13 +102,13 @@ class Layout:
             self.parameters += -(-group.learned * self.size // VECTOR) * VECTOR
 
     def sample_arrays(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and targets [N, entries] as [entries, N rounded up], what is added being zero."""
+        """Return inputs and targets [N, entries] as [entries, N rounded up], padded with zeros."""
         room = (0, -len(target) % TILES[self.kernel])
         padded_x, padded_target = (torch.nn.functional.pad(v.T, room).contiguous() for v in (x, target))
         return padded_x, padded_target
 
     def views(self) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
-        """Every parameter [*R, ...] of the banks, with what finds its place [R, ...] in rows [R, parameters]."""
+        """Yield every parameter [*R, ...] with a function that returns its view [R, ...] of rows [R, parameters]."""
         for group in self.groups:
             for part in self.parts:
                 p = group.bank.get_parameter(part.name)
@@ -106,7 +116,7 @@ class Layout:
                 yield p, functools.partial(self._place, group, part, own)
 
     def components(self, group: ArrayGroup, rows: Tensor) -> Tensor:
-        """The components of a group with parameters in rows [R, parameters]: [R, learned, size]."""
+        """Return a view [R, learned, size] of a group's components with parameters in rows [R, parameters]."""
         own = rows[:, group.offset : group.offset + group.learned * self.size]
         return own.unflatten(1, (group.learned, self.size))
 
@@ -119,12 +129,12 @@ class Layout:
 
 
 def compiled_width(h: int) -> int:
-    """H, the compiled width that a hidden width h is padded to."""
+    """Return the compiled width to which hidden width h is padded."""
     return next(width for width in WIDTHS if width >= h)
 
 
 def layout_of(model: torch.nn.Module) -> Layout:
-    """The layout of a model for which there is a kernel (``supported.py`` says which ones)."""
+    """Return the layout of a model that has a kernel (see ``supported.py``)."""
     if isinstance(model, LayerStack):
         banks = []
         for layer in model.layers:

@@ -1,5 +1,5 @@
-// Stacks of y(x) = sum_k c_k f_k(x), f_k as in block1d.h, on the mean squared error over one full batch: whole stretches
-// of training with c_k = w_k g_k(t).
+// Many training steps for stacks of y(x) = sum_k c_k f_k(x), with c_k = w_k g_k(t) and f_k as in block1d.h. The loss is
+// the mean squared error over one full batch.
 #include <cstdint>
 
 #include "block1d.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-// A bank as a model that is trained whole. A component holds W1[H] b1[H] W2[H][H] b2[H] W3[H] b3[1] and 15 zeros.
+// A bank as a `Model` of training.h. A component holds W1[H] b1[H] W2[H][H] b2[H] W3[H] b3[1] and 15 zeros.
 template <int H> struct Whole : Bank<H> {
   using B = Bank<H>;
   using V = typename B::V;
@@ -42,6 +42,6 @@ void ngn_bank1d_tanh(const float *in, float *out, int64_t n) {  // n: a multiple
   for (int64_t i = 0; i < n; i += NATIVE) store<NATIVE>(out + i, tanh_<NATIVE>(load<NATIVE>(in + i)));
 }
 
-// Advances every replica by job->steps.
+// Advances every replica by job->steps steps.
 int64_t ngn_bank1d_advance(const Job *job) { return run<Advance>(*job); }
 }

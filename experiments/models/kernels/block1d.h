@@ -1,12 +1,12 @@
-// The sum y(x) = sum_k c_k [W3_k . tanh(W2_k tanh(W1_k x + b1_k) + b2_k) + b3_k], its squared error and their gradients.
+// The sum y(x) = sum_k c_k [W3_k . tanh(W2_k tanh(W1_k x + b1_k) + b2_k) + b3_k], its squared error and the gradients.
 //
 // One pass over the samples:
 //
-//   * hidden units lie along the vector lanes, so the three products with W2 (forward, backward, its gradient) are
-//     broadcast multiply-adds into registers and no gradient needs a horizontal sum;
-//   * y of a sample depends on that sample alone, so forward and backward are done for SAMPLES samples at a time and
-//     their activations never leave the core's own caches;
-//   * a replica is one thread's work and no arithmetic crosses replicas: its numbers depend on nothing beside it.
+//   * Hidden units lie along the vector lanes. So the three products with W2 (forward, backward, its gradient) are
+//     broadcast multiply-adds into registers, and no gradient needs a horizontal sum.
+//   * y of a sample depends only on that sample. So forward and backward passes cover SAMPLES samples at a time, and
+//     their activations stay in the core's own caches.
+//   * One thread computes a replica, and no arithmetic crosses replicas: its results do not depend on the others.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace {
 
-constexpr int REGISTERS = NATIVE == 8 ? 8 : 16;  // accumulators that fit beside operands
-constexpr int SAMPLES = 32;                      // samples whose activations of all components are in flight
-constexpr int TILE = 8;                          // all sample counts are multiples of this
+constexpr int REGISTERS = NATIVE == 8 ? 8 : 16;  // accumulators that fit next to the operands
+constexpr int SAMPLES = 32;                      // samples per pass, with the activations of all components
+constexpr int TILE = 8;                          // every number of samples is a multiple of this
 
-// Inputs and targets, [padded]: the samples, rounded up to a multiple of TILE.
+// Inputs and targets, [padded]: the number of samples, rounded up to a multiple of TILE.
 struct Data {
   const float *x, *target;
   int64_t samples, padded;
@@ -51,7 +51,7 @@ template <int H> struct Bank {
         for (int v = 0; v < NV; ++v) out[s][v] += in[s * H + i] * load<L>(M + i * H + v * L);
   }
 
-  // Activations of one component for n samples, and its share c W3.a2 of y, still spread over the lanes.
+  // Activations of one component for n samples, and its term c W3.a2 of y, not yet summed over the lanes.
   static void forward(const float *p, float c, const float *x, int n, float *a1, float *a2, float *y) {
     for (int s = 0; s < n; ++s)
 #pragma GCC unroll 16
@@ -76,8 +76,8 @@ template <int H> struct Bank {
     }
   }
 
-  // Adds to g the gradients of one component over n samples, from dy = dL/dy; g's W3 gets sum_s dy a2 without c.
-  // a2 is overwritten. Wt is W2 transposed. With c = 0 there is nothing else to add.
+  // Adds to g the gradients of one component over n samples, from dy = dL/dy. W3 in g gets sum_s dy a2, without c.
+  // Overwrites a2. Wt is W2 transposed. With c = 0, it adds nothing else.
   static void backward(const float *p, const float *Wt, float c, const float *x, const float *dy, int n,
                        const float *a1, float *a2, float *g) {
     V w3[NV], g3[NV], gb[NV], g1[NV];
@@ -131,7 +131,7 @@ template <int H> struct Bank {
     }
   }
 
-  // Memory of one thread. For components k: coefficients c, gradients g, and along = <dL/dy, f_k>.
+  // The memory of one thread. For each component k: coefficient c, gradient g, and along = <dL/dy, f_k>.
   struct Work {
     std::unique_ptr<float[]> block;
     float *a1, *a2, *g, *wt;
@@ -146,8 +146,8 @@ template <int H> struct Bank {
     }
   };
 
-  // The sum of squared residuals of the k_used leading components p with the coefficients work.c. Adds the gradients of
-  // their mean to work.g, which holds zeros, and writes work.along.
+  // Returns the sum of squared residuals of the k_used leading components p with the coefficients work.c. Adds the
+  // gradients of the mean to work.g, which must be zero, and writes work.along.
   static double squares(const Data &data, const float *p, int64_t k_used, Work &work) {
     float bias = 0;
     for (int64_t k = 0; k < k_used; ++k) {
@@ -174,7 +174,7 @@ template <int H> struct Bank {
         backward(p + k * P, work.wt + k * H * H, work.c[k], x, dy, count, work.a1 + k * SAMPLES * H,
                  work.a2 + k * SAMPLES * H, work.g + k * P);
     }
-    // <dy, f_k> = W3_k . (a2_k^T dy) + b3_k sum(dy): f_k itself is not needed. Then c_k completes the last layer.
+    // <dy, f_k> = W3_k . (a2_k^T dy) + b3_k sum(dy), without computing f_k. Then c_k completes the last layer.
     for (int64_t k = 0; k < k_used; ++k) {
       float *const g = work.g + k * P;
       double along = double(p[k * P + B3]) * dy_sum;

@@ -1,10 +1,12 @@
-"""Compiles a C++ file of this package into a shared library, once per machine, and loads it.
+"""Compile a C++ file of this package into a shared library, once per machine, and load it.
 
-The compiler is called directly: one file with a plain C interface (and the headers beside it) needs neither torch's
-headers nor a build system, and is there in seconds. The library's name carries a digest of sources, compiler, flags and
-processor, so a changed one is never mistaken for another. A file beside it holds the digest of the library itself: a
-damaged one would end the process without a word, so it is compiled again. Both are written whole, under a lock, so any
-number of processes may start at once.
+One file with a plain C interface, and its local headers, needs neither torch's headers nor a build system. So the
+module calls the compiler directly, and a library is ready in seconds.
+
+- The file name of a library has a digest of sources, compiler, flags and processor. A change gives another name.
+- A second file holds the digest of the library itself. A damaged library would crash the process, so it is compiled
+  again.
+- Both files are written atomically under a lock, so any number of processes may start at once.
 """
 
 from __future__ import annotations
@@ -29,25 +31,25 @@ log = logging.getLogger(__name__)
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
 LINKING = ("-fPIC", "-shared", "-pthread")
-"""Nothing here changes what NaN and infinity mean, and nothing reorders sums."""
+"""No flag here changes the meaning of NaN and infinity or reorders sums."""
 TUNING = (("-march=native",), ("-mcpu=native",), ())
-"""Tried in order: not every compiler knows each of them on each processor."""
+"""Flags to try in order: not every compiler knows them on every processor."""
 BUILD_SECONDS = 900.0
-"""Half a minute on a free core."""
+"""Time limit of a build; it takes half a minute on a free core."""
 
 
 class BuildError(RuntimeError):
-    """There is no compiler, or it could not build the library."""
+    """No compiler was found, or it could not build the library."""
 
 
 def cache_folder() -> Path:
-    """``ngn/lib`` in the user's cache folder."""
+    """Return ``ngn/lib`` in the user's cache folder."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "ngn" / "lib"
 
 
 def compiler() -> str:
-    """$CXX, or the first C++ compiler there is.
+    """Return the path of $CXX, or of the first C++ compiler found.
 
     Raises:
         BuildError: if there is none.
@@ -57,11 +59,11 @@ def compiler() -> str:
         found = shutil.which(name)
         if found is not None:
             return found
-    raise BuildError(f"no C++ compiler found (looked for {', '.join(asked[:1] or COMPILERS)})")
+    raise BuildError(f"found no C++ compiler (looked for {', '.join(asked[:1] or COMPILERS)}): install one, or set CXX")
 
 
 def processor() -> str:
-    """What distinguishes processors for which ``native`` means different things."""
+    """Return a text that differs between processors for which ``native`` means different instructions."""
     described = [platform.machine(), platform.processor()]
     facts = Path("/proc/cpuinfo")
     if facts.exists():
@@ -82,21 +84,21 @@ def _run(command: list[str]) -> str:
         try:
             output, errors = process.communicate(timeout=BUILD_SECONDS)
         except BaseException as fault:
-            # A driver's compiler would go on without it.
+            # Kill the process group: the compiler behind a driver would run on alone.
             os.killpg(process.pid, signal.SIGKILL)
             if isinstance(fault, subprocess.TimeoutExpired):
-                raise BuildError(f"{command[0]} did not end within {BUILD_SECONDS:.0f} s") from fault
+                raise BuildError(f"{command[0]} did not finish within {BUILD_SECONDS:.0f} s") from fault
             raise
     if process.returncode:
-        raise BuildError(f"{command[0]} ended with code {process.returncode}: {errors.strip()[-1000:]}")
+        raise BuildError(f"{command[0]} failed with exit status {process.returncode}: {errors.strip()[-1000:]}")
     return output
 
 
 def build(source: Path) -> Path:
-    """The shared library of ``source``, from the cache or newly compiled.
+    """Return the path of the shared library of ``source``, from the cache or newly compiled.
 
     Raises:
-        BuildError: if that is not possible.
+        BuildError: if it cannot be built or written.
     """
     command = compiler()
     code = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")))]
@@ -125,7 +127,7 @@ def _digest_of(library: Path) -> Path:
 
 
 def _intact(library: Path) -> bool:
-    """Whether a library is there as it was written."""
+    """Return whether a library exists and has its recorded digest."""
     try:
         return hashlib.sha256(library.read_bytes()).hexdigest() == _digest_of(library).read_text()
     except (OSError, UnicodeDecodeError):
@@ -144,9 +146,9 @@ def _compile(command: str, source: Path, built: Path) -> None:
 
 
 def load_library(source: Path) -> ctypes.CDLL | None:
-    """The library of ``source``; None, with a warning in the log, if it cannot be built or loaded here."""
+    """Load the library of ``source``. Return None, with a warning in the log, if it cannot be built or loaded here."""
     try:
         return ctypes.CDLL(str(build(source)))
     except (BuildError, OSError) as fault:
-        log.warning("training without the compiled kernel %s, several times slower: %s", source.name, fault)
+        log.warning("training without the compiled kernel %s, which is several times slower: %s", source.name, fault)
         return None

@@ -1,5 +1,5 @@
-// Stacks of models of learned depth (experiments/models/depth.py): whole stretches of training on the mean squared error over
-// one full batch of points.
+// Many training steps for stacks of models of learned depth (experiments/models/depth.py). The loss is the mean squared
+// error over one full batch of points.
 #include <cstdint>
 #include <new>
 
@@ -7,7 +7,7 @@
 
 extern "C" {
 
-// Layers with a boundary each; job->hidden does not matter. Returns 0, or 2 if memory ran out.
+// Layers with one boundary each; job->hidden is not used. Returns 0 on success, or 2 if memory ran out.
 int64_t ngn_layers_advance(const Job *job) {
   try {
     return Layers::run(*job), 0;
@@ -16,6 +16,6 @@ int64_t ngn_layers_advance(const Job *job) {
   }
 }
 
-// A chain of updates with job->hidden units each.
+// A chain of maps with job->hidden units each.
 int64_t ngn_chain_advance(const Job *job) { return run<TrainedChain>(*job); }
 }

@@ -1,7 +1,7 @@
-// Models of learned depth on points of the plane. Samples lie along the vector lanes: parameters are scalars, and a
-// gradient is a vector of partial sums that is added up once, at the end.
+// Models of learned depth on points of the plane. Samples lie along the vector lanes. So parameters are scalars, and a
+// gradient is a vector of partial sums, which is summed once, at the end.
 //
-// As in block1d.h, forward and backward are done for a few samples at a time, whose activations stay in the core's caches.
+// As in block1d.h, forward and backward passes cover a few samples at a time, so that activations stay in the caches.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr int L = NATIVE;
 constexpr int LAYERED = 4, CHAINED = 4;  // vectors of samples in flight
 using V = Vec<NATIVE>::V;
 
-// A thread's memory: activations `a`, vectors of partial sums `sums`, and what training.h asks for.
+// The memory of one thread: activations `a`, vectors of partial sums `sums`, and the members that training.h needs.
 struct PlaneWork {
   std::unique_ptr<float[]> block;
   float *a, *sums, *g;
@@ -39,7 +39,7 @@ inline int64_t components_of(const Job &job) {
   return all;
 }
 
-// Turns outputs y [2][NV] of the samples from s0 on into dL/dy, 0 beyond the last; returns their squared residuals.
+// Replaces outputs y [2][NV] of the samples from s0 on by dL/dy, 0 beyond the last one. Returns the squared residuals.
 template <int NV> inline double residuals(const Job &job, int64_t s0, V (&y)[2][NV]) {
   double loss = 0;
   for (int i = 0; i < 2; ++i)
@@ -55,13 +55,13 @@ template <int NV> inline double residuals(const Job &job, int64_t s0, V (&y)[2][
   return loss;
 }
 
-// Adds up the sums of one component, `n` gradients and then dL/dc.
+// Sums the vectors of one component: `n` gradients, then dL/dc.
 inline void total(const float *sums, int64_t n, float *g, double &along) {
   for (int64_t i = 0; i < n; ++i) g[i] = sum<L>(load<L>(sums + i * L));
   along = sum<L>(load<L>(sums + n * L));
 }
 
-// What both models have in common, with `FLOATS` a component.
+// The common part of both models; a component has `FLOATS` floats.
 template <int64_t FLOATS> struct Planar {
   static constexpr int OUT = 2;
   static constexpr int64_t SIZE = FLOATS;
@@ -74,18 +74,18 @@ template <int64_t FLOATS> struct Planar {
   }
 };
 
-// h <- c_0 h + sum_k c_k tanh(h W_k + b_k) in every group with an identity, without the first term in the others.
+// h <- c_0 h + sum_k c_k tanh(h W_k + b_k) in every group with an identity. Other groups lack the first term.
 // A component holds W[2][2] b[2]; identities hold nothing.
 struct Layers : Planar<6> {
   static constexpr int NV = LAYERED, S = NV * L;
 
-  // Activations: what enters each layer, [G][2][S], and the maps of all components, [sum of K][2][S].
+  // Activations: the inputs of each layer, [G][2][S], and the maps of all components, [sum of K][2][S].
   static Work work(const Job &job) {
     const int64_t all = components_of(job);
     return Work(job, all, (job.groups + all) * 2 * S, SIZE + 1);
   }
 
-  // y = one layer of h, whose first component is number `first`.
+  // y = one layer of h. Its first component is number `first`.
   static void forward(const Job &job, const float *p, int64_t g, int64_t used, const float *c, const V (&h)[2][NV],
                       float *f, V (&y)[2][NV]) {
     const int64_t bare = job.bare[g];
@@ -190,7 +190,7 @@ template <int H> struct Chain : Planar<5 * H + 2> {
     return Work(job, all, all * (H + 2) * S, SIZE + 1);
   }
 
-  // u from v; activations to a.
+  // Computes u from v, and stores activations in a.
   static void forward(const float *p, const V (&v)[2][NV], float *a, V (&u)[2][NV]) {
     for (int i = 0; i < 2; ++i)
       for (int n = 0; n < NV; ++n) u[i][n] = V{} + p[B + i];
@@ -246,7 +246,7 @@ template <int H> struct Chain : Planar<5 * H + 2> {
     std::memcpy(&d, &dv, sizeof(d));
   }
 
-  // v_k of the samples from s0 on.
+  // Returns v_k of the samples from s0 on.
   static void inputs(const Job &job, const float *a, int64_t k, int64_t s0, V (&v)[2][NV]) {
     for (int i = 0; i < 2; ++i)
       for (int n = 0; n < NV; ++n) {

@@ -1,4 +1,4 @@
-"""Which trainings a compiled kernel can do."""
+"""Decide whether a compiled kernel can do a training."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ from ngn.train.plan import TrainPlan
 
 
 def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
-    """Why no kernel can do this training, or None if one can. A compiler is looked for last, and built with."""
+    """Return why no kernel can do this training, or None if one can.
+
+    The last check builds the kernel, so that other reasons do not need a compiler.
+    """
     if type(learner) not in (CapacityLearner, BudgetLearner):
-        return f"the kernels do not know {type(learner).__name__}"
+        return f"the kernels do not support {type(learner).__name__}"
     depth = _of_depth(learner.model)
-    reason = (_plane(learner) if depth else _blocks(learner)) or _capacities(learner)
+    reason = (_planar_problem(learner) if depth else _block_problem(learner)) or _capacity_problem(learner)
     if reason is not None:
         return reason
     body = [p for axis in learner.axes if isinstance(axis, OrderedSum) for p in axis.bank.parameters()]
     if any(not p.requires_grad for p in body) or any(p.device.type != "cpu" for p in learner.model.parameters()):
-        return "a parameter is frozen or not on the CPU"
+        return "the kernel needs trainable parameters on the CPU"
     if any(p.dtype != torch.float32 for p in body):
-        return "the body is not float32"
+        return "the kernel needs a body in float32"
     if type(batches) is not FullBatches or loss != Supervised(mean_squared_error):
-        return "it is not full-batch training on the mean squared error"
+        return "the kernel needs full batches and the mean squared error"
     x, target = batches.at(0)
     width = 2 if depth else 1
     if not all(isinstance(v, Tensor) and v.shape == (len(target), width) and v.dtype == torch.float32
                for v in (x, target)):  # fmt: skip
-        return f"inputs and targets are not float32 [N, {width}]"
+        return f"the kernel needs float32 inputs and targets of shape [N, {width}]"
     if plan.lr_boundary_shape.kind != "constant":
-        return "the kernel keeps the boundary's rate constant"
+        return "the kernel needs a constant learning rate of the boundary"
     if plan.optimizer != "adam" or plan.warmup:
-        return "the kernel has Adam alone, without a warm-up"
+        return "the kernel supports only Adam without a warm-up"
     if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
-        return "the kernel has no micro-batches, no autocast and nothing to do without samples or steps"
+        return "the kernel supports neither micro-batches nor autocast, and needs samples and steps"
     return None if library("planar" if depth else "bank1d") is not None else "the kernel cannot be built here"
 
 
@@ -56,59 +59,59 @@ def _of_depth(model: torch.nn.Module) -> bool:
     )
 
 
-def _blocks(learner: CapacityLearner) -> str | None:
-    """Why a model is no bank of 1D blocks that the kernel knows."""
+def _block_problem(learner: CapacityLearner) -> str | None:
+    """Return why the kernel of the 1D study does not support a model."""
     model = learner.model
     if type(model) is not ParallelModel or model.head is not None:
-        return "the model is more than one ordered sum"
+        return "the kernel needs a model with one ordered sum and no head"
     if type(model.group) is not OrderedSum:
-        return f"the kernel does not know {type(model.group).__name__}"
+        return f"the kernel does not support {type(model.group).__name__}"
     bank = model.group.bank
     if type(bank) is not MLPBank or len(bank.sizes) != 4 or bank.sizes[::3] != (1, 1) or bank.sizes[1] != bank.sizes[2]:
-        return "the blocks are not MLPs of the sizes (1, h, h, 1)"
+        return "the kernel needs MLP blocks of the sizes (1, h, h, 1)"
     if bank.sizes[1] > WIDTHS[-1]:
-        return f"blocks of width {bank.sizes[1]} are more than the {WIDTHS[-1]} that are compiled"
+        return f"blocks of width {bank.sizes[1]} exceed the largest compiled width, {WIDTHS[-1]}"
     return "there are no blocks" if bank.K < 1 else None
 
 
-def _plane(learner: CapacityLearner) -> str | None:
-    """Why a model is none of depth on the plane that the kernel knows."""
+def _planar_problem(learner: CapacityLearner) -> str | None:
+    """Return why the kernel for depth on the plane does not support a model."""
     if any(type(group) is not OrderedSum for group in learner.axes):
-        return "the kernel knows nothing but ordered sums"
+        return "the kernel supports only ordered sums"
     banks = [axis.bank for axis in learner.axes if isinstance(axis, OrderedSum)]
     if any(bank.K < 1 for bank in banks):
         return "there is a layer without components"
     if isinstance(learner.model, LayerStack):
         fits = all(type(bank) is TanhBank and bank.out == 2 for bank in banks)
-        return None if fits else "the layers are not tanh maps of the plane"
+        return None if fits else "the kernel needs layers of tanh maps of the plane"
     bank = banks[0]
     if type(learner.model) is not ParallelModel or learner.model.head is not None or len(banks) != 1:
-        return "the model is more than one chain"
+        return "the kernel needs a model with one chain and no head"
     if type(bank) is not ChainBank or bank.out != 2 or bank.width > WIDTHS[-1]:
-        return f"the updates are not maps of the plane with at most {WIDTHS[-1]} units"
+        return f"the kernel needs a chain of maps of the plane with at most {WIDTHS[-1]} units"
     return None
 
 
-def _capacities(learner: CapacityLearner) -> str | None:
-    """Why the kernel cannot learn the sizes, too."""
+def _capacity_problem(learner: CapacityLearner) -> str | None:
+    """Return why the kernels cannot learn the sizes."""
     capacities = [group.capacity for group in learner.axes]
     first = capacities[0]
     for capacity in capacities:
         if type(capacity) is not type(first) or type(capacity) not in (CountGate, FixedCount):
-            return f"the kernel does not know {type(capacity).__name__}"
+            return f"the kernel does not support {type(capacity).__name__}"
         if capacity.rms_eps is not None:
-            return "the components are normalised"
+            return "the kernel does not support normalised components"
         changing = isinstance(capacity, Weighted) and not capacity.order.constant
         if changing and not isinstance(learner, BudgetLearner):
-            return "the ordering weights change in training, which is followed under a budget alone"
+            return "the kernel supports ordering weights that change in training only under a budget"
         learned = list(capacity.parameters())
         if len(learned) != isinstance(capacity, CountGate):
-            return "more than a boundary is learned beside the components"
+            return "the kernel supports no learned size parameter other than the boundary"
         if any(not p.requires_grad or p.dtype != torch.float64 for p in learned):
-            return "the boundary is frozen or not float64"
+            return "the kernel needs a trainable boundary in float64"
     gates = [capacity for capacity in capacities if isinstance(capacity, CountGate)]
     if any(gate.stride != 1 for gate in gates):
-        return "the kernel's boundaries are softplus(tau), without a stride"
+        return "the kernel supports no stride: its boundaries are softplus(tau)"
     if len({(gate.delta, gate.shapes, gate.commit) for gate in gates}) > 1:
-        return "the groups' boundaries differ in their schedules"
+        return "the kernel needs the same schedules for all groups"
     return None

@@ -1,8 +1,8 @@
-"""The trainer whose steps a compiled kernel does, some hundred in one call (``training.h``).
+"""A trainer whose steps run in a compiled kernel, about a hundred per call (``training.h``).
 
-:class:`KernelTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``: the same fields, curves,
-checkpoints and final state. R is the number of replicas (1 for a single model), G of ordered groups, P of floats that a
-replica's parameters take.
+:class:`KernelTrainer` is the plain :class:`~ngn.train.trainer.Trainer` with another ``fit``. Fields, curves,
+checkpoints and final state are the same. R is the number of replicas (1 for a single model), G the number of ordered
+groups, and P the number of floats in a replica's parameters.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS, Trainer
 
 CHUNK = 100
-"""Most steps per call: a few hundredths of a second for a replica, so that progress and interrupts are seen."""
+"""Most steps per call. A replica needs a few hundredths of a second for them, so progress and interrupts show soon."""
 RUN_STEPS = 20_000
-"""Run-steps of the 1D study a call at most: a second or two, however many replicas there are."""
+"""Most run-steps per call, in units of the 1D study: a call takes a second or two for any number of replicas."""
 SCOPES = {"joint": 1, "separate": 2, "body": 3}
+"""``clip_scope`` of the plan → its code in the kernel."""
 
 
 class _State:
-    """The parameters and Adam's moments of a learner as the kernel keeps them.
+    """A learner's parameters and Adam's moments in the arrays of the kernel.
 
-    body: float32 [3, R, P], the parameters and both moments; tau: float64 [R, G, 3], tau and its moments;
-    touched: int64 [R, G], leading components whose moments may differ from zero.
+    body: parameters and both moments, float32 [3, R, P]; tau: tau and its moments, float64 [R, G, 3];
+    touched: number of leading components whose moments may differ from zero, int64 [R, G].
     """
 
     def __init__(self, learner: CapacityLearner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
@@ -63,7 +64,7 @@ class _State:
                 self.touched[:, g] = last.amax(-1)
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """(view of the packed state, tensor it stands for): parameters, and moments where the optimiser has any."""
+        """Return pairs (view of the arrays, tensor of the learner or optimiser): parameters and existing moments."""
         pairs = []
         for p, view in self.layout.views():
             for packed, tensor in zip(self.body, self._own(p), strict=False):
@@ -77,23 +78,23 @@ class _State:
         return [p.detach(), *(state[key] for key in ("exp_avg", "exp_avg_sq") if state)]
 
     def copy(self) -> tuple[Tensor, ...]:
-        """What :meth:`restore` brings back."""
+        """Copy the state for :meth:`restore`."""
         return self.body.clone(), self.tau.clone(), self.touched.clone()
 
     def restore(self, copied: tuple[Tensor, ...]) -> None:
-        """Put the state back to an earlier copy, in place: the kernel knows the arrays by address."""
+        """Restore an earlier copy, in place, because the kernel knows the arrays by address."""
         for mine, value in zip((self.body, self.tau, self.touched), copied, strict=True):
             mine.copy_(value)
 
     @torch.no_grad()
     def unpack_sizes(self) -> None:
-        """Give the learner the boundaries alone."""
+        """Copy the boundaries into the learner."""
         for g, tau in enumerate(self.taus):
             tau.view(self.R).copy_(self.tau[:, g, 0])
 
     @torch.no_grad()
     def unpack(self, step: int) -> None:
-        """Give the learner and the optimiser the state after ``step`` steps."""
+        """Copy the state after ``step`` steps into the learner and the optimiser."""
         for p in (q for group in self.optimizer.param_groups for q in group["params"]):
             state = self.optimizer.state[p]
             if not state:
@@ -104,7 +105,7 @@ class _State:
 
 
 class _Kernel:
-    """The kernel with everything of a training that stays the same from call to call."""
+    """The kernel, with all values of a training that do not change from call to call."""
 
     def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
         layout, R = state.layout, state.R
@@ -115,7 +116,7 @@ class _Kernel:
         self.budgeted = isinstance(learner, BudgetLearner)
         self.reordered = any(isinstance(c, Weighted) and not c.order.constant for c in capacities)
         if self.budgeted:
-            shapes = (CONSTANT, *shapes[1:])  # the learner sets the price of every step
+            shapes = (CONSTANT, *shapes[1:])  # the learner sets the price at every step
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
         inputs, targets = batches.at(0)
         x, target = layout.sample_arrays(inputs, targets)
@@ -139,7 +140,7 @@ class _Kernel:
         }  # fmt: skip
 
     def commit(self, gates: Sequence[CountGate]) -> None:
-        """Let the boundaries stand where they are rounded to, with sharp gates and nothing to pay."""
+        """Fix the boundaries at their rounded values, with sharp gates and without penalties."""
         self.committed = True
         self.state.tau.zero_()
         for g, gate in enumerate(gates):
@@ -149,15 +150,15 @@ class _Kernel:
             self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
 
     def follow(self, gates: Sequence[CountGate]) -> None:
-        """Take over prices and ordering weights as they are in this step."""
+        """Copy this step's prices and ordering weights from the gates."""
         R = self.state.R
         weights = [gate.weights() if (mask := gate.mask()) is None else gate.weights() * mask for gate in gates]
         self.values["w"] = torch.cat([w.reshape(R, -1) for w in weights], 1).contiguous()
         self.values["lambda0"] = torch.stack([gate.price.expand(R) for gate in gates], 1)
 
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Do steps first ... first + steps - 1; returns objective and task loss, float64 [R, steps], and t,
-        [R, steps, G], before each."""
+        """Do the steps first ... first + steps - 1. Return, before each step, objective and task loss, float64
+        [R, steps], and t, float64 [R, steps, G]."""
         fractions = [(first + n) / self.plan.steps for n in range(steps)]
         shapes = torch.tensor([[shape_at(shape, f) for shape in self.shapes] for f in fractions], dtype=torch.float64)
         R, G = self.state.touched.shape
@@ -169,21 +170,21 @@ class _Kernel:
         }  # fmt: skip
         layout = self.state.layout
         compiled = library(layout.kernel)
-        assert compiled is not None  # ``unsupported`` has asked
+        assert compiled is not None  # ``unsupported`` has checked it
         compiled.call(layout.function, self.values | changing)
         return objective, task, t
 
 
 @dataclass
 class KernelTrainer(Trainer):
-    """:class:`Trainer` by the kernel, with its fields and its contract.
+    """A :class:`Trainer` that runs the kernel. It has the same fields and the same contract.
 
-    A replica's numbers are the same bits alone, in any stack, with any number of threads and however the training is
-    cut by checkpoints. Against the plain trainer they differ by rounding. ``on_step`` is called, and checkpoints are
-    written, every ``chunk`` steps at most. ``threads`` of torch share the replicas.
+    The results of a replica are the same bits in any stack, with any number of threads, and with any interruptions.
+    They differ from the plain trainer's by rounding. At most ``chunk`` steps pass between calls of ``on_step`` and
+    between checkpoints. Torch's threads share the replicas.
 
-    Under a budget a call is one step, until the commit or, where ordering weights change, to the end, since torch
-    computes price and weights of each; the price may be rounded in another way in another stack.
+    Under a budget, torch computes the price and the weights, so a call does one step: until the commit, or until the
+    end if ordering weights change. The price may round differently in another stack.
 
     Raises:
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
@@ -199,9 +200,9 @@ class KernelTrainer(Trainer):
         learner, plan = self.learner, self.plan
         reason = unsupported(learner, self.batches, self.loss, plan)
         if reason is None and self.model is not None:
-            reason = "the model is wrapped in another"
+            reason = "the model is wrapped in another model"
         if reason is not None:
-            raise ValueError(f"not a training for the kernel: {reason}")
+            raise ValueError(f"no compiled kernel can do this training: {reason}")
         count = learner.replicas or 1
         body, controllers = learner.body_parameters(), learner.controller_parameters()
         lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
@@ -212,7 +213,8 @@ class KernelTrainer(Trainer):
         state = _State(learner, layout_of(learner.model), optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)
         gates = [group.capacity for group in learner.axes if isinstance(group.capacity, CountGate)]
-        growing, turn = any(gate.growing for gate in gates), _turn(gates[0].commit if gates else None, plan.steps)
+        growing = any(gate.growing for gate in gates)
+        commit_step = _commit_step(gates[0].commit if gates else None, plan.steps)
         chunk = max(1, min(self.chunk, int(RUN_STEPS / (count * state.layout.cost))))
         began = saved = time.monotonic()
         with ProgressLine(self.title, plan.steps, start, count, self.progress) as bar:
@@ -222,23 +224,23 @@ class KernelTrainer(Trainer):
                 if growing and self._make_room(first, optimizer, state):
                     state = _State(learner, layout_of(learner.model), optimizer)
                     kernel = _Kernel(learner, self.batches, plan, state)
-                if first >= turn and not kernel.committed:
+                if first >= commit_step and not kernel.committed:
                     state.unpack(first)
                     learner.set_progress(first / plan.steps)
                     kernel.commit(gates)
                 single = kernel.budgeted and (kernel.reordered or not kernel.committed)
-                if single:  # prices follow the boundaries, and weights may be drawn anew
+                if single:  # the price depends on the boundaries, and weights may change
                     state.unpack_sizes()
                     learner.set_progress(first / plan.steps)
                     learner.before_step(first)
                     kernel.follow(gates)
                 saved_state = state.copy() if growing else None
                 every = self.evaluate_every or plan.steps
-                stop = turn if first < turn else plan.steps
+                stop = commit_step if first < commit_step else plan.steps
                 end = min(first + (1 if single else chunk), (first // every + 1) * every, stop)
                 objective, task, t = kernel.advance(first, end - first)
                 if saved_state is not None and (enough := self._enough(first, t)) < t.shape[1]:
-                    # A component was missing from then on: only the steps before count.
+                    # From step ``enough`` on, a component was missing: repeat only the steps before it.
                     state.restore(saved_state)
                     objective, task, t = kernel.advance(first, enough)
                 done = first + t.shape[1]
@@ -267,7 +269,7 @@ class KernelTrainer(Trainer):
         return self._finish(bad, before - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:
-        """Allocate what step ``first`` needs, by the plain trainer's rule; whether parameters have grown."""
+        """Allocate the components that step ``first`` needs, by the plain trainer's rule. Return whether any were."""
         state.unpack(first)
         self.learner.set_progress(first / self.plan.steps)
         grown = self.learner.make_room()
@@ -276,9 +278,9 @@ class KernelTrainer(Trainer):
         return grown
 
     def _enough(self, first: int, t: Tensor) -> int:
-        """How many of the steps from ``first`` on had all the components that they need; at least one.
+        """Return how many steps from ``first`` on had all components that they need: at least one.
 
-        t: the boundaries before each of these steps, [R, steps, G]. The first step has had its room made.
+        t: the boundaries before each of these steps, [R, steps, G]. The first step has all its components.
         """
         for n in range(1, t.shape[1]):
             for g, group in enumerate(self.learner.axes):
@@ -291,8 +293,8 @@ class KernelTrainer(Trainer):
         return t.shape[1]
 
 
-def _turn(commit: float | None, steps: int) -> int:
-    """The first of ``steps`` steps with a progress of at least ``commit``; ``steps`` if there is none."""
+def _commit_step(commit: float | None, steps: int) -> int:
+    """Return the first of ``steps`` steps with a progress of at least ``commit``; ``steps`` without a commit."""
     if commit is None:
         return steps
     return next(step for step in range(int(commit * steps), steps + 1) if step / steps >= commit)

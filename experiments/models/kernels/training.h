@@ -1,13 +1,13 @@
-// Whole stretches of training for stacks of models made of ordered groups, with the coefficients c_k = w_k g_k(t) of one
-// boundary per group. What a model computes from them is its own affair (`Model`); the loss is its mean squared error over
+// Many training steps for stacks of models of ordered groups. Each group has one boundary t and the coefficients
+// c_k = w_k g_k(t). The template parameter `Model` computes outputs from them. The loss is the mean squared error over
 // one full batch.
 //
-// The equations of ngn/gate.py and ngn/train/optim.py. Only components with a gate of at least 1e-15 are computed. The
-// gradients of the others count as zero, and Adam goes on for every component that ever had one (for the rest it would
-// add zero to zero).
+// The equations are those of ngn/gate.py and ngn/train/optim.py. Only components with a gate of at least 1e-15 are
+// computed. The gradients of the others count as zero. Adam continues for every component that ever had a gradient (for
+// the others it would add zero to zero).
 //
-// The body is float32; boundaries, gates, penalty and norms are float64. NaN and infinity keep their IEEE meaning
-// (-ffast-math must not be used), because they are how divergence is seen.
+// The body is float32; boundaries, gates, penalty and norms are float64. NaN and infinity must keep their IEEE meaning,
+// because they show divergence: never use -ffast-math.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,19 @@
 
 #include "vectors.h"
 
-// A struct that carries its own declaration as text, comments removed: libraries.py makes the ctypes struct from that.
+// A struct that contains its own declaration as text, without comments. libraries.py makes the ctypes struct from it.
 #define NGN_DESCRIBED(NAME, ...) \
   struct NAME { __VA_ARGS__ };   \
   static const char NAME##_declaration[] = #__VA_ARGS__
 
-// One call's work. R replicas, G groups, P floats per replica. Arrays are row-major.
+// The work of one call, for R replicas, G groups and P floats per replica. Arrays are row-major.
 NGN_DESCRIBED(
     Job,
     int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up
     int64_t steps, first, threads, gated, clip_scope;               // clip_scope: 0 none, 1 joint, 2 separate, 3 body
     double clip, delta, cutoff, weight_decay, beta1, beta2, eps;
-    const int64_t *candidates, *offset, *bare;  // [G]: K; where its floats begin (a multiple of 16, as P is); leading
-                                                // components without parameters
+    const int64_t *candidates, *offset, *bare;  // [G]: K; index of its first float (a multiple of 16, like P); number
+                                                // of leading components without parameters
     const float *x, *target;                    // [width of the data, padded]
     const double *w;                            // [R, sum of K]
     const double *lambda0, *alpha_max, *beta_start, *beta_end, *kappa;  // [R, G]
@@ -56,7 +56,7 @@ namespace {
 
 constexpr double PI = 3.14159265358979323846;
 
-// Calls one(r, work) for every replica, by up to `threads` threads with a `make()` of their own each.
+// Calls one(r, work) for every replica, in up to `threads` threads. Each thread has its own work = make().
 template <class Make, class F> void each(int64_t replicas, int64_t threads, const Make &make, const F &one) {
   using Work = decltype(make());
   if (threads > replicas) threads = replicas;
@@ -65,7 +65,7 @@ template <class Make, class F> void each(int64_t replicas, int64_t threads, cons
   std::atomic<int64_t> next{0};
   const auto work_on = [&](Work &work) {
 #if defined(__SSE__)
-    // Moments of components that left the window decay for ever; as denormal numbers they would be slow.
+    // Moments of components that left the window decay forever. Flush denormal numbers, which would be slow.
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
 #endif
@@ -77,34 +77,37 @@ template <class Make, class F> void each(int64_t replicas, int64_t threads, cons
   std::vector<std::thread> pool;
   try {
     for (int64_t i = 1; i < threads; ++i) pool.emplace_back(work_on, std::ref(works[i]));
-  } catch (const std::system_error &) {  // fewer threads than asked for: those there are do the work
+  } catch (const std::system_error &) {  // the system gave fewer threads: they do all the work
   }
   work_on(works[0]);
   for (auto &thread : pool) thread.join();
 }
 
-// Model: SIZE, the floats of a component; OUT, the entries of an output; Work, the memory of a thread, with `c`, `gate`
-// and `along` = dL/dc for all components, group after group, and `g` for the gradients, as the parameters are; norm(g, n)
-// = the squared norm of n components; squares(job, p, used, work) = the sum of squared residuals, `used` components of
-// each group computed: adds the gradients of their mean to work.g, which holds zeros there, and writes work.along.
+// A Model has:
+//   * SIZE, the floats of a component, and OUT, the entries of an output;
+//   * Work, the memory of a thread: `c`, `gate` and `along` = dL/dc for all components in the order of the groups, and
+//     `g`, the gradients in the layout of the parameters;
+//   * norm(g, n), which returns the squared norm of n components;
+//   * squares(job, p, used, work), which returns the sum of squared residuals with `used` components of each group. It
+//     adds the gradients of the mean to work.g, which must be zero there, and writes work.along.
 template <class Model> struct Training {
   using Work = typename Model::Work;
 
-  // Calls f(first float, components, floats) for the `touched` leading components of every group. Floats are rounded up
-  // to whole vectors and begin at one, so that no loop has a remainder, which might be rounded in another way.
+  // Calls f(first float, components, floats) for the `touched` leading components of every group. The floats start at a
+  // whole vector and are rounded up to whole vectors. So no loop has a remainder, which might round differently.
   template <class F> static void stretches(const Job &job, const int64_t *touched, const F &f) {
     for (int64_t g = 0; g < job.groups; ++g)
       if (const int64_t n = touched[g] - job.bare[g]; n > 0) f(job.offset[g], n, (n * Model::SIZE + 15) / 16 * 16);
   }
 
-  // One boundary before a step: how many components are computed, and what becomes of the penalty and its slope.
+  // One boundary before a step: the number of components to compute, the penalty and its derivative.
   struct Boundary {
     int64_t used;
     double t, dt_dtau, beta, penalty, slope;
   };
 
   static Boundary boundary(const Job &job, int64_t at, int64_t K, const double *shape) {
-    if (!job.gated) return {K, double(K - 1), 0, 0, 0, 0};  // a fixed count stands at t = K - 1
+    if (!job.gated) return {K, double(K - 1), 0, 0, 0, 0};  // a fixed count has t = K - 1
     const double tau = job.tau[3 * at];
     const double price = job.lambda0[at] * shape[0];
     const double alpha = std::max(job.alpha_max[at], job.kappa[at] * price) * shape[1];
@@ -121,7 +124,7 @@ template <class Model> struct Training {
     return b;
   }
 
-  // Steps of one replica.
+  // Does all steps of one replica.
   static void advance(const Job &job, int64_t r, Work &work) {
     const int64_t G = job.groups;
     float *const p = job.p + r * job.parameters;
@@ -155,7 +158,7 @@ template <class Model> struct Training {
       for (int64_t g = 0; g < G; ++g) {
         const Boundary &b = boundaries[g];
         double slope = b.slope;
-        for (int64_t i = first[g]; i < first[g] + b.used; ++i)  // fma, so that no compiler has a choice of rounding
+        for (int64_t i = first[g]; i < first[g] + b.used; ++i)  // fma fixes the rounding for every compiler
           slope = std::fma(w[i] * b.beta * work.gate[i] * (1.0 - work.gate[i]), work.along[i], slope);
         dtau[g] = job.gated ? slope * b.dt_dtau : 0.0;
       }
@@ -166,7 +169,7 @@ template <class Model> struct Training {
     }
   }
 
-  // min(1, clip / (norm + 1e-6)); NaN for a NaN norm.
+  // Returns min(1, clip / (norm + 1e-6)), or NaN for a NaN norm.
   static double factor(double clip, double square) {
     const double f = clip / (std::sqrt(square) + 1e-6);
     return f > 1.0 ? 1.0 : f;
@@ -212,7 +215,7 @@ template <class Model> struct Training {
   }
 };
 
-// Returns 0; 1 if the hidden width is not compiled in, 2 if memory ran out.
+// Returns 0 on success, 1 if the hidden width is not compiled, 2 if memory ran out.
 template <template <int> class Kernel, class Call> int64_t run(const Call &call) {
   try {
     switch (call.hidden) {

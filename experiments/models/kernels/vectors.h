@@ -1,4 +1,4 @@
-// Vectors of L floats and their tanh, for whatever vector unit there is. Included by one file of code only.
+// Vectors of L floats and their tanh, for any vector unit. Include it in one source file only.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ template <int L> inline float sum(typename Vec<L>::V v) {
   return a[0];
 }
 
-// The smaller of two, the second where one is NaN: one instruction on x86, which g++ does not find for vectors.
+// The smaller of two values, or the second if one is NaN. On x86 this is one instruction, which g++ does not find.
 template <class V> inline V least(V a, V b) { return a < b ? a : b; }
 template <class V> inline V most(V a, V b) { return a > b ? a : b; }
 #if defined(__AVX512F__)
@@ -50,9 +50,10 @@ inline Vec<8>::V least(Vec<8>::V a, Vec<8>::V b) { return _mm256_min_ps(a, b); }
 inline Vec<8>::V most(Vec<8>::V a, Vec<8>::V b) { return _mm256_max_ps(a, b); }
 #endif
 
-// tanh x = 1 - 2 / (1 + 2^(x 2 log2 e)): the power from a polynomial on [-1/2, 1/2] and its exponent bits, the reciprocal
-// from exponent bits refined twice. Error below 2.5e-7 (tested). A rational form was 10 % faster at 4e-7, but late in a
-// training, when residuals are small, its gradients were ten times less accurate than torch's. NaN stays NaN.
+// tanh x = 1 - 2 / (1 + 2^(x 2 log2 e)). The power comes from a polynomial on [-1/2, 1/2] and the exponent bits, the
+// reciprocal from the exponent bits and two refinements. The error is below 2.5e-7 (tested). A rational form was 10 %
+// faster with an error of 4e-7. But late in a training, when residuals are small, its gradients were ten times less
+// accurate than torch's. NaN stays NaN.
 template <int L> inline typename Vec<L>::V tanh_(typename Vec<L>::V x) {
   using V = typename Vec<L>::V;
   using I = typename Vec<L>::I;

@@ -100,7 +100,7 @@ def test_reversed_spans_are_refused(first: int, back: int) -> None:
 
 @given(seeds=st.lists(st.integers(0, 5), min_size=7, max_size=12))
 def test_a_seed_named_twice_is_refused(seeds: list[int]) -> None:
-    with pytest.raises(ConfigError, match="named twice"):
+    with pytest.raises(ConfigError, match="occurs twice"):
         seeds_of(",".join(map(str, seeds)))
 
 

@@ -37,4 +37,4 @@ def test_a_table_stands_at_the_smallest_study_that_has_its_runs(monkeypatch: pyt
 
 def test_the_list_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.main(["--list", "task=mnist"]) == 2
-    assert "--list: stands alone" in capsys.readouterr().err
+    assert "--list: takes no other arguments" in capsys.readouterr().err

@@ -16,10 +16,10 @@ from experiments.sweeps import settings
 
 BROKEN = {
     "gate: {K: [1, 2\nschedule: 3\n": "line 2: ",
-    "a: 1\ngate: {K: 8}\ngate: {K: 9}\n": "line 3: the key 'gate' stands here a second time",
+    "a: 1\ngate: {K: 8}\ngate: {K: 9}\n": "line 3: the key 'gate' occurs a second time",
     "gate:\n\tK: 8\n": "line 2: a tab; indent with spaces",
-    "- 1\n": "holds no settings",
-    "a: \x00\n": "no YAML file in UTF-8",
+    "- 1\n": "has no settings",
+    "a: \x00\n": "is not a YAML file in UTF-8",
 }
 
 
@@ -43,9 +43,13 @@ def test_a_broken_file_is_named_with_the_line(
 
 
 HALF_ADDED = {
-    "conf/task/new.yaml": ("task: {name: new}", "task=new", "no module of experiments/tasks describes 'new'"),
-    "conf/method/new.yaml": ("method: {name: new}", "method=new", "no module of experiments/methods describes 'new'"),
-    "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "has to say `gate: {component: new}`"),
+    "conf/task/new.yaml": ("task: {name: new}", "task=new", "experiments/tasks has no settings class for 'new'"),
+    "conf/method/new.yaml": (
+        "method: {name: new}",
+        "method=new",
+        "experiments/methods has no settings class for 'new'",
+    ),
+    "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "must contain `gate: {component: new}`"),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.blocks import ConfigError
 from experiments.cli import app
-from experiments.cli.presets import OwnStudy, written_out
+from experiments.cli.presets import OwnStudy, expand_experiment
 from experiments.config import compose
 from experiments.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
@@ -53,19 +53,19 @@ def test_what_is_typed_takes_the_place_of_a_presets_line() -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"experiment=price: one of .*prices.* Did you mean 'prices'\?"):
-        written_out(["experiment=price"])
+    with pytest.raises(ConfigError, match=r"experiment=price: must be one file .*prices.* Did you mean 'prices'\?"):
+        expand_experiment(["experiment=price"])
 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("- a\n", "holds no settings"),
+        ("- a\n", "has no settings"),
         ("seed: [1\n", "mine.yaml, line 2: expected"),
-        ("schedule.lambda0: [1e-5, 1e-3]\n", "take these values in turn, write it below 'sweep:'"),
-        ("sweep: {seed: 3}\n", "a list of values for each key"),
+        ("schedule.lambda0: [1e-5, 1e-3]\n", "with each of these values, write it below 'sweep:'"),
+        ("sweep: {seed: 3}\n", "needs a list of values"),
         ("train.stepz: 3\n", r"unknown key 'train\.stepz'"),
-        ("hydra.callbacks: {a: b}\n", "callbacks are refused"),
+        ("hydra.callbacks: {a: b}\n", "callbacks are not allowed"),
     ],
 )
 def test_a_damaged_study_is_refused_by_name(tmp_path: Path, content: str, fault: str) -> None:
@@ -123,9 +123,9 @@ def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "fault"),
     [
-        ("schedule/paper", "schedule: {}", "schedule=paper is a choice of the suite; give it another name"),
-        ("hydra/launcher/x", "_target_: os.system", "not hydra/launcher"),
-        ("hydra/x", "run: {dir: x}", "not hydra"),
+        ("schedule/paper", "schedule: {}", "the suite already has schedule=paper; rename your file"),
+        ("hydra/launcher/x", "_target_: os.system", "there is no group hydra/launcher"),
+        ("hydra/x", "run: {dir: x}", "there is no group hydra"),
         ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
     ],
 )

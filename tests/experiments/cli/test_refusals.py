@@ -21,7 +21,7 @@ REFUSED = {
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
     "study=depth": "python scripts/sweep.py run depth",
     "task=mnist gate=con": "Did you mean 'conv'?",
-    "schedule={a:1}": "takes the name of one choice",
+    "schedule={a:1}": "schedule: must be one of: ",
     "method=fixd": "Did you mean 'fixed'?",
     "schedule=papr": "Did you mean 'paper'?",
     "profile=smok": "Did you mean 'smoke'?",
@@ -36,14 +36,14 @@ REFUSED = {
     "batch_size=3": "Did you mean 'train.batch'?",
     "epochs=3": "Did you mean 'train.epochs'?",
     "K=3": "Did you mean 'gate.K'?",
-    "method.price=1": "unknown key 'method.price'. It belongs to method=l0",
-    "gate.channels=[3]": "unknown key 'gate.channels'. It belongs to gate=conv",
-    "channels=[3]": "Did you mean 'gate.channels' (of gate=conv)?",
+    "method.price=1": "unknown key 'method.price'. It is a setting of method=l0",
+    "gate.channels=[3]": "unknown key 'gate.channels'. It is a setting of gate=conv",
+    "channels=[3]": "Did you mean 'gate.channels' (a setting of gate=conv)?",
     "method.name=l0": "write method=...",
     "train.lr_shape={knd:linear}": "Did you mean 'train.lr_shape.kind'?",
     "method=fixed method.count=x": "method.count: must be a whole number or must be a list",
     "phases=[grown,fxed]": "phases.1: must be 'grown', 'fixed' or 'from_high' (given: 'fxed')",
-    "+train.clip=1": "drop the '+'",
+    "+train.clip=1": "remove the '+'",
     "~train.clip": "cannot be removed",
     "device=gpu": "'auto', 'cpu' or 'cuda'",
     "train.lr_shape={kind:foo}": "'cosine'",
@@ -57,18 +57,18 @@ REFUSED = {
     "gate=conv": "the gates that fit are: mlp",
     "task=mnist,cora": "no gate fits all of these tasks",
     "task=mnist,cifar10 gate=mlp,conv": "gate=mlp does not fit task=cifar10",
-    "setting=cora-gcn": "follows from task= and gate=",
+    "setting=cora-gcn": "task= and gate= determine the setting",
     "task@model=mnist": "'@' is not available",
     # seeds
     "seed=9..0": "reversed; write 0..9",
     "seed=range(5,5)": "empty",
     "seed.value=range(5,5)": "empty",
     "seed=-1": "seeds start at 0",
-    "seed.value=shuffle(1,2)": "order written",
+    "seed.value=shuffle(1,2)": "written order",
     "train.steps=true": "train.steps: must be a whole number",
     "gate.K=8.5": "gate.K: must be a whole number (given: 8.5)",
     "seed.value=-1": "seed.value: must be at least 0",
-    "seed=": "is no seed",
+    "seed=": "is neither a seed",
     "seed": "seed=0..9",
     "+seed=3": "without a prefix",
     "seed=0..9 seed.value=3": "given twice",
@@ -94,22 +94,22 @@ REFUSED = {
     "train.lr=range(0,inf)": "finite",
     "train.lr=range(0,1,0)": "step of 0",
     "train.lr=interval(0,1)": "interval",
-    "schedule=glob(z*)": "matches none of the choices",
+    "schedule=glob(z*)": "matches no choice",
     "method=fixed": "method.count=N",
     "seed.value=1e300": "must be a whole number",
     # what is not there, or cannot be done
-    "task=mnist gate=conv gate.K=60000": "60,000 components with open gates take at least",
+    "task=mnist gate=conv gate.K=60000": "60,000 components with open gates need at least",
     "method=fixed gate.K=null method.count=1000000000": "lower method.count",
     "task=cora data_root=empty seed=98765..98766": "cora: ind.cora.x is not in",
-    "engine=fused gate.width=65": "engine=fused: the compiled kernels have blocks of at most 64 units",
+    "engine=fused gate.width=65": "engine=fused: the compiled kernels support blocks of at most 64 units",
     "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
     # too many, told without writing them out
     "seed=0..999999999": "allow_many_jobs=true",
-    "seed.value=range(0,10001)": "these are 10,001 jobs",
-    "seed=0..99 train.lr=range(1,102)": "these are 10,100 jobs",
-    "seed.value=range(0,1000000000000) allow_many_jobs=true": "more than any study needs",
+    "seed.value=range(0,10001)": "the command has 10,001 jobs",
+    "seed=0..99 train.lr=range(1,102)": "the command has 10,100 jobs",
+    "seed.value=range(0,1000000000000) allow_many_jobs=true": "exceed the limit of 10,000,000",
     # too large, and engines that were never written for such a run
     "gate.K=1000000": "gate.K: must be at most 65536",
     "gate.K=null gate.K_max=3 phases=[grown]": "allocates 10 components before the first step",
@@ -121,28 +121,28 @@ REFUSED = {
     "--help hydra/help=../evil": "the choices of hydra/help are: default, ngn",
     "--cfg job hydra/launcher=../evil": "the choices of hydra/launcher are: basic",
     "hydra/launcher=joblib": "the choices of hydra/launcher are: basic",
-    "train._target_=os.system": "'_target_' is refused",
-    "hydra.launcher._target_=os.system": "'_target_' is refused",
-    "hydra.launcher={_target_:os.system}": "'_target_' is refused",
-    "+x={a:[{_target_:os.system}]}": "'_target_' is refused",
-    "hydra.callbacks.x=1": "callbacks are refused",
-    "+hydra/callbacks=x": "callbacks are refused",
+    "train._target_=os.system": "'_target_' is not allowed",
+    "hydra.launcher._target_=os.system": "'_target_' is not allowed",
+    "hydra.launcher={_target_:os.system}": "'_target_' is not allowed",
+    "+x={a:[{_target_:os.system}]}": "'_target_' is not allowed",
+    "hydra.callbacks.x=1": "callbacks are not allowed",
+    "+hydra/callbacks=x": "callbacks are not allowed",
     "hydra.job_logging.handlers.console.class=os.system": "can name code to run",
     "hydra={run:{dir:x}}": "can name code to run",
     "hydra.searchpath=[pkg://os]": "can name code to run",
     "hydra.launcher.setup=[ls]": "can name code to run",
     "hydra.launcher.x=${oc.create:{}}": "can name code to run",
-    "hydra/sweeper=optuna": "a multirun is checked before it starts",
-    "hydra.sweeper.params={train.lr:1}": "a multirun is checked before it starts",
-    "hydra.job.chdir=true": "relative to where you call from",
-    "hydra.mode=MULTIRUN": "write -m",
+    "hydra/sweeper=optuna": "all jobs are checked before the first one starts",
+    "hydra.sweeper.params={train.lr:1}": "all jobs are checked before the first one starts",
+    "hydra.job.chdir=true": "relative to the working directory",
+    "hydra.mode=MULTIRUN": "add -m",
     "hydra.verbose=true,false": "cannot be swept",
     "results=${oc.env:HOME}": "references to other keys",
     "train.lr_shape={kind:${oc.env:HOME}}": "references to other keys",
     "--config-dir /": "not available",
     "--config-name=other": "not available",
     "--experimental-rerun x.pickle": "not available",
-    "--run seed=0..3": "leave --run out",
+    "--run seed=0..3": "remove --run",
     "--cfg job task=mnsit": "Did you mean 'mnist'?",
     "--cfg job --info": "together",
     "--cfg job train.lr=-1": "train.lr: must be greater than 0",
@@ -240,7 +240,7 @@ def test_what_hydra_is_given(command: str) -> None:
 
 def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     app.prepare(["--cfg", "job", "seed=4..9"])
-    assert "first one's configuration (seed.value=4)" in capsys.readouterr().err
+    assert "this is the configuration of the first (seed.value=4)" in capsys.readouterr().err
     app.prepare(["--cfg", "job", "seed=4"])
     assert capsys.readouterr().err == ""
 
@@ -270,7 +270,7 @@ def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -
 def test_a_file_of_seeds_without_a_set_is_named(tmp_path: Path) -> None:
     (tmp_path / "seed").mkdir()
     (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
-    with pytest.raises(ConfigError, match=r"mine\.yaml: a set of seeds is written"):
+    with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):
         named_sets(tmp_path)
 
 

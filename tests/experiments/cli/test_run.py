@@ -188,6 +188,6 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
     status, ran = command("seed=0..3", engine)
     assert (status, len(ran)) == (130, 1)
     told = capsys.readouterr().err
-    assert "stopped by SIGINT; what was computed is saved. To go on:" in told
+    assert "stopped by SIGINT; all progress is saved. To continue:" in told
     assert "  python " in told
     assert told.rstrip().endswith("seed=0..3")

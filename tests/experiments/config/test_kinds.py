@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_refused(settings: dict[str, object], message: str)
 def test_a_fixed_model_has_at_most_the_candidates_of_each_kind() -> None:
     config = configuration(Blocks.model_validate({"component": "blocks", "K": 4, "kinds": {"slices": {"K": 16}}}))
     Fixed(name="fixed", count=[4, 9] * 3).check(config)
-    with pytest.raises(ValueError, match=r"more than the gate\.K=4"):
+    with pytest.raises(ValueError, match=r"exceeds the gate\.K=4"):
         Fixed(name="fixed", count=[9, 4] * 3).check(config)
 
 
@@ -95,6 +95,6 @@ def test_the_candidates_of_every_kind_are_counted_against_the_memory() -> None:
             return [8, 64, 8]
 
     gate = {"component": "blocks", "K": 2, "kinds": {"heads": {"K": 60_000}}}
-    with pytest.raises(ConfigError, match="180,006 components with open gates take at least"):
+    with pytest.raises(ConfigError, match="180,006 components with open gates need at least"):
         machine._memory(configuration(Wide.model_validate(gate)), 2**30)
     machine._memory(configuration(Wide.model_validate({**gate, "kinds": None})), 2**30)

@@ -1,4 +1,4 @@
-"""AdaLoRA through peft: used as documented, with any total, and resumed bit for bit."""
+"""AdaLoRA through peft: used as peft documents, with any total, and resumed bit by bit."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ TARGETS = [f"model.layers.{i}.self_attn.{kind}_proj" for i in range(2) for kind 
 IDS = torch.randint(0, 50, (3, 12), generator=torch.Generator().manual_seed(0))
 STEPS = 24
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-"""peft asks transformers for it."""
+"""The method that peft calls on a transformers model."""
 
 
 def tiny():
@@ -46,7 +46,7 @@ def trainer(learner, steps=STEPS, **settings):
     return ngn.Trainer(learner, Same(), loss, plan, progress="never", **settings)
 
 
-def test_it_is_the_training_that_peft_documents():
+def test_training_equals_the_one_that_peft_documents():
     learner = learner_of()
     config = peft.AdaLoraConfig(
         task_type="CAUSAL_LM", target_modules=TARGETS, init_r=4, lora_alpha=8, tinit=3, tfinal=6, deltaT=4,
@@ -75,7 +75,7 @@ def test_it_is_the_training_that_peft_documents():
 
 
 @pytest.mark.parametrize("total", [0, 1, 5, 15])
-def test_it_ends_at_its_total_and_deploys_as_low_rank_terms(total):
+def test_adalora_ends_at_its_total_and_deploys_as_low_rank_terms(total):
     learner = learner_of(total)
     trainer(learner).fit()
     assert int(learner.count().sum()) == total
@@ -88,7 +88,7 @@ def test_it_ends_at_its_total_and_deploys_as_low_rank_terms(total):
 
 
 @pytest.mark.parametrize("stopped", [2, 10, 17, 20])
-def test_a_training_that_is_killed_goes_on_bit_by_bit(stopped, tmp_path):
+def test_a_killed_training_resumes_bit_by_bit(stopped, tmp_path):
     class Killed(Exception):
         pass
 
@@ -106,7 +106,7 @@ def test_a_training_that_is_killed_goes_on_bit_by_bit(stopped, tmp_path):
     assert again.count().tolist() == whole.count().tolist()
 
 
-def test_between_allocations_triplets_grow_back_and_the_last_masks_hold():
+def test_triplets_grow_back_between_allocations_until_the_last_one():
     learner, sizes = learner_of(), []
 
     def look(step):
@@ -114,11 +114,11 @@ def test_between_allocations_triplets_grow_back_and_the_last_masks_hold():
         sizes.append((alive, int(learner.count().sum())))
 
     trainer(learner, on_step=look).fit()
-    assert sizes[12][0] == 16 > sizes[12][1]  # step 13, between those of 12 and 16
+    assert sizes[12][0] == 16 > sizes[12][1]  # step 13, between the allocations of steps 12 and 16
     assert {alive for alive, _ in sizes[17:]} == {count for _, count in sizes[17:]} == {5}
 
 
-def test_what_cannot_be_allocated_is_refused():
+def test_impossible_allocations_are_refused():
     with pytest.raises(ValueError, match="expected 0 to 15"):
         learner_of(total=16)
     with pytest.raises(ValueError, match="steps are too few"):
@@ -127,7 +127,7 @@ def test_what_cannot_be_allocated_is_refused():
         learner_of(steps=1, initial=0, final=0)
 
 
-def test_equal_scores_are_no_allocation():
+def test_equal_scores_raise_an_error():
     learner = learner_of(steps=8, initial=1, final=3, every=1)
     for p in learner.model.parameters():
         p.grad = torch.zeros_like(p)

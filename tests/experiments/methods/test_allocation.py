@@ -1,4 +1,4 @@
-"""A total shared by several maps: SoRA against its closed form, singular values against brute force."""
+"""One total for several maps: SoRA against its closed form, singular values against brute force."""
 
 import copy
 import itertools
@@ -52,7 +52,7 @@ def test_thresholds_sum_to_the_shrinkage(power, wanted):
     assert sum(thresholds) + float(gate.xi) == 2.0
 
 
-def test_a_second_training_opens_no_gate_further():
+def test_a_second_training_grows_no_gate():
     gate = SoRA(3, seed=0)
     gate.set_progress(1.0)
     gate.after_step()
@@ -64,8 +64,8 @@ def test_a_second_training_opens_no_gate_further():
     assert float(gate.xi) == 6.0 * 0.25
 
 
-def test_of_independent_coordinates_sora_finds_the_soft_threshold():
-    """min over g of |y - g|^2 / 2 + price |g|: proximal gradient steps of length s have xi = s price."""
+def test_sora_finds_the_soft_threshold_of_independent_coordinates():
+    """The minimum over g of |y - g|^2 / 2 + price |g|; proximal gradient steps of length s have xi = s price."""
     y, price, length = torch.tensor([2.0, -1.0, 0.4, 0.1], dtype=torch.float64), 0.5, 0.1
     gate = SoRA(4, seed=1, shrinkage=length * price * 500, power=1.0)
     optimizer = torch.optim.SGD(gate.parameters(), lr=length)
@@ -93,16 +93,16 @@ def test_sora_ends_at_its_target(target):
     assert sum(module.down.shape[0] for module in small if isinstance(module, ngn.LowRankLinear)) == target
 
 
-def test_sora_keeps_more_where_the_shrinkage_is_too_small():
+def test_sora_keeps_more_than_its_target_if_shrinkage_is_too_small():
     learner = train(sora(2, shrinkage=0.5))
     assert 2 < int(learner.count().sum()) < 12
 
 
-def test_once_at_the_target_the_same_gates_stay_and_none_shrinks():
+def test_gates_are_frozen_once_the_target_is_reached():
     learner = sora(4)
     for step, g in enumerate(([3.0, 0.1, 0.2, 2.0], [0.3, 0.0, 2.5, -1.0], [0.1] * 4)):
         learner.capacities[step].g.data[:] = torch.tensor(g)
-    learner.set_progress(0.5)  # xi = 1.5: three would be left
+    learner.set_progress(0.5)  # xi = 1.5, which alone would leave three gates open
     learner.after_step(0)
     assert learner.count().tolist() == [2, 2, 0]
     assert learner.capacities[1].g.tolist() == pytest.approx([0, 0, 2.5, -1.0], abs=1e-7)
@@ -126,7 +126,7 @@ def decomposed(total):
 
 
 @pytest.mark.parametrize("total", [0, 3, 12])
-def test_the_cut_is_the_best_of_all_allocations(total):
+def test_truncation_by_singular_values_is_the_best_allocation(total):
     learner = decomposed(total)
     before = copy.deepcopy(learner)
     learner.finish(None)
@@ -151,7 +151,7 @@ def test_the_cut_is_the_best_of_all_allocations(total):
         torch.testing.assert_close(got, best, rtol=1e-4, atol=1e-4)
 
 
-def test_terms_are_cut_when_training_ends_and_a_checkpoint_before_knows_nothing_of_it(tmp_path):
+def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(tmp_path):
     def learner():
         return SingularValueLearner(adapted(lambda n: ngn.Retained(K)), 5)
 

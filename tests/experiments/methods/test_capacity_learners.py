@@ -1,4 +1,4 @@
-"""Straight-through, AWNN and learned decay against their equations."""
+"""Straight-through count, AWNN and learned decay against their equations."""
 
 import math
 
@@ -41,10 +41,10 @@ def test_ste_is_hard_forward_and_sigmoid_backward():
     (y * r).sum().backward()
     f = group.bank.components(x).detach()
     expected = 0.0
-    for k in range(K):  # closed blocks included
+    for k in range(K):  # also for closed blocks
         s = 1 / (1 + math.exp(-beta * (t - k + 0.5)))
         expected += 0.5**k * float((r * f[k]).sum()) * beta * s * (1 - s)
-    dt_dtau = 1 - math.exp(-t)  # of t = softplus(tau)
+    dt_dtau = 1 - math.exp(-t)  # since t = softplus(tau)
     assert float(group.capacity.tau.grad) == pytest.approx(expected * dt_dtau, rel=1e-9)
     for p in group.bank.parameters():
         assert torch.count_nonzero(p.grad[3:]) == 0, "closed blocks must get no gradient"
@@ -86,7 +86,7 @@ def test_awnn_weights_are_the_importances_cut_hard_and_not_renormalised():
         assert torch.equal(learner(x), hard_output(learner, x))
 
 
-def test_awnn_rate_is_moved_by_the_weights_alone():
+def test_only_the_weights_give_the_awnn_rate_a_gradient():
     gate = AdaptiveWidth(K, 512, width=4.5)
     c = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     (gate.coefficients("soft")[:5] * c).sum().backward()
@@ -100,7 +100,7 @@ def test_awnn_rate_is_moved_by_the_weights_alone():
     assert not gate.penalty().requires_grad
 
 
-def test_awnn_prior_is_on_live_blocks():
+def test_the_awnn_prior_covers_live_blocks_only():
     capacity = AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2)
     learner = PriorLearner(learner_of(capacity, seeds=[1, 2]).model)
     bank = learner.axes[0].bank
@@ -116,7 +116,7 @@ def test_awnn_prior_is_on_live_blocks():
 # learned decay, normalisation
 
 
-def test_decay_gate_weighs_by_a_learned_ratio():
+def test_the_decay_gate_learns_its_ratio():
     gate = DecayGate(K, t0=2.0, beta=(3.0, 3.0), r=0.7)
     k = torch.arange(K, dtype=torch.float64)
     assert torch.allclose(gate.coefficients("soft").detach(), 0.7**k * torch.sigmoid(3 * (2 - k + 0.5)))
@@ -128,7 +128,7 @@ def test_decay_gate_weighs_by_a_learned_ratio():
     assert DecayGate(K, learn_r=False, normalise=True).rho is None
 
 
-def test_without_a_boundary_a_part_of_the_finite_mass_is_kept():
+def test_without_a_boundary_a_fraction_of_the_weight_is_kept():
     for r in (0.3, 0.81, 0.97):
         gate = DecayGate(K, boundary=False, r=r)
         mass = [(1 - r**n) / (1 - r**K) for n in range(K + 1)]
@@ -236,8 +236,8 @@ def test_a_resumed_training_is_bit_equal(method, tmp_path):
         assert torch.equal(p, q), name
 
 
-def test_misuse_is_refused():
-    with pytest.raises(ValueError, match="nothing to learn"):
+def test_invalid_arguments_are_refused():
+    with pytest.raises(ValueError, match="learns nothing"):
         DecayGate(K, learn_r=False, boundary=False)
     with pytest.raises(ValueError, match="between 0 and 1"):
         DecayGate(K, r=1.0)

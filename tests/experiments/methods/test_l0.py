@@ -68,7 +68,7 @@ def test_l0_deploys_exactly_the_open_blocks():
             assert torch.allclose(learner(x), wanted, atol=1e-12)
 
 
-def test_l0_noise_is_addressed_and_gates_stay_revivable():
+def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():
     stack, alone = HardConcrete(K, [4, 9]), HardConcrete(K, 9)
     for gate in (stack, alone):
         gate.before_step(11)

@@ -21,7 +21,7 @@ ids = [s.name for s in STRUCTURES]
 
 
 def reference(bank, k):
-    """Component k as a plain module, or as a function of the input, from the bank's parameters."""
+    """Build component k from the bank's parameters, as a plain module or a function of the input."""
     if isinstance(bank, ChainBank):
 
         def chain(x):
@@ -79,7 +79,7 @@ def test_each_component_is_the_plain_module(structure):
 
 
 AT_ZERO = [s for s in STRUCTURES if not s.name.startswith("tanh")]
-"""Layers of tanh maps start away from zero: all maps of a layer would move alike."""
+"""Layers of tanh maps do not start at zero: all maps of a layer would change in the same way."""
 LAST_MAP = {"gcn": "W2", "conv": "V", "rank-one": "B", "chain": "V"}
 
 
@@ -94,7 +94,7 @@ def test_components_start_at_zero_with_live_gradients(structure):
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
-def test_initialisation_depends_on_seed_and_index_alone(structure):
+def test_initialisation_depends_only_on_seed_and_index(structure):
     small, large, stack = structure.bank(2, 4), structure.bank(5, 4), structure.bank(3, [9, 4])
     for name, p in small.named_parameters():
         assert torch.equal(p, getattr(large, name)[: len(p)])
@@ -106,7 +106,7 @@ def test_initialisation_depends_on_seed_and_index_alone(structure):
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_replica_of_a_stack_computes_what_the_plain_bank_does(structure, dtype):
+def test_a_replica_of_a_stack_equals_the_plain_bank(structure, dtype):
     stack = structure.bank(3, [5, 6]).to(dtype)
     stack = awake(stack)
     x = structure.x(dtype)
@@ -126,7 +126,7 @@ def test_a_replica_of_a_stack_computes_what_the_plain_bank_does(structure, dtype
             assert torch.allclose(getattr(stack, name).grad[r], p.grad, atol=10 * tight * float(p.grad.abs().max()))
 
 
-def test_replicas_may_have_samples_of_their_own():
+def test_each_replica_may_have_its_own_samples():
     for structure in [s for s in STRUCTURES if s.name != "gcn"]:
         bank = awake(structure.bank(2, [0, 1]).double())
         x = structure.x(torch.float64)
@@ -138,7 +138,7 @@ def test_replicas_may_have_samples_of_their_own():
 
 
 def test_the_propagated_neighbourhood_is_exact():
-    """Leaving out nodes that the targets do not reach changes nothing."""
+    """Nodes that do not reach the targets can be left out without any change."""
     x = torch.randn(9, 6, dtype=torch.float64)
     bank = awake(GCNBank(6, 4, 3, 2, 0).double())
     c = torch.ones(2, dtype=torch.float64)
@@ -150,7 +150,7 @@ def test_the_propagated_neighbourhood_is_exact():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_are_convolved_in_channels_last(channels):
-    """Images of one channel are contiguous in either layout, and torch takes the slow one unless it is told."""
+    """Images of one channel are contiguous in both layouts, and torch uses the slow one by default."""
     bank = awake(ConvBank((channels, 8, 8), (2, 3), 4, 2, 0))
     x, ones = torch.randn(5, channels, 8, 8), torch.ones(2)
 
@@ -172,7 +172,7 @@ def test_images_are_convolved_in_channels_last(channels):
         assert not pooled.is_contiguous()
 
 
-def test_output_biases_that_are_only_summed_are_one_when_deployed():
+def test_summed_output_biases_become_one_bias_when_deployed():
     for structure in STRUCTURES:
         bank = awake(structure.bank(4, 1).double())
         small = deploy(OrderedSum(bank, CountGate(4, t0=2.0))).bank
@@ -181,7 +181,7 @@ def test_output_biases_that_are_only_summed_are_one_when_deployed():
             assert q.shape == (kept, *p.shape[1:]), name
 
 
-def test_a_bank_of_weights_that_exist():
+def test_a_bank_can_take_existing_weights():
     W1, b1, W2, b2 = torch.randn(6, 2, 5), torch.randn(6, 5), torch.randn(6, 5, 3), torch.randn(6, 3)
     bank = MLPBank([2, 5, 3], 6, 0).take(W1=W1, b1=b1, W2=W2, b2=b2)
     x = torch.randn(7, 2)

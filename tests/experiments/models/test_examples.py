@@ -12,7 +12,7 @@ MODULES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py") if 
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_give_what_they_say(path):
+def test_docstring_examples_give_the_shown_output(path):
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted

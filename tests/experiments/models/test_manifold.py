@@ -30,7 +30,7 @@ def points(seed=4):
 
 
 def noise_of(group, step):
-    """The noise that a training step draws, as float64 [N, K]."""
+    """Return the noise that a training step draws, float64 [N, K]."""
     group.before_step(step)
     noise = group.noise(torch.empty(0, dtype=torch.float64), N)
     group.before_step(step)
@@ -38,7 +38,7 @@ def noise_of(group, step):
 
 
 def equation(group, x, noise):
-    """The output and the summed divergence of every point, term by term as the paper writes them."""
+    """Compute the output and the summed divergence of every point, term by term as in the paper."""
     t = torch.nn.functional.softplus(group.capacity.tau)
     y, kl = torch.zeros(N, WIDTH, dtype=torch.float64), torch.zeros(N, dtype=torch.float64)
     for k in range(K):
@@ -51,7 +51,7 @@ def equation(group, x, noise):
     return y, kl
 
 
-def test_the_sampled_posterior_and_its_gradients_are_the_equations():
+def test_the_sampled_posterior_and_its_gradients_follow_the_equations():
     group, x = bottleneck(), points()
     noise = noise_of(group, 6)
     target = points(9)
@@ -74,7 +74,7 @@ def test_the_sampled_posterior_and_its_gradients_are_the_equations():
 
 
 def test_a_closed_gate_leaves_a_unit_gaussian_and_no_divergence():
-    """Whatever the encoder says: gates beyond t = 1.7 are closed here, and their latents are noise alone."""
+    """Gates beyond t = 1.7 are closed here, so their latents are pure noise for any encoder."""
     group, x = bottleneck(sharp=True), points()
     with torch.no_grad():
         group.bank.A[3:] *= 1e6
@@ -89,7 +89,7 @@ def test_a_closed_gate_leaves_a_unit_gaussian_and_no_divergence():
 
 
 def test_a_small_gate_has_a_small_and_positive_divergence():
-    """g^2 exp(l) + 1 - g^2 rounds to 1 for g = 1e-9; the divergence of about g^2 mu^2 / 2 must not be lost with it."""
+    """For g = 1e-9, g^2 exp(l) + 1 - g^2 rounds to 1; the divergence of about g^2 mu^2 / 2 must not vanish."""
     g = torch.tensor([1e-9], dtype=torch.float64)
     kl = divergence(g * 3.0, g**2 * torch.expm1(torch.tensor([2.0], dtype=torch.float64)))
     assert float(kl) == pytest.approx(4.5e-18, rel=1e-6)
@@ -107,7 +107,7 @@ def test_evaluation_takes_posterior_means_and_truncation_replaces_gates_by_ones(
     assert group.activity_penalty() is None
 
 
-def test_the_noise_is_addressed_by_seed_step_and_micro_batch():
+def test_seed_step_and_micro_batch_determine_the_noise():
     single, stack = bottleneck(8), bottleneck([3, 8])
     like = torch.empty(2, N, K)
     first = noise_of(single, 2)
@@ -118,8 +118,8 @@ def test_the_noise_is_addressed_by_seed_step_and_micro_batch():
     assert torch.equal(noise_of(single, 2), first)
 
 
-def test_other_learners_gate_the_posterior_too():
-    """Hard concrete has independent gates and no weights; a closed one is noise, an open one its code."""
+def test_other_capacities_also_gate_the_posterior():
+    """Hard-concrete gates are independent and have no weights: a closed one gives noise, an open one its code."""
     gate = HardConcrete(2, 0)
     group = GatedBottleneck(RankOneBank(WIDTH, WIDTH, 2, 0), gate).double()
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_other_learners_gate_the_posterior_too():
     assert float(excess[1].detach()) == 0.0
 
 
-def test_growth_without_a_preset_is_refused():
+def test_a_gated_posterior_without_a_preset_K_is_refused():
     gate = CountGate(None)
     with pytest.raises(ValueError, match="preset K"):
         GatedBottleneck(RankOneBank(WIDTH, WIDTH, gate.K, 0), gate)
@@ -144,7 +144,7 @@ def test_growth_without_a_preset_is_refused():
         compose({"task": "manifold"}, {"task.D": 17})
 
 
-def test_the_numerical_rank_counts_what_is_above_the_threshold():
+def test_the_numerical_rank_counts_singular_values_above_the_threshold():
     source = torch.Generator().manual_seed(0)
     left, right = (torch.linalg.qr(torch.randn(8, 8, generator=source, dtype=torch.float64))[0][:3] for _ in range(2))
     values = torch.tensor([2.0, 1e-2, 1.9e-3], dtype=torch.float64)
@@ -170,7 +170,7 @@ def test_the_points_lie_on_the_manifold():
     assert other.info == task.info
 
 
-def test_every_batch_is_new_and_can_be_drawn_again():
+def test_every_batch_is_new_and_reproducible():
     def embed(z):
         return z
 

@@ -1,4 +1,4 @@
-"""Heads, slices and state coordinates: their initial values, what they cost, their sums in bf16, and the scan."""
+"""Heads, slices and state coordinates: initial values, cost, sums in bf16, and the selective scan."""
 
 from unittest import mock
 
@@ -19,7 +19,7 @@ BANKS = {
 
 
 def loop(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """The recurrence as its definition has it."""
+    """Compute the recurrence directly from its definition."""
     h, ys = u.new_zeros(len(u), *A.shape), []
     for t in range(u.shape[1]):
         h = torch.exp(delta[:, t, None] * A) * h + (delta[:, t] * u[:, t])[:, None] * B[:, t, :, None]
@@ -38,7 +38,7 @@ def scan_arguments(N: int, dtype: torch.dtype = torch.float64, L: int = 7) -> li
 
 
 @pytest.mark.parametrize("N", [0, 1, 3])
-def test_the_scan_and_its_gradients_are_those_of_a_loop_in_float64(N):
+def test_the_scan_and_its_gradients_equal_a_loop_in_float64(N):
     arguments = scan_arguments(N)
     y, wanted = selective_scan(*arguments), loop(*arguments)
     torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-13)
@@ -50,7 +50,7 @@ def test_the_scan_and_its_gradients_are_those_of_a_loop_in_float64(N):
     torch.testing.assert_close(selective_scan(*scan_arguments(N, L=1)), loop(*scan_arguments(N, L=1)))
 
 
-def test_the_scan_is_single_precision_under_autocast():
+def test_the_scan_uses_float32_under_autocast():
     exact = loop(*scan_arguments(3))
     with torch.autocast("cpu", torch.bfloat16):
         y = selective_scan(*scan_arguments(3, torch.float32))
@@ -60,7 +60,7 @@ def test_the_scan_is_single_precision_under_autocast():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not state_space.MAMBA_KERNEL, reason="needs mamba-ssm")
-def test_the_kernel_of_mamba_ssm_is_the_scan():
+def test_the_kernel_of_mamba_ssm_equals_the_scan():
     arguments = [x.detach().cuda().requires_grad_() for x in scan_arguments(3, torch.float32, L=64)]
     exact = loop(*(x.double() for x in arguments))
     torch.testing.assert_close(selective_scan(*arguments).double(), exact, rtol=1e-3, atol=1e-4)
@@ -70,7 +70,7 @@ def test_the_kernel_of_mamba_ssm_is_the_scan():
 
 
 @pytest.mark.parametrize("kind", BANKS)
-def test_a_component_starts_alike_whatever_K(kind):
+def test_the_start_of_a_component_does_not_depend_on_K(kind):
     small, large, other = BANKS[kind](3), BANKS[kind](5), BANKS[kind](5, seed=1)
     for name, p in small.named_parameters():
         assert torch.equal(p, large.get_parameter(name)[:3])
@@ -81,7 +81,7 @@ def test_a_component_starts_alike_whatever_K(kind):
 
 
 @pytest.mark.parametrize("kind", BANKS)
-def test_the_sum_is_that_of_the_components(kind):
+def test_the_bank_equals_the_sum_of_its_components(kind):
     bank = BANKS[kind](4).double()
     torch.nn.init.normal_(bank.get_parameter(bank.last[0]), generator=torch.Generator().manual_seed(0))
     x = torch.randn(2, 6, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -111,8 +111,8 @@ def test_the_block_is_causal():
 
 
 @pytest.mark.parametrize("kind", ["heads", "slices"])
-def test_terms_of_small_weight_are_not_lost_in_bf16(kind):
-    """How much of 0.5^12 f_12 is in the sum: lost where terms are added in bf16 one by one, there in one product."""
+def test_bf16_keeps_terms_of_small_weight(kind):
+    """The term 0.5^12 f_12 is lost if terms are added one by one in bf16, but not in one product."""
     bank, x = BANKS[kind](13), torch.randn(64, 32, 16, generator=torch.Generator().manual_seed(3))
     last = bank.get_parameter(bank.last[0])
     torch.nn.init.normal_(last, generator=torch.Generator().manual_seed(4))

@@ -1,4 +1,4 @@
-"""The twist, layers against the paper's equation, and sizes, prices and weights by layer."""
+"""The twist: layers against the paper's equation, and sizes, prices and weights per layer."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_targets_are_standardised_and_shared_by_all_seeds():
     assert torch.equal(task.train.inputs, other.train.inputs)
 
 
-def test_layers_are_the_papers_equation():
+def test_layers_follow_the_papers_equation():
     K, sizes = 4, (0.4, 1.3, 2.6)
     layers = [
         OrderedSum(TanhBank(2, K, 5, number, identity=number < 2), CountGate(K, t0=t, r=0.7, beta=(3.0, 3.0)))
@@ -60,10 +60,10 @@ def test_layers_are_the_papers_equation():
 @pytest.mark.parametrize(
     ("gate", "overrides", "named"),
     [
-        ("layers", {"method.count": 3}, r"10 ordered group\(s\): write method.count=\[N,N,...\] with 10"),
+        ("layers", {"method.count": 3}, r"10 ordered group\(s\): use method.count=\[N,N,...\] with 10"),
         ("layers", {"method.count": [3] * 9}, "with 10 entries"),
         ("chain", {"method.count": [3]}, "write method.count=N"),
-        ("layers", {"method.count": [11] + [1] * 9}, "more than the gate.K=10"),
+        ("layers", {"method.count": [11] + [1] * 9}, "exceeds the gate.K=10"),
         ("layers", {"method.count": [0] + [1] * 9}, "needs gate.delta=-0.5"),
         ("layers", {"method.count": [1] * 9 + [-1]}, "method.count"),
         ("chain", {"method.count": 3, "schedule.lambda0_last": 1e-3}, "several boundaries"),
@@ -77,14 +77,14 @@ def test_sizes_and_prices_that_do_not_fit_are_refused(gate, overrides, named):
         compose({"task": "twist", "gate": gate, "method": "fixed"}, overrides)
 
 
-def test_a_preset_by_layer_is_refused_where_there_are_no_layers():
+def test_settings_per_layer_are_refused_without_layers():
     with pytest.raises(ConfigError, match="r_last"):
         compose({"task": "twist", "gate": "chain", "schedule": "inc_r"})
-    with pytest.raises(ConfigError, match="this one has one"):
+    with pytest.raises(ConfigError, match="this model has one"):
         compose({"schedule": "dec_lambda"})
 
 
-def test_the_fixed_retraining_of_layers_is_one_run_whatever_the_price():
+def test_the_fixed_run_of_layers_does_not_depend_on_the_price():
     counts = [1, 1, 1, 1, 3, 4, 8, 10, 10, 10]
     grown = compose({"task": "twist", "schedule": "dec_lambda_inc_r"}, {"seed.value": 2})
     alone = compose(

@@ -1,4 +1,4 @@
-"""Runs of tests write nothing beside the project's own."""
+"""Tests of runs write their scratch files to a temporary folder, not to the project's."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``method=budget``: what runs find, and what is refused before they start."""
+"""``method=budget``: runs stay within their budget, and invalid budgets are refused before training."""
 
 import pytest
 
@@ -47,15 +47,15 @@ def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
         ({"method.count": 2, "continue_with": [0.1]}, "no price"),
         ({"method.count": [2, 2]}, "method.count=N"),
         ({"method.parameters": "half"}, "method.parameters"),
-        ({"method.parameters": "50%", "gate.K": None}, "no largest model"),
+        ({"method.parameters": "50%", "gate.K": None}, "needs a largest model"),
     ],
 )
-def test_what_is_no_budget_is_refused(tmp_path, own, message):
+def test_invalid_budgets_are_refused(tmp_path, own, message):
     with pytest.raises(ConfigError, match=message):
         config(tmp_path, **own)
 
 
-def test_a_budget_out_of_reach_leaves_the_others(tmp_path):
+def test_an_unreachable_budget_does_not_stop_the_other_runs(tmp_path):
     configs = [config(tmp_path, **{"method.parameters": share}) for share in ("10%", "70%")]
     done = launch.share(runs_of(configs))
     assert isinstance(done[run_id(configs[0])], ConfigError)
@@ -68,7 +68,7 @@ def test_text_has_no_multiply_adds(tmp_path):
         launch.launch([config(tmp_path, "wikisql_easy", "lora", **{"method.macs": "90%"})])
 
 
-def test_the_price_is_no_part_of_a_budget_s_run(tmp_path):
+def test_the_price_is_no_part_of_a_budget_runs_identity(tmp_path):
     same = {run_id(config(tmp_path, **{"method.count": 2, "schedule.lambda0": price})) for price in (1e-4, 1e-2)}
     assert len(same) == 1
     assert run_id(config(tmp_path, **{"method.count": 3})) not in same

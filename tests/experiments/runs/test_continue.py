@@ -1,4 +1,4 @@
-"""Continued training: from the end of a grown model, with the schedules and the optimiser anew, at other prices."""
+"""Continued training: from the end of a grown model, with new schedules and a new optimiser, at other prices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENGINES = ["torch", "auto"]
 
 
 def smoke(folder: Path, seeds: int = 1, **changes: object) -> list[Config]:
-    """Short runs of some size, with a sharpness that does not jump where a branch begins."""
+    """Short runs with a constant sharpness, so that it does not jump where a branch begins."""
     own = {"results": str(folder), "progress": "never", "train.steps": 40, "gate.K": 6, "gate.t0": 1.5}
     own |= {"schedule.beta_start": 4.0, "schedule.beta_end": 4.0, "continue_with": FACTORS}
     changed = {key.replace("__", "."): value for key, value in changes.items()}
@@ -39,7 +39,7 @@ def smoke(folder: Path, seeds: int = 1, **changes: object) -> list[Config]:
 
 
 def trained(configs: list[Config]) -> list[tuple[dict, dict]]:
-    """(record, curves) of each run."""
+    """Train and return (record, curves) of each run."""
     return [
         (json.loads(o.path.read_text()), Store(o.path.parent.parent).curves(o.run_id) or {}) for o in launch(configs)
     ]
@@ -60,7 +60,7 @@ def test_a_branch_starts_where_the_grown_model_ended(tmp_path: Path, engine: str
             assert price == pytest.approx(factor * 1e-4 * grown["t"][0], rel=1e-2)
 
 
-def test_the_price_is_what_branches_differ_in(tmp_path: Path) -> None:
+def test_branches_differ_only_in_their_price(tmp_path: Path) -> None:
     ((record, curves),) = trained(smoke(tmp_path, schedule__lambda0=1e-2))
     ends = [record["phases"][name]["t"][0] for name in NAMES]
     assert ends[0] > ends[1] > ends[2]
@@ -70,8 +70,8 @@ def test_the_price_is_what_branches_differ_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("K", [6, None])
-def test_a_branch_is_a_training_of_its_own_from_the_grown_parameters(tmp_path: Path, K: int | None) -> None:
-    """Against two trainers in sequence, the second with an optimiser and schedules that know nothing of the first."""
+def test_a_branch_is_a_new_training_from_the_grown_parameters(tmp_path: Path, K: int | None) -> None:
+    """Compare with two trainers in sequence; the second has its own optimiser and schedules."""
     (config,) = pack = smoke(tmp_path, engine="torch", gate__K=K)
     ((_, curves),) = trained(pack)
     task = make_task(config, torch.device("cpu"))
@@ -97,11 +97,11 @@ def test_engines_and_stacks_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_interrupted_branch_goes_on_where_it_was(
+def test_an_interrupted_branch_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Stopped inside the second branch; nothing that had finished is trained again, and every number is the same."""
-    steps = 12 if engine == "torch" else 150  # the kernel saves between its calls, every hundred steps
+    """Stop inside the second branch: finished phases are not trained again, and every number stays the same."""
+    steps = 12 if engine == "torch" else 150  # the kernel saves between its calls, every 100 steps
     expected = trained(smoke(tmp_path / "calm", 2, engine=engine, train__steps=steps))
     configs = smoke(tmp_path / "stopped", 2, engine=engine, train__steps=steps, checkpoint_seconds=1e-9)
     begun: list[str] = []
@@ -140,7 +140,7 @@ def test_a_model_that_diverged_has_diverged_branches(tmp_path: Path) -> None:
     assert not {"t", "soft", "truncated"} & set(record["phases"]["continue_1"])
 
 
-def test_the_setting_names_a_run_only_where_it_is_used() -> None:
+def test_continue_with_changes_the_run_id_only_if_set() -> None:
     plain, branched = compose(), compose({}, {"continue_with": FACTORS})
     assert run_id(compose({}, {"continue_with": []})) == run_id(plain) != run_id(branched)
     assert [branch_phase(factor) for factor in FACTORS] == NAMES
@@ -151,13 +151,13 @@ def test_the_setting_names_a_run_only_where_it_is_used() -> None:
 @pytest.mark.parametrize(
     ("method", "overrides", "named"),
     [
-        ("ngn", {"continue_with": [1, 1.0]}, "continue_with must not name a factor twice"),
+        ("ngn", {"continue_with": [1, 1.0]}, "continue_with must not contain a factor twice"),
         ("ngn", {"continue_with": [0]}, "continue_with"),
-        ("l0", {"continue_with": [10]}, "method=l0 pays no price schedule.lambda0"),
-        ("decay", {"continue_with": [10], "method.boundary": False}, "pays no price"),
+        ("l0", {"continue_with": [10]}, "method=l0 has no price schedule.lambda0"),
+        ("decay", {"continue_with": [10], "method.boundary": False}, "has no price"),
     ],
 )
-def test_what_cannot_be_continued_is_refused(method: str, overrides: dict, named: str) -> None:
+def test_runs_that_cannot_be_continued_are_refused(method: str, overrides: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         compose({"method": method}, overrides)
 

@@ -1,4 +1,4 @@
-"""The cost of a forward pass: counted against sums by hand, and present in the records of the benchmarks."""
+"""The cost of a forward pass: equal to counts by hand, and present in the records of the benchmarks."""
 
 import json
 
@@ -28,7 +28,7 @@ def smoke(seed, tmp_path, **own):
     return compose({"task": "mnist", "gate": "mlp", "profile": "smoke"}, {**keys, **own})
 
 
-def test_one_model_of_a_stack_stands_alone(tmp_path):
+def test_one_replica_of_a_stack_can_be_copied_out(tmp_path):
     pack = [smoke(seed, tmp_path) for seed in (3, 4)]
     task = make_task(pack[0], torch.device("cpu"))
     stack, single = learner_of(Stack.of(*pack), task), learner_of(Stack.of(pack[1]), task)

@@ -1,4 +1,4 @@
-"""After every injected fault nothing is lost; docs/reliability.md has the same counts."""
+"""No injected fault loses anything; docs/reliability.md shows the same counts."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ from scripts.fault_table import titles
 FAULTS = ROOT / "tests" / "support" / "faults.py"
 COMMANDS = ("kill_commands",)
 DEAR = ("damaged_files", "damaged_records", "damaged_beside")
-"""Of these ``make faults`` tries many; here each runs a few times."""
+"""Expensive faults: a few attempts here, many with ``make faults``."""
 KILLS = "4"
-"""Of each other kind; ``make faults`` tries twenty."""
+"""Attempts for each other kind of fault; ``make faults`` makes twenty."""
 PROCESSES = 4
-"""What a process imports and trains beforehand costs as much as a kind of fault."""
+"""Processes for the cheap faults. Starting a process costs as much as trying one kind of fault."""
 CHEAP = tuple(name for name in titles() if name not in (*COMMANDS, *DEAR))
 
 
@@ -38,8 +38,8 @@ def test_nothing_is_lost(names, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch):
-    """The real program, interrupted while it trains; the printed command, as it stands, ends with the record."""
+def test_ctrl_c_prints_the_command_that_continues(tmp_path, monkeypatch):
+    """Interrupt the real program while it trains: the printed command, unchanged, finishes the record."""
     script = ROOT / "run.py"
     own = [
         "engine=torch",
@@ -61,7 +61,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch):
     run.send_signal(signal.SIGINT)
     _, rest = run.communicate(timeout=900)
     assert run.returncode == 130, rest
-    command = rest.partition("To go on:\n  ")[2].splitlines()[0]
+    command = rest.partition("To continue:\n  ")[2].splitlines()[0]
     assert shlex.split(command)[1:] == line[1:]
     again = subprocess.run([sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr

@@ -1,11 +1,11 @@
-"""Golden losses, and what computed them: a change must be noticed, and the numerics version of what changed bumped.
+"""Golden losses and what computed them: whoever changes them must bump a numerics version.
 
-Another engine, or another form of a kernel, changes the last bits alone, which a long training amplifies to another
-count. So a case also has its engine, and a digest of the kernel's code where that is a kernel.
+Another engine, or another form of a kernel, changes only the last bits. A long training can amplify them to another
+count. So each case also stores its engine and, for a kernel, a digest of the kernel's code.
 
-Run as a script with ``--update`` it writes the file anew, and refuses to where something differs and the version does
-not. ``--same-numbers`` takes the new digest of a kernel whose change gives the same bits; losses and engines it does
-not take.
+Run this file as a script with ``--update`` to write the golden file anew. It refuses if a case differs but its version
+does not. Add ``--same-numbers`` to accept the new digest of a kernel that still computes the same bits. It never
+accepts new losses or another engine.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS
 
 FILE = Path(__file__).parent / "golden_losses.json"
-# Of the language tasks, which differ in their questions alone, one.
+# One of the language tasks: they differ only in their questions.
 PAIRS = [(name, gate) for name, gates in GATES_OF_TASK.items() for gate in gates]
 SAME = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"}
 CASES = [(name, gate, method) for name, gate in PAIRS if name not in SAME for method in ("ngn", "fixed")]
-# The other learners of capacity are compared on the 1D study; the contract test has them on every component.
+# The other methods are compared on the 1D study only; the contract test runs them on every component.
 CASES += [("regression1d", "mlp", method) for method in ("ste", "l0", "awnn", "decay", "budget")]
 
 
 def code_of(source):
-    """The code of a C++ file and of those of its folder that it includes, once each; without comments and layout."""
+    """Return the code of a C++ file and of its local includes, without comments and layout."""
     files = [source]
     for file in files:
         named = re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE)
@@ -45,7 +45,7 @@ def code_of(source):
 
 
 def digest_of(kernel):
-    """What a kernel computes: its code and how it is compiled."""
+    """Return a digest of a kernel's code and its compiler flags."""
     return hashlib.sha256(f"{FLAGS}{code_of(FOLDER / f'{kernel}.cpp')}".encode()).hexdigest()
 
 
@@ -70,7 +70,7 @@ def config_of(task, gate, method, folder):
 
 
 def train(config, folder):
-    """Numerics version, engine, kernel, objective of every step and the boundary."""
+    """Train and return numerics version, engine, kernel digest, and the loss and boundary at every step."""
     (outcome,) = launch.launch([config])
     store = Store(folder)
     engine, curves = store.get(outcome.run_id)["execution"]["engine"], store.curves(outcome.run_id)
@@ -85,7 +85,10 @@ def train(config, folder):
 
 
 def differences(golden, got):
-    """What of a case differs by more than processors round; any change of settings or arithmetic is far larger."""
+    """Return the fields that differ by more than rounding between processors.
+
+    Any change of settings or arithmetic makes a far larger difference.
+    """
     near = {"loss": {"rel": 2e-4, "abs": 1e-6}, "t": {"rel": 1e-3, "abs": 1e-6}}
     return [
         name
@@ -95,20 +98,20 @@ def differences(golden, got):
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), CASES)
-def test_what_computes_a_case_and_its_losses_are_those_of_the_numerics_version(tmp_path, task, gate, method):
+def test_losses_engine_and_kernel_match_the_numerics_version(tmp_path, task, gate, method):
     golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
     config = config_of(task, gate, method, tmp_path)
     got = train(config, tmp_path)
     if golden["engine"] == "fused" and library(config.task.kernel) is None:
-        got |= {"engine": "fused", "kernel": digest_of(config.task.kernel)}  # no compiler here, so torch trained
+        got |= {"engine": "fused", "kernel": digest_of(config.task.kernel)}  # no compiler here, so torch trained it
     assert not differences(golden, got), "results may have changed: see 'Numbers have versions' in CONTRIBUTING.md"
 
 
 def merged(old, new, same_numbers=False):
-    """The new file's content.
+    """Return the new content of the golden file.
 
     Raises:
-        SystemExit: if a case differs that has the version it had.
+        SystemExit: if a case differs but its version does not.
     """
     content = {name: old[name] for name in old if name in new}
     for name, got in new.items():
@@ -116,11 +119,11 @@ def merged(old, new, same_numbers=False):
         changed = differences(before, got)
         if before["numerics"] == got["numerics"] and changed and not (same_numbers and changed == ["kernel"]):
             raise SystemExit(f"{name}: another {', '.join(changed)}; bump the numerics version of its task or method")
-        content[name] = got if changed else before  # rounding of this processor is no change
+        content[name] = got if changed else before  # ignore rounding differences of this processor
     return content
 
 
-def test_the_file_takes_nothing_new_without_a_version():
+def test_the_golden_file_accepts_changes_only_with_a_new_version():
     case = {"numerics": {"task": 1}, "engine": "fused", "kernel": "a", "loss": [1.0], "t": [0.5]}
     for change in ({"engine": "torch"}, {"kernel": "b"}, {"loss": [1.001]}, {"t": [0.6]}):
         after, bumped = {"case": case | change}, {"case": case | change | {"numerics": {"task": 2}}}
@@ -134,7 +137,7 @@ def test_the_file_takes_nothing_new_without_a_version():
                 merged({"case": case}, after, same_numbers=True)
 
 
-def test_a_digest_is_of_code_wherever_it_stands_and_not_of_comments(tmp_path):
+def test_a_digest_covers_included_code_and_ignores_comments(tmp_path):
     source, header = tmp_path / "kernel.cpp", tmp_path / "math.h"
     source.write_text('#include "math.h"\nfloat twice(float x) { return 2 * x; }\n')
     header.write_text("float half(float x) { return x / 2; }\n")

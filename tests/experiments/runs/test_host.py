@@ -1,6 +1,6 @@
-"""What a training process asks of the machine: freed memory is kept, and numbers below 1.2e-38 are zero.
+"""The settings of a training process: it keeps freed memory and flushes numbers below 1.2e-38 to zero.
 
-Page faults are counted and bits compared, which do not depend on how fast or busy the machine is.
+The tests count page faults and compare bits, which do not depend on the speed or load of the machine.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ print(without, faults(2))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
-def test_freed_memory_is_used_again_without_page_faults() -> None:
+def test_freed_memory_is_reused_without_page_faults() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
     before, kept = map(int, done.stdout.split())
-    assert before > 100  # or the setting would be of no use, and this test of none either
+    assert before > 100  # otherwise neither the setting nor this test has a purpose
     assert kept < 100
 
 
@@ -58,7 +58,7 @@ flushes = pytest.mark.skipif(
 
 
 @flushes
-def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
+def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None:
     def is_zero() -> bool:
         return float(torch.tensor(1e-40) * 0.5) == 0
 
@@ -66,7 +66,7 @@ def test_the_callers_arithmetic_is_its_own_again(tmp_path, monkeypatch) -> None:
         assert is_zero()
         with denormals_flushed():
             pass
-        assert is_zero()  # the inner one left the outer one's setting
+        assert is_zero()  # the inner context did not end the outer one's setting
     assert not is_zero()
     with pytest.raises(RuntimeError, match="on the way"), denormals_flushed():
         raise RuntimeError("on the way")
@@ -88,7 +88,7 @@ with denormals_flushed():
 
 
 @flushes
-def test_threads_that_start_inside_flush_as_well() -> None:
+def test_threads_started_inside_also_flush() -> None:
     done = subprocess.run([sys.executable, "-c", THREADS], check=True, capture_output=True, text=True)
     assert int(done.stdout) == 0
 
@@ -104,8 +104,8 @@ CASES = {
 @flushes
 @pytest.mark.parametrize("engine", ["torch", "auto"])
 @pytest.mark.parametrize("name", CASES)
-def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
-    """And no parameter by more than a number that no sum notices."""
+def test_flushing_changes_no_bit_of_losses_and_boundaries(name, engine) -> None:
+    """Parameters may change by less than 1e-25, which no sum notices."""
     gate, keys = CASES[name]
     config = compose({"task": name, "gate": gate, "profile": "smoke"}, keys)
 
@@ -113,7 +113,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
         task = make_task(config, torch.device("cpu"))
         learner = learner_of(Stack.of(config), task)
         if name == "regression1d":
-            with torch.no_grad():  # as the last maps of far components are: they have hardly left zero
+            with torch.no_grad():  # like the last maps of far components, which are still close to zero
                 learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
         batches, plan = task.batches(config.train, 0), plan_of(Stack.of(config), task.samples(config.train))
         kind = trainer_of(engine, learner, batches, task, plan)
@@ -121,7 +121,7 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
         return history.curves, learner
 
     curves, learner = trained()
-    if name == "regression1d":  # or there would be nothing to flush
+    if name == "regression1d":  # otherwise there would be nothing to flush
         back = learner.axes[0].capacity.coefficients("soft").float() * NEARLY_ZERO
         assert bool(((back != 0) & (back < TINY)).any())
     with denormals_flushed():
@@ -133,8 +133,8 @@ def test_no_loss_and_no_boundary_moves_by_a_bit(name, engine) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is getrusage's")
-def test_the_peak_is_that_of_the_program_and_not_of_its_parent() -> None:
-    """The child of a process of 700 MiB says what it takes itself: less before, some 100 MiB more afterwards."""
+def test_peak_memory_excludes_the_parent_process() -> None:
+    """The child of a 700 MiB process reports its own memory: less at first, about 100 MiB more afterwards."""
     child = (
         "from experiments.runs.host import peak_mib; before = peak_mib(); much = bytearray(100 * 2**20); "
         "print(before, peak_mib())"

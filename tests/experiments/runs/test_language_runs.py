@@ -1,4 +1,4 @@
-"""Adapted language models as runs, on a tiny one: their records, what follows from them, and going on after a kill."""
+"""Runs that adapt a language model, on a tiny one: records, runs that use other records, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trained(config: Config) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("gate", ["lora", "adapter"])
-def test_a_record_says_what_is_kept_where_and_of_how_many_answers(tmp_path: Path, gate: str) -> None:
+def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path: Path, gate: str) -> None:
     record = trained(smoke(tmp_path, gate=gate))
     grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
     groups = {"lora": 4, "adapter": 2}[gate]
@@ -75,7 +75,7 @@ def test_the_base_model_is_scored_and_not_trained(tmp_path: Path) -> None:
     assert nothing["phases"]["fixed"]["truncated"] == phase["truncated"]
 
 
-def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -> None:
+def test_a_rival_takes_its_total_from_the_named_record(tmp_path: Path) -> None:
     config = smoke(tmp_path)
     store = Store(tmp_path / "results")
     counts = [2, 0, 1, 0]
@@ -84,7 +84,7 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
     rival = smoke(tmp_path, method="uniform", method__like=learned["run_id"])
     assert rival.method.sizes(rival.gate) == [0, 1, 1, 1]
     half = smoke(tmp_path, method="uniform", method__target=2)
-    assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # of q and of v one layer each, not v alone
+    assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # one layer each of q and v, not two of v
     assert run_id(rival) == run_id(smoke(tmp_path, method="uniform", method__target=3))
     rival_target.check_target(rival)
     record = trained(rival)
@@ -101,16 +101,16 @@ def test_a_rival_takes_the_total_from_the_record_that_it_names(tmp_path: Path) -
     (job,) = expand(rewrite([*command, f"method.like={learned['run_id']}"]))
     assert job.run.id == run_id(rival)
     (other,) = expand(rewrite([*command, f"method.like={learned['run_id']}", "method.target=4"]))
-    with pytest.raises(ConfigError, match=r"it retains 3, not method.target=4"):
+    with pytest.raises(ConfigError, match=r"that run retains 3 components, not method.target=4"):
         machine.check([other], command)
     (absent,) = expand(rewrite([*command, "method.like=absent-s0", "method.target=4"]))
     with pytest.raises(ConfigError, match="there is no such record"):
         machine.check([absent], command)
-    with pytest.raises(ConfigError, match="that is gate=lora, and this gate=adapter"):
+    with pytest.raises(ConfigError, match="that run has gate=lora, but this one has gate=adapter"):
         rival_target.check_target(smoke(tmp_path, gate="adapter", method="uniform", method__like=learned["run_id"]))
 
 
-def test_a_training_goes_on_bit_by_bit_after_a_kill_in_mid_epoch(
+def test_a_training_killed_in_mid_epoch_resumes_bit_by_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = trained(smoke(tmp_path / "whole", phases=["grown"], train__steps=11))
@@ -153,29 +153,29 @@ def test_long_allocations_have_short_names_and_records_that_fit(tmp_path: Path) 
     [
         ({"task": "cora", "model": "llama3_8b"}, {}, "task=cora adapts no pretrained model"),
         ({"task": "cora", "budget": "cpu"}, {}, "task=cora adapts no pretrained model"),
-        ({"task": "gsm8k", "model": "none"}, {}, "choose one, as in model=smollm2_135m"),
-        ({"task": "gsm8k", "profile": "smoke", "model": "llama3_8b"}, {}, "has a small model of its own"),
+        ({"task": "gsm8k", "model": "none"}, {}, "add one, such as model=smollm2_135m"),
+        ({"task": "gsm8k", "profile": "smoke", "model": "llama3_8b"}, {}, "has its own small model"),
         ({"task": "gsm8k", "model": "local"}, {}, "model.path=FOLDER"),
         ({"task": "gsm8k", "method": "uniform"}, {}, "add method.like=RUN_ID"),
-        ({"task": "gsm8k", "method": "uniform"}, {"method.target": 961}, "more than the 960 candidates"),
+        ({"task": "gsm8k", "method": "uniform"}, {"method.target": 961}, "exceeds the 960 candidates"),
         ({"task": "cora", "method": "base"}, {}, "task=cora has none"),
         ({"task": "gsm8k"}, {"gate.targets": ["q", "q"]}, "must not name a map twice"),
         ({"task": "gsm8k"}, {"gate.K": None}, "needs a preset gate.K"),
     ],
 )
-def test_what_does_not_fit_together_is_said(choices: dict[str, str], overrides: dict[str, Any], message: str) -> None:
+def test_contradictory_choices_are_refused(choices: dict[str, str], overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compose(choices, overrides)
 
 
-def test_weights_that_do_not_fit_are_refused_before_anything_starts() -> None:
+def test_weights_larger_than_memory_are_refused_before_training() -> None:
     (job,) = expand(rewrite(["task=gsm8k", "model=smollm2_135m"]))
     machine._memory(job.run.config, 2**30)
-    with pytest.raises(ConfigError, match=r"model=smollm2_135m: its weights alone take 1 GiB in float32"):
+    with pytest.raises(ConfigError, match=r"model=smollm2_135m: its weights alone need 1 GiB in float32"):
         machine._memory(job.run.config, 2**28)
 
 
-def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     real = machine.importlib.util.find_spec  # type: ignore[attr-defined]
     monkeypatch.setattr(
         machine.importlib.util, "find_spec", lambda name: None if name == "transformers" else real(name)
@@ -186,7 +186,7 @@ def test_a_missing_package_is_named_before_anything_starts(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("backbone", ["frozen", "updated"])
-def test_a_pruned_model_is_recorded_kept_and_followed_by_what_is_pruned_to_its_sizes(
+def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(
     tmp_path: Path, backbone: str
 ) -> None:
     keys = {"gate__target": "both", "gate__backbone": backbone, "train__lr_boundary": 0.3}
@@ -200,7 +200,7 @@ def test_a_pruned_model_is_recorded_kept_and_followed_by_what_is_pruned_to_its_s
     assert grown["parameters"]["candidate"] - grown["parameters"]["deployed"] == 2 * 7680 - sum(left) + 4
     assert "mixed with text" in record["data"]["provenance"]
 
-    _, task, model = models.restored(tmp_path / "results" / "wikisql_easy" / f"{record['run_id']}.json")
+    _, task, model = models.load_run(tmp_path / "results" / "wikisql_easy" / f"{record['run_id']}.json")
     assert float(task.evaluate(model)["nats"]) == pytest.approx(grown["truncated"]["nats"], rel=1e-6)
 
     rival = trained(
@@ -211,7 +211,7 @@ def test_a_pruned_model_is_recorded_kept_and_followed_by_what_is_pruned_to_its_s
     assert (fixed["steps"] == 0) == (backbone == "frozen")  # then nothing is left to train
 
 
-def test_a_given_count_of_blocks_names_another_run_where_blocks_are_larger(tmp_path: Path) -> None:
+def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path: Path) -> None:
     blocks = [smoke(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
     assert len({run_id(config) for config in blocks}) == 2
     assert [config.gate.K_of(0) for config in blocks] == [4, 3]

@@ -1,4 +1,4 @@
-"""Leases, and how processes share runs; the faults are in tests/support/faults.py."""
+"""Leases, and how processes share runs. tests/support/faults.py injects the faults."""
 
 import json
 import os
@@ -23,12 +23,12 @@ def smoke(tmp_path, seeds, **changes):
 
 
 def foreign(leases, name):
-    """Make a lease one of another machine."""
+    """Rewrite a lease as one of another machine."""
     told = json.loads(leases.path(name).read_text())
     leases.path(name).write_text(json.dumps({**told, "machine": "elsewhere", "host": "node7"}))
 
 
-def test_a_run_is_held_by_one_until_it_is_released(tmp_path):
+def test_one_process_holds_a_run_until_it_releases_it(tmp_path):
     with Leases(tmp_path) as one, Leases(tmp_path) as other:
         assert one.take(["a", "b"]) == ["a", "b"]
         assert other.take(["b", "c"]) == ["c"]
@@ -41,7 +41,7 @@ def test_a_run_is_held_by_one_until_it_is_released(tmp_path):
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_lease_of_another_machine_lives_while_it_grows(tmp_path, monkeypatch):
+def test_a_lease_of_another_machine_is_alive_while_its_file_grows(tmp_path, monkeypatch):
     now = 0.0
     monkeypatch.setattr("experiments.store.leases.time", SimpleNamespace(monotonic=lambda: now))
     with Leases(tmp_path) as here, Leases(tmp_path, lease=10.0) as there:
@@ -61,7 +61,7 @@ def test_a_lease_of_another_machine_lives_while_it_grows(tmp_path, monkeypatch):
         assert there.owner("a") is not None, "the former owner leaves the heir alone"
 
 
-def test_signs_of_life_are_given_and_never_bring_a_lease_back(tmp_path, caplog):
+def test_heartbeats_extend_a_lease_and_never_recreate_it(tmp_path, caplog):
     with Leases(tmp_path, beat=0.02) as leases:
         leases.take(["a"])
         size = leases.path("a").stat().st_size
@@ -72,24 +72,24 @@ def test_signs_of_life_are_given_and_never_bring_a_lease_back(tmp_path, caplog):
         assert not leases.path("a").exists()
 
 
-def test_a_dead_owners_lease_is_cleared_and_a_living_ones_is_not(tmp_path):
+def test_only_the_leases_of_dead_owners_are_cleared(tmp_path):
     with Leases(tmp_path) as leases:
         leases.take(["a"])
         leases.clear("a")
         assert leases.owner("a") is not None
         told = json.loads(leases.path("a").read_text())
-        leases.path("a").write_text(json.dumps({**told, "started": "1"}))  # another process with this number
+        leases.path("a").write_text(json.dumps({**told, "started": "1"}))  # an earlier process with the same number
         leases.clear("a")
         assert not leases.path("a").exists()
 
 
-def test_a_place_that_cannot_be_written_is_said_before_anything_starts(tmp_path):
+def test_an_unwritable_folder_is_reported_before_training(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(RecordError, match="name another folder with results=DIR"):
         launch.launch(smoke(tmp_path, [0]))
 
 
-def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
+def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(sharing, "POLL", 0.01)
     configs = smoke(tmp_path, range(3))
     with Leases(tmp_path / "results") as other:
@@ -105,8 +105,8 @@ def test_what_a_living_process_holds_is_left_to_it(tmp_path, monkeypatch):
     assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
 
 
-def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkeypatch):
-    """Killed after its second record: with the rest and others in one command, the stack is the one it was."""
+def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
+    """Killed after its second record. A command with the missing and other runs forms the same stack again."""
     real, stacks = outcome.write, []
 
     def dies(stack, r, *rest):
@@ -122,14 +122,14 @@ def test_an_interrupted_stack_comes_together_again_whoever_asks(tmp_path, monkey
     monkeypatch.setattr(
         training, "train_at_once", lambda stack, *rest: stacks.append(stack.seeds) or at_once(stack, *rest)
     )
-    monkeypatch.setattr(phases, "fit_phase", None)  # nothing is trained again of the four
+    monkeypatch.setattr(phases, "fit_phase", None)  # none of the four is trained again
     outcomes = launch.launch(smoke(tmp_path, [3, 2]))
     assert stacks == [[0, 1, 2, 3]]
     assert [o.status for o in outcomes] == ["complete", "complete"]
     assert not list((tmp_path / "scratch" / "checkpoints").glob("*"))
 
 
-def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch):
+def test_a_failure_is_recorded_until_the_run_succeeds(tmp_path, monkeypatch):
     configs = smoke(tmp_path, range(2))
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", runs_of(configs), 10)
     real = phases.fit_phase
@@ -143,8 +143,8 @@ def test_a_failure_is_noted_until_the_run_succeeds(tmp_path, monkeypatch):
     assert not list((path.parent / "failures").glob("*.json"))
 
 
-def test_two_multiruns_share_their_stacks(tmp_path, monkeypatch):
-    """What another one trains comes last: everything else is done before anybody waits."""
+def test_two_commands_share_their_stacks(tmp_path, monkeypatch):
+    """A command trains all free runs before it waits for runs of another process."""
     configs = smoke(tmp_path, range(2)) + smoke(tmp_path, range(2), **{"gate.width": 5})
     store, waits = Store(tmp_path / "results"), []
     other = Leases(tmp_path / "results")

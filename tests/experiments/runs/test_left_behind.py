@@ -1,4 +1,4 @@
-"""What is left of runs that were killed, and of files that were damaged, costs no other run and no result."""
+"""Files left by killed runs, and damaged files, cost no other run and no result."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def smoke(tmp_path, task="regression1d", **overrides):
     return compose({"task": task, "profile": "smoke"}, {**usual, **keys})
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    """Killed in its last phase; the finished phases are not trained again, and the record is the same."""
+def test_an_interrupted_run_resumes(tmp_path, monkeypatch):
+    """Kill a run in its last phase: finished phases are not trained again, and the record is the same."""
     config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
     expected = json.loads(launch([config])[0].path.read_text())
     Store(tmp_path / "results").path(run_id(config)).unlink()
@@ -49,8 +49,8 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "harm", ["other code", "a changed digit", "cut", "empty", "null", "a folder", "steps not trained"]
 )
-def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
-    """Killed in its last phase; then the finished phase or a checkpoint is changed, or the code is."""
+def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
+    """Kill a run in its last phase, then change a finished phase, a checkpoint or the code."""
     config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
     expected = json.loads(launch([config])[0].path.read_text())
     Store(tmp_path / "results").path(run_id(config)).unlink()
@@ -95,7 +95,7 @@ def test_what_an_interrupted_run_has_left_counts_only_if_sound_and_of_this_code(
 
 
 def _dies_in(monkeypatch, phase):
-    """The first training of this phase is killed after it was saved; how often a phase was trained."""
+    """Kill the first training of ``phase`` after it was saved. Return the list of phases that began."""
     real, begun = phases.fit_phase, []
 
     def dies(stack, task, device, setup):
@@ -109,7 +109,7 @@ def _dies_in(monkeypatch, phase):
     return begun
 
 
-def test_an_interrupted_stack_goes_on_though_a_members_fixed_model_exists_by_now(tmp_path, monkeypatch):
+def test_an_interrupted_stack_resumes_if_one_fixed_model_exists_by_now(tmp_path, monkeypatch):
     own = {"phases": ["grown", "fixed"], "engine": "torch", "checkpoint_seconds": 1e-9, "gate__K": 1}
     configs = [smoke(tmp_path, seed__value=seed, **own) for seed in range(3)]
     _dies_in(monkeypatch, "fixed")
@@ -122,7 +122,7 @@ def test_an_interrupted_stack_goes_on_though_a_members_fixed_model_exists_by_now
 
 
 @pytest.mark.parametrize("harm", ["lost", "damaged"])
-def test_a_continuation_without_its_start_trains_that_again(tmp_path, monkeypatch, harm):
+def test_a_lost_start_of_a_continuation_is_trained_again(tmp_path, monkeypatch, harm):
     config = smoke(tmp_path, phases=["grown"], continue_with=[10.0], engine="torch")
     begun = _dies_in(monkeypatch, "continue_10")
     with pytest.raises(KeyboardInterrupt):
@@ -133,8 +133,8 @@ def test_a_continuation_without_its_start_trains_that_again(tmp_path, monkeypatc
     assert begun == ["grown", "continue_10", "grown", "continue_10"]
 
 
-def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypatch):
-    """Killed between its record and the cleaning up: what is there belongs to that record."""
+def test_force_ignores_checkpoints_of_a_finished_attempt(tmp_path, monkeypatch):
+    """Kill a run after it wrote its record: the checkpoints that are left belong to that record."""
     config = smoke(tmp_path, force=True, phases=["grown"])
     with monkeypatch.context() as killed:
         killed.setattr(training.checkpoint, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -147,23 +147,23 @@ def test_force_takes_nothing_that_a_finished_attempt_has_left(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("content", ["", "{}", "null", "[" * 100_000, None])
-def test_a_damaged_note_of_a_stack_costs_no_run(tmp_path, content, caplog):
-    """None: a folder in its place."""
+def test_a_damaged_list_of_runs_stops_no_run(tmp_path, content, caplog):
+    """``content=None`` puts a folder in place of the file."""
     configs = [smoke(tmp_path, seed__value=seed) for seed in range(2)]
     note = run_files.checkpoints_named("pack3-deadbeef0000", Run.of(configs[0]).root) / sharing.NOTE
     note.mkdir(parents=True) if content is None else note.parent.mkdir(parents=True)
     if content is not None:
         note.write_text(content)
     assert [o.status for o in launch(configs)] == ["complete"] * 2
-    assert "its runs form new stacks" in caplog.text
+    assert "its runs will form new stacks" in caplog.text
 
 
-def test_notes_of_other_folders_are_not_read(tmp_path, monkeypatch):
+def test_stacks_of_other_result_folders_are_ignored(tmp_path, monkeypatch):
     other = run_files.checkpoints_named("pack3-deadbeef0000", tmp_path / "elsewhere")
     elsewhere = {"results": str(tmp_path / "elsewhere")}
     sharing.note_stack(other, Stack.of(*(smoke(tmp_path, seed__value=s, **elsewhere) for s in range(3))))
     monkeypatch.setattr(sharing.checkpoint, "read_sealed", lambda *_: pytest.fail("read"))
-    assert sharing.arrange([Run.of(smoke(tmp_path))], tmp_path / "results")
+    assert sharing.divide_into_work([Run.of(smoke(tmp_path))], tmp_path / "results")
 
 
 @pytest.mark.parametrize("harm", ["garbled", "a link that leads nowhere"])
@@ -174,12 +174,12 @@ def test_a_damaged_record_fails_its_own_run_and_says_what_to_do(tmp_path, harm):
     path.write_text("garbage") if harm == "garbled" else path.symlink_to(tmp_path / "nowhere")
     damaged, *others = share(runs_of(configs)).values()
     assert str(path) in str(damaged)
-    assert "force=true runs it again" in str(damaged)
+    assert "add force=true to run it again" in str(damaged)
     assert [o.status for o in others] == ["complete"] * 2
     assert launch([config.model_copy(update={"force": True}) for config in configs[:1]])[0].status == "complete"
 
 
-def test_what_takes_a_records_name_meanwhile_costs_no_training(tmp_path, monkeypatch):
+def test_a_file_with_the_records_name_loses_no_training(tmp_path, monkeypatch):
     config = smoke(tmp_path)
     path = Store(tmp_path / "results").path(run_id(config))
     real = phases.fit_phase
@@ -194,11 +194,11 @@ def test_what_takes_a_records_name_meanwhile_costs_no_training(tmp_path, monkeyp
     with pytest.raises(RecordError, match=path.name):
         launch([config])
     path.unlink()
-    monkeypatch.setattr(phases, "fit_phase", None)  # what was trained is still there
+    monkeypatch.setattr(phases, "fit_phase", None)  # the trained phases are still there
     assert launch([config])[0].status == "complete"
 
 
-def test_half_written_files_of_dead_processes_go(tmp_path):
+def test_partial_files_of_dead_processes_are_removed(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
     left = [temporary_path(record), temporary_path(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]

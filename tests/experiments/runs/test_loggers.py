@@ -1,4 +1,4 @@
-"""Curves while they are drawn; no logger changes a number or costs a training."""
+"""Loggers of curves: none changes a number or stops a training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(config: Config, phase: str = "grown") -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_csv_has_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Path, engine: str) -> None:
+def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Path, engine: str) -> None:
     configs = [short(tmp_path, "csv", seed, engine=engine) for seed in (0, 1)]
     assert run_id(configs[0]) == run_id(short(tmp_path, "none", engine=engine)), "no part of the identity"
     launch(configs)
@@ -48,8 +48,8 @@ def test_csv_has_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Pat
         assert float(written[0]["beta"]) == schedule.beta_start < float(written[-1]["beta"])
 
 
-def test_every_phase_of_a_run_has_its_name(tmp_path: Path) -> None:
-    """Also those that go on at other prices, which would be runs of their own."""
+def test_every_phase_logs_under_the_name_of_its_run(tmp_path: Path) -> None:
+    """This includes continuations at other prices, whose configurations have other run ids."""
     own = {"continue_with": [0.1, 10.0], "schedule.beta_start": 4.0, "schedule.beta_end": 4.0}
     config = short(tmp_path, "csv", engine="torch", **own)
     launch([config])
@@ -60,7 +60,7 @@ def test_every_phase_of_a_run_has_its_name(tmp_path: Path) -> None:
     assert [float(each) for each in price] == pytest.approx([config.schedule.lambda0 * n for n in (1, 0.1, 10)])
 
 
-def test_prices_are_those_that_each_axis_pays() -> None:
+def test_logged_prices_are_those_of_each_axis() -> None:
     groups = {"task": "twist", "gate": "layers", "profile": "smoke"}
     layers = compose(
         {**groups, "schedule": "dec_lambda"}, {"schedule.kappa": 2.0, "schedule.lambda_shape.kind": "constant"}
@@ -93,7 +93,7 @@ def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("where", ["opening", "writing", "closing"])
-def test_a_logger_that_fails_costs_no_training(
+def test_a_failing_logger_does_not_stop_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     def fails(*_: object) -> None:
@@ -106,7 +106,7 @@ def test_a_logger_that_fails_costs_no_training(
 
     monkeypatch.setitem(loggers.SINKS, "csv", sink)
     assert launch([short(tmp_path, "csv")])[0].status == "complete"
-    assert caplog.text.count("logger=csv fails (OSError: no space left); the training goes on without it") == 1
+    assert caplog.text.count("logger=csv failed (OSError: no space left); training continues without it") == 1
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("t")] == list(range(12))
 
 
-def test_wandb_is_given_a_run_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the package: what it is called with. Offline it needs neither network nor account."""
+def test_wandb_starts_one_run_per_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the calls with a fake package. Offline mode needs neither network nor account."""
     begun: list[dict[str, object]] = []
     steps: list[int] = []
 
@@ -138,7 +138,7 @@ def test_wandb_is_given_a_run_for_each(tmp_path: Path, monkeypatch: pytest.Monke
     assert steps == [*range(12), -1]
 
 
-def test_a_package_that_is_not_there_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_logging_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expand, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="logger=wandb: needs a package: pip install wandb"):
         app.prepare(["logger=wandb"])

@@ -1,4 +1,4 @@
-"""Packs bounded by measured memory."""
+"""Measured memory limits the size of stacks."""
 
 import pytest
 import torch
@@ -20,10 +20,10 @@ def smoke(task="mnist", gate="mlp", **overrides):
 
 @pytest.mark.parametrize(
     ("task", "gate"),
-    # cora's smoke graph has fewer features; of a pretrained model the weights are what is looked at
+    # cora's smoke graph has fewer features; for a pretrained model the check looks at the weights
     [(t, g) for t, gates in GATES_OF_TASK.items() for g in gates if t != "cora" and TASKS[t].usual_model == "none"],
 )
-def test_what_is_refused_before_data_are_read_would_take_at_least_as_much(task, gate):
+def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
     config = smoke(task, gate)
     config = smoke(task, gate, **{"gate.t0": config.gate.K})  # all gates are open
     made = make_task(config, CPU)
@@ -33,7 +33,7 @@ def test_what_is_refused_before_data_are_read_would_take_at_least_as_much(task, 
 
 
 def kept_by_a_stack(configs, task):
-    """Bytes that a real stack keeps for its backward pass, counted independently: by walking the graph."""
+    """Bytes that a real stack saves for its backward pass, counted independently by walking the graph."""
     learner = learner_of(Stack.of(*configs), task)
     x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
     node = task.loss(learner.model, (x, y)).sum().grad_fn
@@ -53,7 +53,7 @@ def kept_by_a_stack(configs, task):
 
 
 @pytest.mark.parametrize(("task", "gate"), [("mnist", "mlp"), ("cora", "gcn"), ("regression1d", "mlp")])
-def test_a_replica_is_measured_and_a_stack_takes_so_many_times_that(task, gate):
+def test_a_stack_needs_the_memory_of_its_replicas(task, gate):
     configs = [smoke(task, gate, **{"seed.value": seed}) for seed in range(4)]
     made = make_task(configs[0], CPU)
     one = replica_bytes(Stack.of(configs[0]), made)
@@ -68,13 +68,13 @@ def test_larger_batches_take_more():
     assert replica_bytes(Stack.of(large), made) - parameters > 4 * (replica_bytes(Stack.of(small), made) - parameters)
 
 
-def test_free_memory_is_told_on_linux():
+def test_free_memory_is_known_on_linux():
     free = free_bytes(CPU)
     assert free is not None
     assert 2**26 < free < 2**46
 
 
-def test_a_pack_that_does_not_fit_is_cut(tmp_path, monkeypatch):
+def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch):
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
     one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))

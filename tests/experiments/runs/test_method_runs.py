@@ -1,4 +1,4 @@
-"""The learners of capacity as runs: from configuration to record, in packs, refused where they cannot work."""
+"""Every method as a run: from configuration to record, in stacks, and refused where it cannot work."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_from_configuration_to_record(tmp_path, name):
     ("name", "key", "values"),
     [("l0", "method.price", (0.0, 50.0)), ("awnn", "method.width", (2.0, 4.0)), ("ste", "gate.t0", (0.5, 2.0))],
 )
-def test_a_pack_may_differ_in_scalars(tmp_path, name, key, values):
+def test_replicas_of_a_stack_may_differ_in_scalars(tmp_path, name, key, values):
     together = [smoke(tmp_path, name, **{key: value}) for value in values]
     packed = [json.loads(o.path.read_text()) for o in launch.launch(together)]
     assert packed[0]["execution"]["replicas"] == 2
@@ -78,19 +78,19 @@ def test_every_gate_closed_is_an_empty_model(tmp_path):
         ("l0", {"gate.K": None}, "gate.K=null needs a boundary that advances; method=l0"),
         ("awnn", {"gate.K": None}, "method=awnn needs a preset gate.K"),
         ("decay", {"gate.K": None}, "method=decay needs a preset gate.K"),
-        ("l0", {"phases": ["grown", "from_high"]}, "leave from_high out of phases"),
-        ("awnn", {"phases": ["grown", "from_high"]}, "leave from_high out of phases"),
-        ("decay", {"phases": ["grown", "from_high"], "method.boundary": False}, "leave from_high out of phases"),
-        ("awnn", {"method.width": 33.0}, "method.width=33 is more than the gate.K=32"),
+        ("l0", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
+        ("awnn", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
+        ("decay", {"phases": ["grown", "from_high"], "method.boundary": False}, "remove from_high from phases"),
+        ("awnn", {"method.width": 33.0}, "method.width=33 exceeds the gate.K=32"),
         ("decay", {"method.learn_r": False}, "is method=ngn: use that"),
         ("decay", {"method.learn_r": False, "method.boundary": False}, "use method=fixed"),
-        ("decay", {"gate.r": 1.0}, "has to lie below 1"),
+        ("decay", {"gate.r": 1.0}, "must be below 1"),
         ("decay", {"method.normalise": True, "train.batch": 64}, "needs full batches"),
         ("l0", {"method.stretch_low": 0.1}, "method.stretch_low"),
         ("awnn", {"method.quantile": 1.0}, "method.quantile"),
     ],
 )
-def test_what_cannot_work_is_refused(method, overrides, named):
+def test_settings_that_cannot_work_are_refused(method, overrides, named):
     with pytest.raises(ConfigError, match=named):
         compose({"method": method}, overrides)
 
@@ -100,7 +100,7 @@ def test_a_boundary_may_grow_without_a_preset(tmp_path):
     assert outcome.status == "complete"
 
 
-def test_unused_settings_do_not_name_a_run():
+def test_unused_settings_are_no_part_of_the_identity():
     for method in ("l0", "awnn"):
         assert run_id(compose({"method": method}, {"schedule.lambda0": 0.3, "gate.t0": 2.0})) == run_id(
             compose({"method": method})
@@ -112,7 +112,7 @@ def test_unused_settings_do_not_name_a_run():
 @pytest.mark.parametrize("count", [0, 3])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
-    """What a table looks up is what a fixed phase trains, and is shared by all methods."""
+    """Tables look up the same fixed run that a fixed phase trains, and all methods share it."""
     method, switches = METHODS[name]
     selection = Selection.of({"method": method}, switches, [5])
     found = fixed_of_learned_count(selection, 5, {"phases": {"grown": {"count": [count]}}})
@@ -128,7 +128,7 @@ def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
         ("tinystories", "states", "ngn", "bits_per_character"),
     ],
 )
-def test_a_committed_run_scores_alike_truncated(tmp_path, task, gate, method, score):
+def test_a_committed_run_scores_the_same_when_truncated(tmp_path, task, gate, method, score):
     keys = {"results": str(tmp_path), "progress": "never", "schedule.commit": 0.5, "gate.t0": 1.3, "phases": ("grown",)}
     choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
     (outcome,) = launch.launch([compose(choices, keys)])

@@ -1,4 +1,4 @@
-"""What a run leaves: records apart from those that came with the suite, and models that load again."""
+"""What a run writes: records separate from those of the suite, and models that load again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from record_samples import grown, record
 
 from experiments.cli.expand import expand
-from experiments.cli.presets import written_out
+from experiments.cli.presets import expand_experiment
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import compose
 from experiments.contract.config import Config
@@ -38,7 +38,7 @@ def short(**overrides: object) -> Config:
     return compose({}, {"train.steps": 12, "gate.K": 4, "progress": "never", **keys})
 
 
-def test_the_suites_records_answer_and_are_never_replaced(clean: Path) -> None:
+def test_the_suites_records_are_reported_and_never_replaced(clean: Path) -> None:
     (made,) = launch([short(results=str(clean / "results"))])
     before = made.path.read_bytes()
 
@@ -55,14 +55,14 @@ def test_the_suites_records_answer_and_are_never_replaced(clean: Path) -> None:
     assert made.path.read_bytes() == before
 
 
-def test_a_stale_record_of_the_suite_is_no_answer(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_record_of_the_suite_is_not_reported(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch([short(results=str(clean / "results"))])
     monkeypatch.setattr(outcome, "numerics", lambda config: {"regression1d": 99, "ngn": 1})
     assert outcome.reference(Run.of(short())) is None
 
 
 @pytest.mark.parametrize("where", [{"results": "elsewhere"}, {"profile": "smoke"}])
-def test_other_places_have_no_reference(clean: Path, where: dict[str, str]) -> None:
+def test_commands_with_their_own_folder_ignore_the_suites_records(clean: Path, where: dict[str, str]) -> None:
     launch([short(results=str(clean / "results"))])
     assert outcome.reference(Run.of(short())) is not None
     profile = {key: where[key] for key in where.keys() & {"profile"}}
@@ -72,18 +72,18 @@ def test_other_places_have_no_reference(clean: Path, where: dict[str, str]) -> N
 
 
 def commands() -> list[list[str]]:
-    """The trainings that the README shows."""
+    """The training commands that the README shows."""
     text = (ROOT / "README.md").read_text()
     block = text.partition("## Run a study")[2].split("```")[1]
     lines = [line.partition(" #")[0].split() for line in block.splitlines()[1:]]
     return [line[2:] for line in lines if line[:2] == ["python", "run.py"] and not {"--cfg", "--list"} & {*line}]
 
 
-def test_what_the_readme_shows_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_readme_train(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     assert len(commands()) >= 5
     for command in commands():
-        for job in expand(rewrite(written_out(command))):
+        for job in expand(rewrite(expand_experiment(command))):
             assert outcome.reference(job.run) is None, f"{' '.join(command)} only shows the record of {job.run.id}"
 
 
@@ -111,7 +111,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_models_that_were_kept_load_in_another_process(tmp_path: Path) -> None:
+def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0]}
     paths = []
@@ -125,25 +125,25 @@ def test_models_that_were_kept_load_in_another_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_model_that_was_not_kept_is_named(tmp_path: Path) -> None:
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
     from experiments.runs.models import load_model
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
-    with pytest.raises(RecordError, match=r"grown\.safetensors: not there; models are kept by save=deployed"):
+    with pytest.raises(RecordError, match=r"grown\.safetensors: no such model; .* if you add save=deployed"):
         load_model(made.path)
     assert Store(tmp_path).get(made.run_id) is not None
     wanted = short(results=str(tmp_path), tag="mine", save="deployed")
     (again,) = launch([wanted])
     assert again.status == "present"
-    assert "force=true trains it again and keeps its models, which are not beside it" in again.message
+    assert "add force=true to train it again and save its models, which are missing" in again.message
     launch([wanted.model_copy(update={"force": True})])
     (again,) = launch([wanted])
-    assert again.message.endswith("force=true runs it again")
+    assert again.message.endswith("add force=true to run it again")
 
 
 @pytest.mark.parametrize("seeds", ["0", "0..1"])
-def test_a_command_that_has_its_records_does_without_torch(tmp_path: Path, seeds: str) -> None:
+def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path: Path, seeds: str) -> None:
     for seed in range(2):
         Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
     code = (

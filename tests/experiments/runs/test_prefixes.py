@@ -1,4 +1,4 @@
-"""Scores of every smaller prefix of one trained run, in its record."""
+"""A record holds the scores of every smaller prefix of its trained model."""
 
 from types import SimpleNamespace
 
@@ -30,7 +30,7 @@ def test_a_prefix_is_scored_as_the_sum_of_its_components(seeds):
 
 
 @pytest.mark.parametrize(("task", "gate", "method"), [("regression1d", "mlp", "ngn"), ("mnist", "mlp", "decay")])
-def test_records_hold_them_where_a_boundary_was_learned(tmp_path, task, gate, method):
+def test_records_hold_prefix_scores_if_a_boundary_was_learned(tmp_path, task, gate, method):
     keys = {"results": str(tmp_path), "progress": "never", "train.steps": 6, "train.epochs": None, "gate.t0": 2.6}
     choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
     outcomes = launch.launch([compose(choices, {**keys, "seed.value": seed}) for seed in (0, 1)])

@@ -1,4 +1,4 @@
-"""Whole runs, from configuration to record, on the project's own tiny data."""
+"""Complete runs, from configuration to record, on the project's own tiny data."""
 
 import json
 
@@ -18,7 +18,7 @@ from experiments.store import provenance
 from experiments.tasks import GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 
-# of the tasks on a pretrained model, which differ in their questions alone, one; test_stories.py trains tinystories
+# one of the tasks on a pretrained model: they differ only in their questions; test_stories.py trains tinystories
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OTHERS for gate in gates]
 SLOW = ("conv", "lora", "adapter", "prune")
@@ -74,8 +74,10 @@ def test_force_replaces_the_record(tmp_path):
 
 
 def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
-    """A method=fixed record of the size and seed is used; a run without one trains it, to the same numbers. The engine
-    of what was taken is named with the run's own."""
+    """The fixed phase takes the ``method=fixed`` record of its size and seed; without one, it trains that run itself.
+
+    Both give the same numbers. The record names both engines: its own, and that of the other record.
+    """
     grown = smoke(tmp_path, "cora", phases=["grown", "fixed"])
     (outcome,) = launch([grown])
     trained = json.loads(outcome.path.read_text())["phases"]["fixed"]
@@ -94,7 +96,7 @@ def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
     assert taken["truncated"] == trained["truncated"]
 
 
-def test_divergence_is_a_status_and_never_a_number(tmp_path):
+def test_a_diverged_run_has_a_status_and_no_scores(tmp_path):
     configs = [smoke(tmp_path, seed__value=0), smoke(tmp_path, seed__value=1, train__lr=1e30)]
     calm, wild = launch(configs)
     record = json.loads(wild.path.read_text())
@@ -117,7 +119,7 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     assert str(Run.of(compose({}, {"results": "elsewhere"})).root) == "elsewhere"
 
 
-def test_packs_differ_in_scalars_only(tmp_path):
+def test_runs_of_a_stack_differ_only_in_scalars(tmp_path):
     a = [smoke(tmp_path, seed__value=s, schedule__lambda0=price) for s in range(3) for price in (1e-4, 1e-3)]
     b = [smoke(tmp_path, seed__value=s, gate__width=8) for s in range(2)]
     c = [smoke(tmp_path, "mnist", "conv", seed__value=s) for s in range(2)]
@@ -153,13 +155,13 @@ def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
         ([3, 2], [3, 4], [2.0, 3.0], "partial"),
     ],
 )
-def test_prunes_back_by_the_papers_definition(grown, high, t, outcome):
-    """Rounded counts decide yes, the continuous boundary decides partial; started at t = 7."""
+def test_prunes_back_follows_the_papers_definition(grown, high, t, outcome):
+    """Rounded counts decide "yes", the continuous boundary decides "partial". Runs start at t = 7."""
     got = prunes_back(grown, high, t, [7.0] * len(t))
     assert got["outcome"] == outcome
 
 
-def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
+def test_fixed_models_have_no_size_parameters(tmp_path):
     config = smoke(tmp_path, method="fixed", method__count=3)
     task = make_task(config, torch.device("cpu"))
     learner = learner_of(Stack.of(config), task, count=3)
@@ -169,8 +171,8 @@ def test_fixed_models_have_nothing_that_learns_a_size(tmp_path):
     assert "fixed3" in outcome.run_id
 
 
-def test_the_boundarys_rate_may_follow_a_course(tmp_path):
-    """The kernel keeps that rate constant, so such a run goes to the torch engine and says so."""
+def test_a_scheduled_boundary_learning_rate_uses_torch(tmp_path):
+    """The kernel supports only a constant rate, so the torch engine trains such a run, and the record says so."""
     flat, falling = smoke(tmp_path), smoke(tmp_path, train__lr_boundary_shape={"kind": "power"})
     assert run_id(flat) != run_id(falling)
     (outcome,) = launch([falling])

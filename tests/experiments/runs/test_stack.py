@@ -1,4 +1,4 @@
-"""Stacks: what they are made of, and how wide they are, here and where there is no compiler."""
+"""Stacks: which runs form one, and how many, with and without a compiler."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_stack_of_one_has_no_replica_axis():
         Stack(())
 
 
-def test_runs_with_data_of_their_own_form_no_stack():
+def test_runs_with_data_per_seed_are_not_stacked():
     shared, own = (
         [compose({"task": "cora"}, {"task.nodes": nodes, "seed.value": seed}) for seed in range(3)]
         for nodes in ("planetoid", "random")
@@ -40,14 +40,14 @@ def test_runs_with_data_of_their_own_form_no_stack():
     assert [len(stack) for stack in stacks_of(runs_of(own), largest=10)] == [1, 1, 1]
 
 
-def test_its_name_is_that_of_its_runs():
+def test_the_name_of_a_stack_depends_on_its_runs():
     configs = runs(3)
     assert Stack.of(*configs).id == Stack.of(*runs(3)).id
     assert len({Stack.of(*part).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
 
 
-def test_where_no_compiler_is_found_a_stack_is_cut(tmp_path, monkeypatch):
-    """It was planned for the kernel, whose stacks are wide; torch's are not."""
+def test_a_stack_is_split_without_a_compiler(tmp_path, monkeypatch):
+    """The stack was planned for the kernel, whose stacks are larger than torch's."""
     monkeypatch.setattr(training, "library", lambda kernel: None)
     settings = {"results": str(tmp_path / "r"), "progress": "never", "train.steps": 2, "phases": ["grown"]}
     configs = runs(LARGEST + 2, **settings)
@@ -88,8 +88,8 @@ BUDGET = {**ONE_D, "method": "budget"}
         (ONE_D, {"gate.width": 65}),
     ],
 )
-def test_stacks_are_planned_for_the_trainer_that_takes_them(monkeypatch, choices, own):
-    """What the configuration says of the kernels is what they say of the model that is made of it."""
+def test_planning_and_the_kernels_agree_on_what_is_supported(monkeypatch, choices, own):
+    """The check of a configuration gives the same answer as the kernel's check of the model built from it."""
     monkeypatch.setattr(supported, "library", lambda name: object())
     config = compose({**choices, "profile": "smoke"}, own)
     stack, task = Stack.of(config), make_task(config, torch.device("cpu"))

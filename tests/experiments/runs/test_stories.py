@@ -1,4 +1,4 @@
-"""Language models of every structure: smoke runs, what their records hold, resuming, and files of deployed ones."""
+"""Language models with every component: smoke runs, their records, resuming, and files of deployed models."""
 
 import json
 import math
@@ -77,7 +77,7 @@ def trainer_of(config, folder=None, on_step=None):
 
 
 @pytest.mark.parametrize("gate", ["heads_slices", "states"])
-def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, gate):
+def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, gate):
     config = configuration(gate, **{"train.steps": 12})
     _, whole = trainer_of(config)
     expected = whole.fit()
@@ -99,7 +99,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, gate):
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_the_deployed_model_is_the_hard_forward_and_so_are_smaller_prefixes(gate):
+def test_the_deployed_model_and_smaller_prefixes_equal_the_hard_forward(gate):
     task, trainer = trainer_of(configuration(gate, **{"train.steps": 3, "gate.t0": 2.2}))
     trainer.fit()
     learner = trainer.learner
@@ -117,7 +117,7 @@ def test_the_deployed_model_is_the_hard_forward_and_so_are_smaller_prefixes(gate
     assert not torch.equal(small(x), wanted)
 
 
-def test_bits_are_of_all_nats_and_of_characters():
+def test_bits_per_character_sum_all_nats_over_all_characters():
     task, trainer = trainer_of(configuration("heads"))
 
     class Even(torch.nn.Module):
@@ -137,7 +137,7 @@ def test_bits_are_of_all_nats_and_of_characters():
     assert ours == pytest.approx(total / math.log(2) / int((predicted != 0).sum()), rel=1e-6)
 
 
-def test_held_out_stories_are_of_the_training_text():
+def test_validation_stories_come_from_the_training_text():
     test, validation = (
         make_task(configuration("heads", **{"task.split": split}), torch.device("cpu"))
         for split in ("test", "validation")

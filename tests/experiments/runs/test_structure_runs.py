@@ -1,4 +1,4 @@
-"""The manifold and the twist in the common trainer: equal in stacks, over interruptions and after truncation."""
+"""The manifold and the twist: equal results in stacks, after interruptions and after truncation."""
 
 import copy
 
@@ -47,7 +47,7 @@ def spread(learner, sizes):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_stack_trains_each_seed_as_alone(name):
+def test_a_stack_trains_each_seed_as_it_would_alone(name):
     pack = [configuration(name, seed) for seed in (3, 8)]
     _, stacked = trainer_of(pack)
     together = stacked.fit().curves
@@ -62,7 +62,7 @@ def test_a_stack_trains_each_seed_as_alone(name):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_an_interrupted_training_is_the_uninterrupted_one(name, tmp_path):
+def test_an_interrupted_training_equals_an_uninterrupted_one(name, tmp_path):
     _, whole = trainer_of([configuration(name)])
     expected = whole.fit()
 
@@ -83,7 +83,7 @@ def test_an_interrupted_training_is_the_uninterrupted_one(name, tmp_path):
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("replicas", [None, 2])
-def test_the_deployed_model_is_the_hard_forward_of_the_trained_one(name, replicas):
+def test_the_deployed_model_equals_the_hard_forward(name, replicas):
     task, trainer = trainer_of([configuration(name, seed) for seed in range(replicas or 1)])
     trainer.fit()
     learner = trainer.learner
@@ -97,7 +97,7 @@ def test_the_deployed_model_is_the_hard_forward_of_the_trained_one(name, replica
         assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.model.parameters())
 
 
-def test_layers_of_which_the_identity_is_left_are_gone():
+def test_layers_reduced_to_the_identity_are_removed():
     task, trainer = trainer_of([configuration("twist-layers")])
     learner = trainer.learner
     spread(learner, [0.1, 1.4, 0.4, 0.1])
@@ -110,7 +110,7 @@ def test_layers_of_which_the_identity_is_left_are_gone():
     assert torch.allclose(small(x), hard_output(learner, x), atol=1e-6)
 
 
-def test_a_chain_is_cut_after_its_last_retained_link():
+def test_a_chain_is_truncated_after_its_last_retained_layer():
     task, trainer = trainer_of([configuration("twist-chain")])
     trainer.fit()
     learner = trainer.learner

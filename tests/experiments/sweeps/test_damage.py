@@ -65,7 +65,7 @@ def test_a_damaged_plan_is_named_by_its_worker_and_by_the_status(complete, tmp_p
     monkeypatch.setattr(slurm, "in_queue", lambda jobs: {job.job: "RUNNING" for job in jobs})
     capsys.readouterr()
     assert complete("status") == 0
-    assert "job 7_1: which runs it trains is not known" in capsys.readouterr().err
+    assert "job 7_1: its runs are unknown" in capsys.readouterr().err
     path.write_text("{")
     assert complete("status") == 0
     assert str(path) in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_states_are_told_apart(tiny, capsys):
     assert "out of luck (node1)" in shown
     assert tiny("status", "--strict") == 1
     assert tiny("run", "--strict") == 2
-    assert "--again runs them anew" in capsys.readouterr().err
+    assert "add --again to run them again" in capsys.readouterr().err
     again = list(status.wanting(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
     assert [(run.id, run.config.force) for run in again][:1] == [(names[1], True)]
     assert names[2] not in [run.id for run in again]

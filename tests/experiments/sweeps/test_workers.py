@@ -110,7 +110,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 130
-    assert "To go on:" in err
+    assert "To continue:" in err
     assert f"run smoke --plan={plan.path}" in err
     assert not list(leases.glob("*.lease"))
 
@@ -206,7 +206,7 @@ def test_a_signal_between_trainings_raises_at_once():
 @pytest.mark.parametrize(
     ("signum", "answer", "told"),
     [
-        ("SIGUSR1", 0, "job 12_3 is in Slurm's queue again"),
+        ("SIGUSR1", 0, "requeued Slurm job 12_3"),
         ("SIGUSR2", 1, "Slurm did not requeue job 12_3: no such job"),
         ("SIGTERM", 0, None),
     ],
@@ -225,7 +225,7 @@ def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
     number = signal.Signals[signum]
     assert shut_down(interrupt.Interrupted(number), "the command") == 128 + number
     shown = capsys.readouterr().err
-    assert "To go on:\n  the command" in shown
+    assert "To continue:\n  the command" in shown
     assert asked.exists() == (told is not None)
     if told is not None:
         assert told in shown

@@ -1,4 +1,4 @@
-"""What the kernel for banks of 1D blocks has of its own: its tanh, its window, its accuracy, growth up to a limit."""
+"""Properties of the kernel for banks of 1D blocks: its tanh, window and accuracy, and growth up to a limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = needs_kernel
 
 
 def fast_tanh(x: Tensor) -> Tensor:
-    """The kernels' tanh of a float32 vector."""
+    """Return the kernel's tanh of a float32 vector."""
     padded = torch.nn.functional.pad(x, (0, -len(x) % 16))
     out = torch.empty_like(padded)
     bank1d = library("bank1d")
@@ -57,8 +57,8 @@ def test_growth_ends_at_its_limit() -> None:
         BANK.train(KernelTrainer, learner, plan(200))
 
 
-def test_components_enter_and_leave_the_window() -> None:
-    """Components that were active and then closed go on with zero gradients, as in the plain trainer."""
+def test_components_may_enter_and_leave_the_window() -> None:
+    """Closed components that were active before continue with zero gradients, as in the plain trainer."""
     settings = {"t0": [9.0, 0.5], "beta": (15.0, 15.0), "price": [3.0, -10.0], "r": 0.9}
     how = plan(60, clip=None, lr_boundary=torch.tensor([0.3, 0.3]))
     plain, fast = (BANK.learner([1, 2], stirred=True, K=32, **settings) for _ in range(2))
@@ -70,8 +70,8 @@ def test_components_enter_and_leave_the_window() -> None:
     assert_close(plain, fast, 2e-5)
 
 
-def test_the_number_of_candidates_does_not_matter() -> None:
-    """Growth without a preset K: the components beyond the window change no bit of the others."""
+def test_growth_gives_the_same_bits_as_a_preset_K() -> None:
+    """Components beyond the window change no bit of the others."""
     small, large = (BANK.learner(3, K=K, t0=1e-4) for K in (24, 40))
     for learner in (small, large):
         BANK.train(KernelTrainer, learner, plan(200))
@@ -79,10 +79,10 @@ def test_the_number_of_candidates_does_not_matter() -> None:
 
 
 @pytest.mark.slow
-def test_late_gradients_are_as_accurate_as_torchs() -> None:
-    """Late in a training the residuals are small and their errors count; both against float64, over four seeds.
+def test_late_gradients_are_as_accurate_as_those_of_torch() -> None:
+    """Late in a training, residuals are small and their errors matter. Compare both with float64, over four seeds.
 
-    Not seed by seed: where the gradient itself has nearly vanished, either may be several times the other.
+    A comparison per seed would fail: where the gradient has nearly vanished, either error may be much larger.
     """
     seeds = range(4)
     stack = Stack.of(*(compose({}, {"seed.value": seed, "train.steps": 5_000}) for seed in seeds))

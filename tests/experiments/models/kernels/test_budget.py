@@ -1,4 +1,4 @@
-"""Trainings under a budget, whose price follows the boundaries, against the plain trainer."""
+"""Trainings under a budget, where the price follows the boundaries, against the plain trainer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = needs_kernel
 
 
 def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> BudgetLearner:
-    """One model for each share of the parameters of 12 components; their boundaries start above it, or below."""
+    """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
     largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
     model = case.learner(list(range(len(shares))), K=K, t0=6.0, beta=(6.0, 15.0), **settings).model
     return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
@@ -38,7 +38,7 @@ def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: An
 
 @learned
 def test_follows_the_plain_trainer(case: Case) -> None:
-    """The price before and behind the commit, where the budget binds and where it does not."""
+    """The price before and after the commit, with and without a binding budget."""
     how = plan(60, lr_boundary=0.2)
     plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
     a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
@@ -52,8 +52,8 @@ def test_follows_the_plain_trainer(case: Case) -> None:
 
 
 @pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
-def test_weights_that_change_are_those_of_the_step(kind: str, tmp_path: Path) -> None:
-    """Before the commit and behind it, and where training was interrupted."""
+def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> None:
+    """Before and after the commit, and after an interruption."""
     case, how, order = LEARNED["bank"], plan(60, lr_boundary=0.2), {"order": Order(kind, seeds=[0, 1, 2])}
     plain, fast, resumed = (budgeted(case, [0.3, 0.5, 1.0], **order) for _ in range(3))
     a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
@@ -70,7 +70,7 @@ def test_weights_that_change_are_those_of_the_step(kind: str, tmp_path: Path) ->
 @learned
 @pytest.mark.parametrize("cut", [30, 70])
 def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
-    """Before the commit and after it."""
+    """Before and after the commit."""
     how, shares = plan(75, lr_boundary=0.2), [0.3, 0.6]
     straight, resumed = budgeted(case, shares), budgeted(case, shares)
     history = case.train(KernelTrainer, straight, how)

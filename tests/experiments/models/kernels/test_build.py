@@ -1,4 +1,4 @@
-"""How the kernels' libraries are built, kept and called."""
+"""Building, caching and calling the kernels' libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_cases import BANK, LOSS, needs_kernel, plan
 
 from experiments.models.kernels import unsupported
 from experiments.models.kernels.build import BuildError, _run, build, compiler, load_library
-from experiments.models.kernels.libraries import FOLDER, Library, library, structure
+from experiments.models.kernels.libraries import FOLDER, Library, library, struct_type
 
 
 def fake_compiler(folder: Path, body: str) -> Path:
@@ -45,14 +45,14 @@ def test_without_a_working_compiler_the_plain_trainer_is_used(
                 reason = unsupported(BANK.learner(1), BANK.batches(), LOSS, plan(5))
                 assert reason == "the kernel cannot be built here"
         (record,) = caplog.records
-        wanted = {"missing": "no C++ compiler found", "failing": "it is broken", "useless": "bank1d"}[why]
+        wanted = {"missing": "found no C++ compiler", "failing": "it is broken", "useless": "bank1d"}[why]
         assert wanted in record.getMessage()
         assert not list((tmp_path / "ngn" / "lib").glob("*.so")) or why == "useless"
     finally:
         library.cache_clear()
 
 
-def test_compilers_are_looked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compilers_are_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"looked for c\+\+, g\+\+, clang\+\+"):
@@ -62,8 +62,8 @@ def test_compilers_are_looked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert compiler() == str(tmp_path / "clang++")
 
 
-def test_a_compiler_that_is_given_up_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver's compiler is its child, and would go on without it."""
+def test_a_timed_out_compiler_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler driver starts the compiler as a child process, which would run on alone."""
     fifo = tmp_path / "held open by the child"
     os.mkfifo(fifo)
     held: list[BinaryIO] = []
@@ -73,7 +73,7 @@ def test_a_compiler_that_is_given_up_leaves_nothing_running(tmp_path: Path, monk
         raise subprocess.TimeoutExpired(process.args, timeout)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
-    with pytest.raises(BuildError, match="did not end within"):
+    with pytest.raises(BuildError, match="did not finish within"):
         _run([str(fake_compiler(tmp_path, f'sleep 1000 > "{fifo}" &\nwait'))])
     with held[0] as end:
         ended, _, _ = select.select([end], [], [], 60)
@@ -108,7 +108,7 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @needs_kernel
 @pytest.mark.parametrize("damage", ["cut", "zeroed", "empty", "without its digest", "with another digest"])
 def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading half a library ends the process by SIGBUS."""
+    """Loading half a library would end the process with SIGBUS."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "some.cpp"
     source.write_text('extern "C" int answer() { return 42; }')
@@ -124,16 +124,16 @@ def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkey
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest.read_text()
 
 
-def test_a_struct_is_that_of_its_declaration() -> None:
-    made = structure("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 48)
+def test_a_struct_follows_its_declaration() -> None:
+    made = struct_type("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 48)
     assert [(name, kind.__name__) for name, kind in made._fields_] == [  # type: ignore[misc]
         ("n", "c_long"), ("count", "c_long"), ("rate", "c_double"),
         ("x", "c_void_p"), ("y", "c_void_p"), ("touched", "c_void_p"),
     ]  # fmt: skip
     with pytest.raises(RuntimeError, match="takes 52 bytes, its declaration 48"):
-        structure("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 52)
-    with pytest.raises(RuntimeError, match="not known here: float rate"):
-        structure("int64_t n; float rate", 16)
+        struct_type("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 52)
+    with pytest.raises(RuntimeError, match="unknown type: float rate"):
+        struct_type("int64_t n; float rate", 16)
 
 
 WRONG = """
@@ -157,8 +157,8 @@ def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: p
 
 @needs_kernel
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.cpp")])
-def test_values_that_are_not_those_of_the_struct_are_refused(name: str) -> None:
-    """A field that is left out would be a null pointer."""
+def test_values_must_match_the_fields_of_the_struct(name: str) -> None:
+    """A missing field would be a null pointer."""
     compiled = library(name)
     assert compiled is not None
     with pytest.raises(RuntimeError, match=r"differ in \[.*'objective', .*'surplus'"):

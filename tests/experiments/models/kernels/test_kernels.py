@@ -1,4 +1,4 @@
-"""One contract for all that a compiled kernel trains: against the plain trainer, and autograd in float64."""
+"""Every training of a compiled kernel against the plain trainer, and against autograd in float64."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
 @learned
 @pytest.mark.parametrize(("t0", "delta"), [(1e-4, 0.5), (2.3, 0.5), (2.3, -0.5), (2.9999999, 0.5), (5.7, -0.5)])
 def test_gradients(case: Case, t0: float, delta: float, tmp_path: Path) -> None:
-    """One step's gradients, penalties included, read from Adam's first moment, against autograd in float64."""
+    """Compare the gradients of one step with autograd in float64, penalties included, read from Adam's first moment."""
     shapes = dict.fromkeys(("lambda_shape", "alpha_shape", "beta_shape"), CONSTANT)
     prices = {"lambda0": 0.03, "alpha_max": 0.05, "r": [0.5, 0.8, 0.95]}
     learner = case.learner([0, 1, 2], stirred=True, t0=t0, delta=delta, **prices, **shapes)
@@ -64,7 +64,7 @@ def test_gradients(case: Case, t0: float, delta: float, tmp_path: Path) -> None:
         gradient = gradients[name]
         assert gradient is not None
         moment = saved[1][f"adam.{i}.exp_avg"].double() / 0.1
-        # Errors relative to the largest gradient of that parameter: sums over samples of alternating sign.
+        # Errors are relative to the parameter's largest gradient: it sums samples of alternating sign.
         largest = float(gradient.abs().max())
         assert largest > 0
         torch.testing.assert_close(moment, gradient, rtol=2e-5, atol=4e-6 * largest, msg=lambda m, n=name: f"{n}: {m}")
@@ -81,7 +81,7 @@ def test_follows_the_plain_trainer(case: Case) -> None:
             np.testing.assert_allclose(values, b.curves[name], rtol=0, atol=10 * atol)
         assert b.diverged_at.tolist() == [-1, -1, -1]
         for group, other in zip(plain.axes, fast.axes, strict=True):
-            if isinstance(group.capacity, CountGate):  # the schedules stand at their end
+            if isinstance(group.capacity, CountGate):  # the schedules are at their end
                 assert isinstance(other.capacity, CountGate)
                 assert torch.equal(group.capacity.beta, other.capacity.beta)
 
@@ -94,8 +94,8 @@ def test_follows_the_plain_trainer(case: Case) -> None:
         ("layers", None, 65),
     ],
 )
-def test_what_is_padded_changes_nothing(name: str, width: int | None, samples: int) -> None:
-    """Units and samples."""
+def test_padding_changes_nothing(name: str, width: int | None, samples: int) -> None:
+    """This holds for padded units and padded samples."""
     case, settings = LEARNED[name], {} if width is None else {"width": width}
     plain, fast = (case.learner([1, 2], stirred=True, **settings) for _ in range(2))
     case.train(Trainer, plain, plan(20), samples)
@@ -107,11 +107,11 @@ def test_what_is_padded_changes_nothing(name: str, width: int | None, samples: i
 @pytest.mark.parametrize("scope", ["joint", "separate", "body", None])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_clipping_and_decay(case: Case, scope: ClipScope | None, weight_decay: float) -> None:
-    """Norms are taken over all groups; decay reaches closed components."""
+    """Norms cover all groups, and weight decay reaches closed components."""
     settings = {"lambda_shape": CONSTANT, "lambda0": 0.5, "K": 24, "t0": 0.5}
     plain, fast, other, start = (case.learner([1, 2], stirred=True, **settings) for _ in range(4))
     scoped: dict[str, Any] = {"clip": None} if scope is None else {"clip": 0.01, "clip_scope": scope}
-    # One Adam step hardly feels the size of its gradients; with growing ones over some steps the scale counts.
+    # One Adam step hardly depends on the scale of its gradients; several steps with growing gradients do.
     how = plan(30, weight_decay=weight_decay, **scoped)
     case.train(Trainer, plain, how)
     case.train(KernelTrainer, fast, how)
@@ -123,8 +123,8 @@ def test_clipping_and_decay(case: Case, scope: ClipScope | None, weight_decay: f
 
 
 @every
-def test_a_replica_does_not_depend_on_its_companions(case: Case, threads: Callable[[int], None]) -> None:
-    """Nor on the number of threads; rates, and what a gate can be told, differ between the replicas."""
+def test_a_replica_does_not_depend_on_the_other_replicas(case: Case, threads: Callable[[int], None]) -> None:
+    """Nor on the number of threads. Learning rates and gate settings differ between the replicas."""
     scalars = {"t0": [0.4, 2.9, 1.5], "lambda0": [1e-4, 0.2, 1e-3], "beta": ([4.0, 6.0, 8.0], [15.0, 12.0, 9.0])}
     boundary = torch.tensor([5e-2, 0.2, 0.1], dtype=torch.float64)
     together = case.learner([7, 8, 9], **scalars)
@@ -163,7 +163,7 @@ def test_resuming_changes_nothing(case: Case, cuts: list[int], tmp_path: Path) -
 
 
 @learned
-def test_either_trainer_reads_the_checkpoints_of_the_other(case: Case, tmp_path: Path) -> None:
+def test_both_trainers_read_each_others_checkpoints(case: Case, tmp_path: Path) -> None:
     for first, second in ((Trainer, KernelTrainer), (KernelTrainer, Trainer)):
         folder = tmp_path / first.__name__
         more: dict[str, Any] = {"chunk": 10} if first is KernelTrainer else {}
@@ -178,7 +178,7 @@ def test_either_trainer_reads_the_checkpoints_of_the_other(case: Case, tmp_path:
 
 @learned
 def test_growth_without_a_preset_number(case: Case, tmp_path: Path) -> None:
-    """Every group gets its components when its own boundary needs them, as if they had always been there."""
+    """Each group gets components when its boundary needs them, with the same result as a preset K."""
     settings = {"t0": 0.5, "beta": (15.0, 15.0), "price": -1.0, "r": 0.9}
     how = plan(60, clip=None, lr_boundary=0.2)
     grown, preset, resumed = (case.learner([1, 2], K=K, **settings) for K in (None, 40, None))
@@ -209,7 +209,7 @@ def test_a_diverging_replica_leaves_the_others_alone(case: Case) -> None:
     assert np.array_equal(history.curves["loss"][:, 1], reference.curves["loss"][:, 1])
 
 
-def test_divergence_is_seen_at_the_step_at_which_it_is_in_the_plain_trainer() -> None:
+def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer() -> None:
     case, how = LEARNED["bank"], plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3]))
     history = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
     assert 0 < history.diverged_at[1] < 75
@@ -229,8 +229,8 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
 
 
 @learned
-def test_evaluations_are_those_of_the_plain_trainer(case: Case) -> None:
-    """At the same steps, with the schedules where they are then, and the mode left as it is afterwards."""
+def test_evaluations_equal_those_of_the_plain_trainer(case: Case) -> None:
+    """Evaluations come at the same steps, with the schedules of that step, and restore the mode afterwards."""
     x, wanted = case.batches().at(0)
 
     def evaluations(kind: type[Trainer]) -> list[tuple[int, float]]:
@@ -257,10 +257,10 @@ def test_evaluations_are_those_of_the_plain_trainer(case: Case) -> None:
         ("twist", "chain", "paper", LARGEST),
     ],
 )
-def test_runs_by_either_engine(
+def test_runs_agree_between_engines(
     task: str, gate: str, schedule: str, largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From configuration to record: seeds are one stack of the kernel, and agree with the torch engine."""
+    """From configuration to record: the kernel trains all seeds as one stack and agrees with the torch engine."""
     monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
 
     def pack(engine: str) -> list[Any]:

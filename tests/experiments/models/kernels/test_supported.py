@@ -1,4 +1,4 @@
-"""Which trainings a kernel takes, and what it says of the others."""
+"""Which trainings a kernel supports, and its reasons for refusing others."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from ngn.train.plan import TrainPlan
 @needs_kernel
 @every
 @pytest.mark.parametrize("seeds", [1, [1, 2]])
-def test_what_fits_is_taken(case: Case, seeds: int | list[int]) -> None:
+def test_supported_trainings_are_accepted(case: Case, seeds: int | list[int]) -> None:
     assert unsupported(case.learner(seeds), case.batches(), LOSS, plan(10)) is None
 
 
 class OwnSum(OrderedSum):
-    """A sum that no kernel can know."""
+    """A subclass that no kernel supports."""
 
 
 class OwnLearner(CapacityLearner):
-    """Nor this."""
+    """A subclass that no kernel supports."""
 
 
 def blocks(hidden: list[int]) -> MLPBank:
@@ -67,31 +67,31 @@ def absolute(output: Tensor, target: Tensor) -> Tensor:
 SPLIT = BANK.batches().split
 NORMALISED = ParallelModel(OrderedSum(blocks([8, 8]), DecayGate(4, normalise=True, learn_r=False)))
 LEARNERS: list[tuple[CapacityLearner, str]] = [
-    (model([8, 8], StackedLinear(1, 1, 0)), "more than one ordered sum"),
-    (model([8]), "not MLPs of the sizes"),
-    (model([8, 16]), "not MLPs of the sizes"),
+    (model([8, 8], StackedLinear(1, 1, 0)), "one ordered sum and no head"),
+    (model([8]), "MLP blocks of the sizes"),
+    (model([8, 16]), "MLP blocks of the sizes"),
     (model([65, 65]), "width 65"),
     (CapacityLearner(ParallelModel(OwnSum(blocks([8, 8]), CountGate(4)))), "OwnSum"),
     (OwnLearner(bank(1).model), "OwnLearner"),
     (CapacityLearner(ParallelModel(OrderedSum(blocks([8, 8]), StraightThrough(4)))), "StraightThrough"),
     (CapacityLearner(NORMALISED), "DecayGate"),
-    (frozen(), "frozen"),
-    (bank(1).double(), "not float32"),
+    (frozen(), "trainable parameters"),
+    (bank(1).double(), "body in float32"),
     (fixed_bank(1, K=0), "no blocks"),
     (chain(1, width=65), "at most 64 units"),
-    (stack_of(1, [CountGate(3), CountGate(3, delta=-0.5)]), "differ in their schedules"),
+    (stack_of(1, [CountGate(3), CountGate(3, delta=-0.5)]), "same schedules for all groups"),
     (stack_of(1, [StraightThrough(3), StraightThrough(3)]), "StraightThrough"),
 ]
 BATCHES: list[tuple[Batches, str]] = [
-    (MiniBatches(SPLIT, 64, 0, lambda x: x), "full-batch"),
+    (MiniBatches(SPLIT, 64, 0, lambda x: x), "full batches"),
     (FullBatches(Split(SPLIT.inputs.double(), SPLIT.targets.double())), "inputs and targets"),
 ]
 PLANS = [
     (plan(5, accumulate=2), "micro-batches"),
-    (plan(5, optimizer="adamw"), "Adam alone"),
+    (plan(5, optimizer="adamw"), "only Adam"),
     (plan(5, warmup=0.1), "warm-up"),
     (plan(5, autocast="bf16"), "autocast"),
-    (plan(5, lr_boundary_shape=COSINE), "boundary's rate"),
+    (plan(5, lr_boundary_shape=COSINE), "learning rate of the boundary"),
 ]
 CASES: list[tuple[CapacityLearner, Batches, Loss, TrainPlan, str]] = [
     *((learner, BANK.batches(), LOSS, plan(5), reason) for learner, reason in LEARNERS),
@@ -108,5 +108,5 @@ def test_what_does_not_fit_is_refused(
     said = unsupported(learner, batches, loss, how)
     assert said is not None
     assert reason in said
-    with pytest.raises(ValueError, match="not a training for the kernel"):
+    with pytest.raises(ValueError, match="no compiled kernel can do this training"):
         KernelTrainer(learner, batches, loss, how, progress="never").fit()
