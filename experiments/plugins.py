@@ -1,6 +1,7 @@
-"""How the suite finds its parts: the modules of a folder of its own, and those of the folders in $NGN_PLUGINS.
+"""Discover the parts of the suite: in the modules of its own folders and of the folders in $NGN_PLUGINS.
 
-Methods and tasks are settings classes (:func:`described`); tables, figures and studies are values (:func:`found`).
+Methods and tasks are settings classes (:func:`discover_classes`). Tables, figures and studies are values
+(:func:`discover_values`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol, TypeVar, get_args
 from experiments.blocks import Closed, ConfigError, legal_name
 
 LAST = 1000
-"""The rank of what names none: after everything that the suite has."""
+"""The default rank: after all parts of the suite."""
 
 
 class Ranked(Protocol):
@@ -24,11 +25,11 @@ class Ranked(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
 
     @property
     def rank(self) -> int:
-        """Its place among the others; equal ranks stand in the order of their names."""
+        """Its position in lists. Equal ranks are sorted by name."""
 
 
 Block = TypeVar("Block", bound=Closed)
@@ -36,46 +37,48 @@ Part = TypeVar("Part", bound=Ranked)
 
 
 def plugin_folders() -> list[Path]:
-    """The folders of $NGN_PLUGINS, separated as in $PATH; each may have folders of parts, and ``conf/``."""
+    """Return the folders of $NGN_PLUGINS, separated as in $PATH. Each may have folders of parts, and ``conf/``."""
     return [Path(name).absolute() for name in os.environ.get("NGN_PLUGINS", "").split(os.pathsep) if name]
 
 
 def conf_folder() -> Path | None:
-    """The folder of $NGN_CONF, whose files are choices beside those of ``conf/``; None where it is not set."""
+    """Return the folder of $NGN_CONF, whose files are additional choices; None if it is not set."""
     name = os.environ.get("NGN_CONF")
     return Path(name).absolute() if name else None
 
 
-def described(package: str, path: list[str], base: type[Block]) -> dict[str, type[Block]]:
-    """The settings classes that the modules of a package define, by name.
+def discover_classes(package: str, path: list[str], base: type[Block]) -> dict[str, type[Block]]:
+    """Return the settings classes in the modules of a package, by name.
 
     Args:
-        package: its dotted name. A module called ``base`` is not looked into.
-        path: its ``__path__``, to which the folder of that name in every plug-in is added.
-        base: what they derive from.
+        package: the dotted name of the package. A module called ``base`` is ignored.
+        path: the ``__path__`` of the package. The folder of this name in every plug-in is added to it.
+        base: the base class of the settings classes.
 
     Raises:
-        ConfigError: if two classes have the same name, or two files.
+        ConfigError: if two classes, or two files, have the same name.
     """
     classes: dict[str, type[Block]] = {}
     for module in _modules(package, path):
         for block in _blocks(vars(module).values(), module.__name__, base):
             name = legal_name(block, "name")
             if name in classes:
-                raise ConfigError(f"{name} is described twice: in {classes[name].__module__} and {block.__module__}")
+                raise ConfigError(
+                    f"{name} has two settings classes, in {classes[name].__module__} and {block.__module__}: rename one"
+                )
             classes[name] = block
     return classes
 
 
-def found(package: str, path: list[str], kind: type[Part]) -> dict[str, Part]:
-    """The values of a kind at the top level of the modules of a package, by name, in the order of their ranks.
+def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str, Part]:
+    """Return the values of a class at the top level of the modules of a package, by name, in the order of their ranks.
 
     Args:
-        package, path: as in :func:`described`.
-        kind: their class.
+        package, path: as in :func:`discover_classes`.
+        kind: the class of the values.
 
     Raises:
-        ConfigError: if two values have the same name, or two files.
+        ConfigError: if two values, or two files, have the same name.
     """
     parts: dict[str, tuple[Part, str]] = {}
     for module in _modules(package, path):
@@ -83,27 +86,27 @@ def found(package: str, path: list[str], kind: type[Part]) -> dict[str, Part]:
             if not isinstance(value, kind):
                 continue
             same, where = parts.setdefault(value.name, (value, module.__name__))
-            if same is not value:  # the same value again is one that another module imports
-                raise ConfigError(f"{value.name} is there twice: in {where} and {module.__name__}")
+            if same is not value:  # the same value occurs again if another module imports it
+                raise ConfigError(f"{value.name} is defined twice, in {where} and {module.__name__}: rename one")
     return {part.name: part for part, _ in sorted(parts.values(), key=lambda pair: (pair[0].rank, pair[0].name))}
 
 
 def _modules(package: str, path: list[str]) -> Iterator[ModuleType]:
-    """Every module of a package but ``base``, those of plug-ins last."""
+    """Yield every module of a package except ``base``; modules of plug-ins come last."""
     path += [str(folder / package.rpartition(".")[2]) for folder in plugin_folders()]
     places: dict[str, str] = {}
     for place in path:
         for module in pkgutil.iter_modules([place]):
             if module.name in places:
                 raise ConfigError(
-                    f"{module.name} is in {places[module.name]} and in {place}. Give your file another name."
+                    f"two modules are called {module.name}, in {places[module.name]} and in {place}: rename your file"
                 )
             places[module.name] = place
     return (importlib.import_module(f"{package}.{name}") for name in places if name != "base")
 
 
 def _blocks(values: Iterable[object], module: str, base: type[Block]) -> list[type[Block]]:
-    """The classes that ``module`` itself defines, but those that others are to derive from."""
+    """Return the classes that ``module`` itself defines, without base classes, which have no name."""
     return [
         value
         for value in values

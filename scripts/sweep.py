@@ -30,7 +30,7 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
-from experiments.sweeps.worker import ENDINGS
+from experiments.sweeps.worker import NOT_FAILED
 from ngn.train import interrupt
 
 
@@ -132,11 +132,11 @@ def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> 
 
     def report(task: int, runs: dict[str, str]) -> None:
         outcomes.update(runs)
-        kinds = {status if status in ENDINGS else "failed" for status in runs.values()}
+        kinds = {status if status in NOT_FAILED else "failed" for status in runs.values()}
         print(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
 
     Supervisor(plan, tasks, cluster, report).run()
-    failed = {name: status for name, status in outcomes.items() if status not in ENDINGS}
+    failed = {name: status for name, status in outcomes.items() if status not in NOT_FAILED}
     held = [name for name, status in outcomes.items() if status == "held"]
     diverged = [name for name, status in outcomes.items() if status == "diverged"]
     for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
@@ -163,7 +163,7 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     open_runs = sum(progress.counts[state] for state in status.UNFINISHED)
     if open_runs:
         known = (
-            f"about {status.in_words(progress.left_seconds)} on one worker"
+            f"about {status.duration_text(progress.left_seconds)} on one worker"
             if progress.unknown < open_runs
             else "unknown"
         )
@@ -233,7 +233,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="STUDY | KEY=VALUE",
         help="studies of those below, or YAML files; settings of the cluster, such as workers=4",
     )
-    parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.names())}, or a YAML file")
+    parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.cluster_names())}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
     parser.add_argument("--dry-run", action="store_true", help="only show the runs and an estimated time")
     parser.add_argument("--detach", action="store_true", help="run here, but leave the terminal at once")

@@ -35,7 +35,7 @@ def pack_command(given: argparse.Namespace) -> int:
     now = code()
     if now.commit is None or not now.clean:
         raise RuntimeError("records of changed or unknown code never count: commit the code, or bring its stamp")
-    records, damaged = transport.made_by(Store(given.results), now.commit)
+    records, damaged = transport.records_of_commit(Store(given.results), now.commit)
     archives = transport.pack(Store(given.results), records, given.folder, int(given.max_mib * 2**20))
     for path in archives:
         print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")

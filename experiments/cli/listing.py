@@ -13,7 +13,7 @@ from experiments.figures import FIGURES
 from experiments.paths import RESULTS
 from experiments.store.records import Store
 from experiments.studies import STUDIES
-from experiments.sweeps.status import Speeds, in_words
+from experiments.sweeps.status import Speeds, duration_text
 from experiments.tables import MACROS
 
 NOTES = """\
@@ -42,7 +42,7 @@ def _time_and_memory(configs: Iterable[Config], speeds: Speeds) -> tuple[str, st
     each = [(speeds.seconds(config), speeds.memory(config)) for config in configs]
     seconds, peaks = [s for s, _ in each if s is not None], [peak for _, peak in each if peak is not None]
     more = "> " if len(seconds) < len(each) else ""
-    return more + in_words(sum(seconds)) if seconds else "?", f"{max(peaks) / 1024:.1f} GiB" if peaks else "?"
+    return more + duration_text(sum(seconds)) if seconds else "?", f"{max(peaks) / 1024:.1f} GiB" if peaks else "?"
 
 
 def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]:

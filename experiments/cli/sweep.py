@@ -84,7 +84,8 @@ class Sweep:
 
     def wanted(self) -> list[Run]:
         """Return the runs that need training and are not in Slurm's queue."""
-        return [run for run in status.wanting(self.runs(), self.view, self.again) if run.id not in self.view.queued]
+        wanted = status.runs_to_train(self.runs(), self.view, self.again)
+        return [run for run in wanted if run.id not in self.view.queued]
 
     def estimate(self, runs: list[Run]) -> str:
         """Return a phrase on how long runs take on one worker, as far as records tell."""
@@ -95,7 +96,7 @@ class Sweep:
         if not known:
             return "no record shows how long they take"
         rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
-        return f"about {status.in_words(sum(known))} on one worker{rest}"
+        return f"about {status.duration_text(sum(known))} on one worker{rest}"
 
     def refuse_uncounted_records(self) -> None:
         """Refuse a sweep over records that do not count, for ``--strict``.

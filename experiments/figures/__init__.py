@@ -7,7 +7,7 @@ that $NGN_PLUGINS names.
 from __future__ import annotations
 
 from experiments.figures.model import Spec
-from experiments.plugins import found
+from experiments.plugins import discover_values
 
-FIGURES = found(__name__, __path__, Spec)
+FIGURES = discover_values(__name__, __path__, Spec)
 """File name → figure, the paper's figures by number (missing numbers are tables), then those beyond the paper."""

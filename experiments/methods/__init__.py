@@ -7,7 +7,7 @@ Settings import no torch; building a capacity does.
 from __future__ import annotations
 
 from experiments.contract.config import Method
-from experiments.plugins import described
+from experiments.plugins import discover_classes
 
-METHODS = described(__name__, __path__, Method)  # type: ignore[type-abstract]
+METHODS = discover_classes(__name__, __path__, Method)  # type: ignore[type-abstract]
 """Name → settings class."""

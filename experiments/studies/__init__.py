@@ -8,11 +8,11 @@ so that the two always agree.
 from __future__ import annotations
 
 from experiments.config.compose import nearest
-from experiments.plugins import found
+from experiments.plugins import discover_values
 from experiments.store.records import Store
 from experiments.studies.model import Study
 
-STUDIES = found(__name__, __path__, Study)
+STUDIES = discover_values(__name__, __path__, Study)
 """Name → study, in the order of the list."""
 
 

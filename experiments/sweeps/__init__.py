@@ -1,1 +1,1 @@
-"""Studies of many runs: frozen plans, workers on this machine, array jobs of Slurm."""
+"""Train studies of many runs: frozen plans, workers on this machine, and Slurm array jobs."""

@@ -1,7 +1,7 @@
-"""A sweep on this machine: workers that are watched, one per GPU.
+"""A sweep on this machine: a supervisor with one worker per GPU.
 
-A worker is a process of its own, so that one that crashes, hangs or is killed leaves the others: its task is noted as
-failed, and a new worker goes on with the next.
+Each worker is a separate process. If it crashes, hangs or is killed, the other workers continue. Its task counts as
+failed, and a new worker takes the next task.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ngn.train import interrupt
 
 COMMAND = (sys.executable, "-m", "experiments.sweeps.worker")
 Reporter = Callable[[int, dict[str, str]], None]
-"""(task, run id → status) of every task that ended, as it ends."""
+"""A function that gets (task, run id → status) of every task when it ends."""
 
 
-def gpus() -> list[str]:
-    """The GPUs that a process started here would see; none without a driver."""
+def visible_gpus() -> list[str]:
+    """Return the GPUs that a process started here would see: none without a driver."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name]
@@ -48,22 +48,24 @@ class _Worker:
     gpu: str | None
     task: int | None = None
     waits: bool = False
-    """Whether it waits for runs of its task that others train, or leaves the task to later."""
+    """Whether it waits for runs that other processes train. If not, a task with such runs is put off."""
     since: float = 0.0
+    """When it got its task."""
     asked: float | None = None
-    """When it was asked to stop because its time was over."""
+    """When it was asked to stop because it exceeded the time limit."""
 
 
 @dataclass
 class Supervisor:
-    """Hands the tasks of a plan to workers, until none is left or a signal asks it to stop.
+    """Give the tasks of a plan to workers, until no task is left or a signal asks it to stop.
 
-    A task of which others train something is put off until nothing else is left, so that two sweeps share their work.
+    A task is put off until the end if other processes train runs of it. So two sweeps share their work.
 
     Args:
-        plan: the frozen plan; ``tasks``: which of its tasks.
-        cluster: how many workers, and how long a task may take.
-        report: told of every task that ended.
+        plan: the frozen plan.
+        tasks: the numbers of the tasks to run.
+        cluster: number of workers, and time limit of a task.
+        report: called with every task that ended.
     """
 
     plan: plans.Plan
@@ -80,9 +82,9 @@ class Supervisor:
         """Run every task.
 
         Raises:
-            ngn.train.interrupt.Interrupted: after the workers have saved and left.
+            ngn.train.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
         """
-        self._waiting, cards = deque(self.tasks), gpus()
+        self._waiting, cards = deque(self.tasks), visible_gpus()
         self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
         free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
         with (
@@ -95,7 +97,7 @@ class Supervisor:
                     lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
                     self._workers.append(worker)
                     self._give(worker)
-                for key, _ in lines.select(self._until_late()):
+                for key, _ in lines.select(self._seconds_to_limit()):
                     if key.fileobj is rung:
                         rung.recv(4096)
                         continue
@@ -115,11 +117,11 @@ class Supervisor:
     def _start(self, gpu: str | None) -> _Worker:
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         settings = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
-        if self.count > 1:  # workers that all use all cores get into each other's way
+        if self.count > 1:  # divide the cores: several workers on all cores would slow each other down
             share = max(1, (os.cpu_count() or 1) // self.count)
             settings["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(share))
         with open(self.plan.path.parent / "workers.log", "a") as log:
-            # a session of its own: Ctrl-C reaches the supervisor alone, which asks the workers to save
+            # In its own session, Ctrl-C reaches only the supervisor, which then asks the workers to save.
             process = subprocess.Popen(
                 [*self.command, str(self.plan.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 text=True, env={**os.environ, **settings, "PYTHONPATH": path}, start_new_session=True,
@@ -128,7 +130,7 @@ class Supervisor:
 
     def _give(self, worker: _Worker) -> None:
         if worker.process.stdin is None:
-            raise RuntimeError("a worker has no way to be told its tasks")
+            raise RuntimeError("the worker has no standard input for its tasks")
         worker.task = None
         try:
             if self._waiting or self._put_off:
@@ -140,7 +142,7 @@ class Supervisor:
             else:
                 worker.process.stdin.close()
         except BrokenPipeError:
-            return  # it is dead, which its closed output says in a moment
+            return  # the worker is dead: its closed output will show this soon
 
     def _answered(self, worker: _Worker, line: str) -> None:
         answer = json.loads(line)
@@ -150,23 +152,23 @@ class Supervisor:
             self.report(int(answer["task"]), answer["runs"])
 
     def _ended(self, worker: _Worker) -> None:
-        """A worker has closed its output: in peace when nothing is left for it, else its task has failed."""
+        """Handle a worker that has closed its output: if it still has a task, that task failed."""
         status = worker.process.wait()
         _close(worker.process)
         self._workers.remove(worker)
         if worker.task is None:
             return
         if worker.asked is not None:
-            reason = f"stopped after {self.cluster.task_minutes:g} minutes (task_minutes)"
+            reason = f"stopped after {self.cluster.task_minutes:g} minutes, the limit task_minutes"
         else:
-            reason = f"the worker ended with {_in_words(status)}; see {self.plan.path.parent / 'workers.log'}"
+            reason = f"the worker ended with {_exit_text(status)}; see {self.plan.path.parent / 'workers.log'}"
         store = Store(self.plan.results)
         names = [name for name in self.plan.tasks[worker.task] if not store.path(name).exists()]
         note_failure(self.plan.path, names, reason)
         self.report(worker.task, dict.fromkeys(names, reason))
 
-    def _until_late(self) -> float | None:
-        """Seconds until a worker is over its time, or over its grace; None where there is no limit."""
+    def _seconds_to_limit(self) -> float | None:
+        """Return the seconds until a worker exceeds its time limit or its grace period; None without a limit."""
         if self.cluster.task_minutes is None:
             return None
         ends = [
@@ -179,7 +181,7 @@ class Supervisor:
         return max(0.05, min(ends) - time.monotonic()) if ends else None
 
     def _watch(self, worker: _Worker) -> None:
-        """Ask a worker that is over its time to save and stop; kill it when it does not."""
+        """Ask a worker that exceeds its time limit to save and stop, and kill it after the grace period."""
         if self.cluster.task_minutes is None or worker.task is None:
             return
         now = time.monotonic()
@@ -209,5 +211,5 @@ def _close(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
-def _in_words(status: int) -> str:
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+def _exit_text(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -1,8 +1,8 @@
-"""Frozen plans: the resolved configurations of the runs that were missing, grouped into tasks. No torch is imported.
+"""Frozen plans: the resolved configurations of missing runs, grouped into tasks. Imports no torch.
 
-A plan is ``scratch/sweeps/<study>/plan-0001.jsonl``, written once and never changed: what is in flight does not see a
-YAML file that is edited later. Its first line says what it is; every other line is one task, the runs that one worker
-or one array task of Slurm trains.
+A plan is a file ``scratch/sweeps/<study>/plan-0001.jsonl``. It is written once and never changed, so later edits of
+YAML files do not affect a running sweep. The first line describes the plan. Every other line is one task: the runs that
+one worker, or one Slurm array task, trains.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """A frozen plan, read.
+    """A frozen plan, without the configurations of its runs.
 
     Attributes:
-        path: its file.
-        study: what it is a plan of.
-        results: where the records go.
-        tasks: run ids, by task.
+        path: the file of the plan.
+        study: name of the study.
+        results: folder for the records.
+        tasks: the run ids of each task.
     """
 
     path: Path
@@ -42,18 +42,22 @@ class Plan:
 
     @property
     def runs(self) -> int:
-        """How many runs it has."""
+        """The number of runs."""
         return sum(map(len, self.tasks))
 
 
 def folder_of(study: str, results: Path) -> Path:
-    """Where a sweep of a study keeps its plans, jobs, logs and failures: in scratch/, or beside records elsewhere."""
+    """Return the folder of a sweep's plans, jobs, logs and failures: in scratch/, or beside records elsewhere."""
     usual = (RESULTS, RUNS, SCRATCH / "results")
     return (SCRATCH / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
 
 
 def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest: int) -> Path:
-    """Write the next plan of a study, unless the newest one is the same; its file."""
+    """Write the next plan of a study, unless the newest plan is the same. Return its file.
+
+    Args:
+        largest: most runs in one task.
+    """
     stacks = stacks_of(runs, largest)
     head = {
         "format": FORMAT,
@@ -81,38 +85,38 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
 
 
 def latest(folder: Path) -> Plan | None:
-    """The newest plan of a study, or None."""
+    """Return the newest plan of a study, or None."""
     plans = _plans(folder)
     return read(plans[-1]) if plans else None
 
 
 def _plans(folder: Path) -> list[Path]:
-    """The plans of a study, the oldest first."""
+    """Return the files of a study's plans, oldest first."""
     return sorted(path for path in folder.glob("plan-*.jsonl") if path.stem.rpartition("-")[2].isdecimal())
 
 
 def read(path: Path) -> Plan:
-    """What a plan is, without its configurations.
+    """Read a plan, without its configurations.
 
     Raises:
-        RecordError: if the file is no plan.
+        RecordError: if the file is not a readable plan.
     """
     try:
         with open(path) as lines:
             head: dict[str, Any] = json.loads(lines.readline())
         if head["format"] != FORMAT:
-            raise ValueError(f"format {head['format']!r}; this code reads {FORMAT}")
+            raise ValueError(f"it has format {head['format']!r}; this code reads format {FORMAT}")
         tasks = tuple(tuple(task) for task in head["tasks"])
         return Plan(path, str(head["study"]), Path(head["results"]), tasks)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
-        raise RecordError(f"{path}: no plan that can be read ({fault})") from None
+        raise RecordError(f"{path}: is not a readable plan ({fault}); write a new one with scripts/sweep.py") from None
 
 
 def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Run]]]:
-    """(number, runs) of the tasks of a plan, of all by default; one task at a time is in memory.
+    """Yield (number, runs) of some tasks of a plan, by default all. One task at a time is in memory.
 
     Raises:
-        RecordError: if a task cannot be read.
+        RecordError: if a task is missing or cannot be read.
     """
     wanted = None if tasks is None else set(tasks)
     missing = set(wanted or ())
@@ -126,8 +130,8 @@ def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tu
                         raise ValueError("it has no runs")
                 except (ValueError, TypeError, RecursionError) as fault:
                     why = str(fault).splitlines()[0]
-                    raise RecordError(f"{path}: task {number} cannot be read ({why}); plan anew") from None
+                    raise RecordError(f"{path}: task {number} cannot be read ({why}); write a new plan") from None
                 missing.discard(number)
                 yield number, runs
     if missing:
-        raise RecordError(f"{path}: task {min(missing)} is not there; plan anew")
+        raise RecordError(f"{path}: task {min(missing)} is missing; write a new plan")

@@ -1,4 +1,4 @@
-"""Where a sweep runs: ``experiments/clusters/*.yaml``, or a file of your own, and ``key=value`` on the command line."""
+"""Where a sweep runs: ``experiments/clusters/*.yaml`` or your own file, with ``key=value`` from the command line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ PositiveInt = Annotated[int, Field(ge=1)]
 class Cluster(Closed):
     """How the tasks of a plan are run.
 
-    Attributes of both kinds: ``workers`` at a time (None: one per GPU, or one), ``runs_per_task`` at most,
-    ``task_minutes`` after which a task is stopped and reported (None: never). The others are Slurm's.
+    Attributes:
+        workers: number of workers; None for one per GPU, or one without a GPU.
+        runs_per_task: most runs in one task.
+        task_minutes: time limit of a task, which is then stopped and reported; None for no limit.
+
+    The attributes below ``grace_seconds`` are for Slurm only.
     """
 
     kind: Literal["local", "slurm"]
@@ -30,7 +34,7 @@ class Cluster(Closed):
     runs_per_task: PositiveInt = 50
     task_minutes: Annotated[float, Field(gt=0)] | None = None
     grace_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Between asking a worker to save and stop, and killing it; of Slurm, how long before the time limit it asks."""
+    """Time between asking a worker to stop and killing it. Slurm asks a task this long before its time limit."""
 
     partition: str | None = None
     account: str | None = None
@@ -39,34 +43,35 @@ class Cluster(Closed):
     cpus: PositiveInt = 1
     memory_gb: Annotated[float, Field(gt=0)] | None = None
     max_array_size: PositiveInt = 1000
-    """The cluster's MaxArraySize: larger sweeps become several arrays."""
+    """The cluster's MaxArraySize. A larger sweep becomes several arrays."""
     setup: Annotated[list[str], Field(default_factory=list)]
-    """Shell lines before the work, such as ``module load cuda`` or ``source .venv/bin/activate``."""
+    """Shell lines to run first, such as ``module load cuda`` or ``source .venv/bin/activate``."""
     more: Annotated[dict[str, str | int], Field(default_factory=dict)]
     """Further #SBATCH options, such as ``constraint: h100``."""
 
 
-def names() -> list[str]:
-    """The settings that come with the project."""
+def cluster_names() -> list[str]:
+    """Return the names of the settings that come with the project."""
     return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
 
 
 def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluster:
-    """Settings by name or file, with ``key=value`` changes, or with values that are ``given``.
+    """Load the settings of a name or a file, with ``key=value`` changes or ``given`` values.
 
     Raises:
-        ConfigError: naming what was wrong, with the nearest legal name.
+        ConfigError: with the fault and the nearest legal name.
     """
     path = CLUSTERS / f"{name}.yaml"
     if not path.is_file():
         path = Path(name)
         if not path.is_file():
-            raise ConfigError(f"no cluster '{name}'.{nearest(name, names())} There are {', '.join(names())}, or a file")
+            known = cluster_names()
+            raise ConfigError(f"no cluster '{name}'.{nearest(name, known)} Use {', '.join(known)}, or a YAML file")
     content = read_yaml(path) | given
     for change in changes:
         key, sign, value = change.partition("=")
         if not sign:
-            raise ConfigError(f"{change}: not understood; settings of the cluster are written key=value")
+            raise ConfigError(f"{change}: not understood; write settings of the cluster as key=value")
         try:
             content[key] = yaml.safe_load(value)
         except yaml.YAMLError:

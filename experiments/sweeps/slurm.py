@@ -1,4 +1,4 @@
-"""A sweep on Slurm: the tasks of a plan as array jobs, through submitit. It submits and returns."""
+"""A sweep on Slurm: submit the tasks of a plan as array jobs, with submitit, and return at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
 
 log = logging.getLogger(__name__)
-PATIENT = ("env", "--block-signal=USR1,USR2")
-"""Keeps a warning that comes while Python starts waiting until :mod:`ngn.train.interrupt` handles it."""
+WITH_BLOCKED_SIGNALS = ("env", "--block-signal=USR1,USR2")
+"""Prefix of a command. A warning that arrives while Python starts waits until :mod:`ngn.train.interrupt` handles it."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """One array task: its Slurm id, such as ``123_4``, the plan and the task's number in it."""
+    """One array task.
+
+    Attributes:
+        job: its Slurm id, such as ``123_4``.
+        plan: the file of the plan.
+        task: its number in the plan.
+    """
 
     job: str
     plan: str
@@ -49,7 +55,7 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
         "array_parallelism": cluster.workers or cluster.max_array_size,
         "signal_delay_s": round(cluster.grace_seconds),
         "setup": [
-            f"export OMP_NUM_THREADS={cluster.cpus}",  # what was asked for, not every core of the node
+            f"export OMP_NUM_THREADS={cluster.cpus}",  # the requested cores, not all cores of the node
             *cluster.setup,
             f"export PYTHONPATH={json.dumps(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
         ],
@@ -60,18 +66,22 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def _python() -> str:
-    patient = subprocess.run([*PATIENT, "true"], capture_output=True, check=False).returncode == 0  # coreutils 8.31
-    return shlex.join([*(PATIENT if patient else ()), sys.executable])
+    # ``env`` has the option from coreutils 8.31 on.
+    supported = subprocess.run([*WITH_BLOCKED_SIGNALS, "true"], capture_output=True, check=False).returncode == 0
+    return shlex.join([*(WITH_BLOCKED_SIGNALS if supported else ()), sys.executable])
 
 
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
-    """Submit tasks of a plan as array jobs of at most ``max_array_size``; the ids, which ``status`` reads later.
+    """Submit tasks of a plan as array jobs of at most ``max_array_size`` tasks.
+
+    Returns:
+        the submitted array tasks. They are also written to ``jobs.jsonl``, which ``status`` reads.
 
     Raises:
-        ConfigError: where submitit or Slurm is missing, or Slurm refuses; arrays submitted before stay submitted.
+        ConfigError: if submitit or Slurm is missing, or Slurm refuses. Arrays submitted before stay submitted.
     """
     if shutil.which("sbatch") is None:
-        raise ConfigError("there is no sbatch here: run this on the cluster's login node, or use --cluster local")
+        raise ConfigError("found no sbatch: run this command on the cluster's login node, or use --cluster local")
     try:
         import submitit
         from submitit.core.utils import FailedJobError
@@ -91,7 +101,7 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
             raise ConfigError(f"Slurm refused the job: {str(refused).strip()}") from None
         array = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
         with open(folder / "jobs.jsonl", "a") as out:
-            # begun by a newline: a line before it may have been torn by a full disk
+            # Start with a newline, because a full disk may have cut the previous line.
             out.writelines("\n" + json.dumps(submitted.__dict__) for submitted in array)
             out.write("\n")
             out.flush()
@@ -101,7 +111,7 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
 
 
 def submitted(folder: Path) -> list[Submitted]:
-    """Every array task that was ever submitted for a study."""
+    """Return every array task that was submitted for a study so far."""
     path = folder / "jobs.jsonl"
     jobs: list[Submitted] = []
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
@@ -110,15 +120,15 @@ def submitted(folder: Path) -> list[Submitted]:
                 noted = json.loads(line)
                 jobs.append(Submitted(str(noted["job"]), str(noted["plan"]), int(noted["task"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as fault:
-            log.warning("%s: a damaged line is left out, so its job is not known (%s)", path, fault)
+            log.warning("%s: skipping a damaged line, so one job is unknown (%s)", path, fault)
     return jobs
 
 
 def in_queue(jobs: Sequence[Submitted]) -> dict[str, str]:
-    """Job id → state (PENDING, RUNNING, ...) of those that Slurm still has in its queue.
+    """Return job id → state (PENDING, RUNNING, ...) of the jobs that are still in Slurm's queue.
 
     Raises:
-        ConfigError: if there were jobs and Slurm does not answer: then nobody knows what is in flight.
+        ConfigError: if there are jobs and Slurm does not answer, because their states are then unknown.
     """
     if not jobs:
         return {}
@@ -127,9 +137,9 @@ def in_queue(jobs: Sequence[Submitted]) -> dict[str, str]:
             ["squeue", "--noheader", "--array", "--format=%i %T"], capture_output=True, text=True, check=False
         )
     except OSError as missing:
-        raise ConfigError(f"jobs were submitted to Slurm, and squeue cannot be asked about them ({missing})") from None
+        raise ConfigError(f"jobs were submitted to Slurm, but squeue cannot be run ({missing})") from None
     if asked.returncode:
-        raise ConfigError(f"jobs were submitted to Slurm, which does not answer: {asked.stderr.strip()}")
+        raise ConfigError(f"jobs were submitted to Slurm, but squeue failed: {asked.stderr.strip()}")
     states = dict(line.split(maxsplit=1) for line in asked.stdout.splitlines() if line.strip())
     over = ("COMPLETING", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT")
     ours = {job.job for job in jobs}

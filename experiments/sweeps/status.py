@@ -1,6 +1,6 @@
-"""How far a study is: every run's state, and how long the rest will take. Imports no torch.
+"""The progress of a study: the state of every run, and an estimate of the remaining time. Imports no torch.
 
-A state costs one look into a folder for all runs, and one record's reading for a run that has one.
+All states together need one listing of a folder, and reading one record per run that has one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
-"""In the order shown. waiting: in Slurm's queue; missing: nobody has it; stale: of older numerics; refused: a record
-that does not count (damaged, of uncommitted code, of another configuration)."""
+"""The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: from an older numerics
+version; refused: its record does not count (damaged, from uncommitted code, or of another configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 Kind = tuple[str, str, str | None, str, str, bool, int]
-"""Task, gate, model, method, profile, whether sizes are committed (other engines train those), phases: what tells most
-of a speed first."""
+"""Task, gate, model, method, profile, whether sizes are committed (another engine may train those), and phases. The
+entries that determine the speed most come first."""
 SAMPLE = 10
-"""At most so many records of each kind of name (task, gate, method, size) tell speeds."""
+"""Most records to read per kind of run id (task, gate, method, size), to estimate speeds."""
 ENGINES = {"torch", "fused"}
-"""Those that there are today; how fast another was says nothing."""
+"""The present engines. Records of other engines give no speeds."""
 
 
 @dataclass
 class State:
-    """What became of a run, and a line on why."""
+    """The state of a run, and one line with the reason."""
 
     state: str
     text: str = ""
@@ -49,11 +49,11 @@ class StudyProgress:
     """The states of a study's runs.
 
     Attributes:
-        counts: how many runs are in each state.
-        notes: (run id, state, line) of what a reader has to know; at most ``limit`` are kept.
-        left_seconds: single-worker seconds of what is unfinished, by its own kind's speed, as far as one is known.
-        unknown: unfinished runs of whose kind no record tells a speed.
-        more: notes that were not kept.
+        counts: number of runs in each state.
+        notes: (run id, state, line) of runs that failed or need attention, at most ``limit``.
+        left_seconds: estimated seconds of the unfinished runs on one worker, without runs of unknown speed.
+        unknown: number of unfinished runs of unknown speed.
+        more: number of notes beyond the limit.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class StudyProgress:
 
 
 def _sample(folder: Path) -> Iterator[Path]:
-    """A few records of each kind of name, from first to last."""
+    """Yield a few records of each kind of run id, spread evenly from first to last."""
     alike: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         alike[path.stem.rsplit("-s", 1)[0]].append(path)
@@ -73,7 +73,7 @@ def _sample(folder: Path) -> Iterator[Path]:
 
 
 class Speeds:
-    """What a run takes alone on a worker, from the records of its kind."""
+    """Estimates of time and memory of a run alone on a worker, from records of its kind."""
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self.roots = [store.root for store in stores]
@@ -92,10 +92,10 @@ class Speeds:
         alike = (config.task.name, config.gate.component, model, config.method.name)
         return (*alike, config.profile, commits, phases)
 
-    def _of(self, task: TaskSettings) -> dict[Kind, float]:
-        """Kind → seconds of a run for each step and phase, with loading and scoring.
+    def _seconds_per_step(self, task: TaskSettings) -> dict[Kind, float]:
+        """Return kind → seconds of a run per step and phase, including loading and scoring.
 
-        Steps are those of the usual number of samples, which need not be what the machine had: they cancel.
+        Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
         """
         if task.name not in self._seconds:
             seen: dict[Kind, list[float]] = defaultdict(list)
@@ -105,27 +105,27 @@ class Speeds:
                         record = read(path)
                         steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
                     except (RecordError, ValidationError):
-                        continue  # it is counted where the state of its run is
+                        continue  # the state of its run reports a damaged record
                     if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
                         continue
                     phases = record["phases"].values()
                     kind = self._kind(record["config"], len(phases))
                     self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
                     trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
-                    took = max(trained, record["time"]["seconds"])  # of a resumed run that is its last stretch
+                    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
                     seen[kind].append(took / steps / len(phases))
             self._seconds[task.name] = {kind: median(each) for kind, each in seen.items()}
         return self._seconds[task.name]
 
     def memory(self, config: Config) -> float | None:
-        """Peak memory of the process, MiB, or None if no record tells."""
-        self._of(config.task)
+        """Return the peak memory of the process in MiB, or None if no record tells."""
+        self._seconds_per_step(config.task)
         kind = self._kind_of(config)
         return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
-        """How long a run takes, or None if no record tells."""
-        known, kind = self._of(config.task), self._kind_of(config)
+        """Return the seconds that a run takes, or None if no record tells."""
+        known, kind = self._seconds_per_step(config.task), self._kind_of(config)
         for alike in range(len(kind), 2, -1):
             if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
                 return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]
@@ -134,11 +134,12 @@ class Speeds:
 
 @dataclass
 class View:
-    """What is known outside of the records: who runs what, what failed, what is queued.
+    """A folder of records with its leases, its failures and Slurm's queue, from which runs get their states.
 
     Attributes:
-        queued: run id → its Slurm task, of those that are in the queue.
-        failures: run id → the last line of its failure.
+        results: folder of the records.
+        queued: run id → Slurm task, for runs in the queue.
+        failures: run id → last line of the error.
     """
 
     results: Path
@@ -152,7 +153,7 @@ class View:
         self.records = {path.stem for path in self.store.paths()}
 
     def state(self, run: Run) -> State:
-        """The state of one run."""
+        """Return the state of one run."""
         name = run.id
         if name in self.records:
             return self._recorded(run)
@@ -169,27 +170,27 @@ class View:
             record = read(self.store.path(run.id))
         except RecordError as error:
             return State("refused", str(error))
-        # Only the folder that the paper is built from refuses records of uncommitted code.
+        # Only ``results/``, from which the paper is built, refuses records of uncommitted code.
         fault = fault_of(record, run.config, run.id, allow_dirty=self.results.resolve() != RESULTS)
         if fault is not None:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
-        return State("done") if record["status"] == "complete" else State("diverged", "its record says so")
+        return State("done") if record["status"] == "complete" else State("diverged", "according to its record")
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Run id → the last line of its failure."""
+    """Return run id → last line of the error, of every failed run."""
     errors = {}
     for path in (folder / "failures").glob("*.json"):
         try:
             note = json.loads(path.read_bytes())
             errors[str(note["run_id"])] = f"{note['error']} ({note['where']})"
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            errors[path.stem] = f"why is not known: {path} is damaged"
+            errors[path.stem] = f"the reason is unknown, because {path} is damaged"
     return errors
 
 
 def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -> StudyProgress:
-    """The states of runs, counted; one record is in memory at a time."""
+    """Count the states of runs. One record at a time is in memory."""
     counted = StudyProgress()
     for run in runs:
         state = view.state(run)
@@ -206,8 +207,8 @@ def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -
     return counted
 
 
-def wanting(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Iterator[Run]:
-    """What has to be run: runs without a record, and those in a state of ``again``, by force."""
+def runs_to_train(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Iterator[Run]:
+    """Yield the runs without a record and, with ``force=true``, those in a state of ``again``."""
     repeat = set(again)
     for run in runs:
         if run.id not in view.records:
@@ -216,8 +217,8 @@ def wanting(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Itera
             yield run.with_execution(force=True)
 
 
-def in_words(seconds: float) -> str:
-    """A duration for a reader."""
+def duration_text(seconds: float) -> str:
+    """Return a duration as text, such as ``1.5 h``."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

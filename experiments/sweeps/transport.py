@@ -1,7 +1,7 @@
-"""Records on their way between machines: packed into archives of a limited size, and checked before they are taken in.
+"""Move records between machines: pack them into archives of a limited size, and check them before unpacking.
 
-For a machine without git, such as one that is rented for a while: a copy of the tree with its stamp goes there
-(:func:`experiments.store.provenance.write_stamp`), archives of records come back. Imports no torch.
+Use it for a machine without git, such as a rented one. Copy the source tree with its stamp there
+(:func:`experiments.store.provenance.write_stamp`), and bring archives of records back. Imports no torch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from experiments.paths import ROOT
 from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read
 
 MAX_MEMBER = 2**20
-"""Bytes of an unpacked member at most: records have some 6 KiB, curves some 20 KiB."""
+"""Largest size of an unpacked file, in bytes. Records have about 6 KiB, curves about 20 KiB."""
 
 
-def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:
-    """The records of a folder that clean code of that commit has made, and what is wrong with damaged files."""
+def records_of_commit(store: Store, commit: str) -> tuple[list[Path], list[str]]:
+    """Return the records that clean code of a commit made, and a message for each damaged file."""
     records, damaged = [], []
     for path in store.paths():
         try:
@@ -41,22 +41,22 @@ def made_by(store: Store, commit: str) -> tuple[list[Path], list[str]]:
 
 
 def pack(store: Store, records: Iterable[Path], folder: Path, max_bytes: int) -> list[Path]:
-    """Write records and their curves to ``records-0001.zip``, ... in ``folder``; the archives.
+    """Write records and their curves to ``records-0001.zip``, ... in ``folder``. Return the archives.
 
-    A record and its curves are in the same archive, none of which is larger than ``max_bytes``.
+    A record and its curves go into the same archive. No archive is larger than ``max_bytes``.
 
     Raises:
-        ValueError: if a single record does not fit.
+        ValueError: if one record is too large for an archive.
     """
     parcels: list[list[tuple[Path, str]]] = []
     room = 0
     for path in records:
         files = [f for f in (store.curves_path(path.stem), path) if f.exists()]
         parcel = [(f, f.relative_to(store.root).as_posix()) for f in files]
-        # Stored, not deflated: curves are packed already, and so the size is known before anything is written.
+        # Store without compression: curves are compressed already, and the size is known before writing.
         size = sum(f.stat().st_size + 2 * len(name) + 128 for f, name in parcel)
         if size + 64 > max_bytes:
-            raise ValueError(f"{path.name} takes {size} bytes, an archive {max_bytes} at most")
+            raise ValueError(f"{path.name} needs {size} bytes, but an archive may have at most {max_bytes}")
         if size > room:
             parcels.append([])
             room = max_bytes - 64
@@ -74,38 +74,43 @@ def pack(store: Store, records: Iterable[Path], folder: Path, max_bytes: int) ->
 
 
 @dataclass
-class Taken:
-    """What became of the records of some archives.
+class UnpackReport:
+    """What happened to the records of some archives.
 
     Attributes:
-        counts: by outcome: new, present (the same record was there), refused.
-        refused: (record, why) of those that were not taken.
+        counts: number of records by outcome: new, present (the same record existed) or refused.
+        refused: (record, reason) of each refused record.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
     def refuse(self, name: str, why: str) -> None:
-        """Note a record that is not taken."""
+        """Add a refused record."""
         self.counts["refused"] += 1
         self.refused.append((name, why))
 
 
-def unpack(archives: Iterable[Path], store: Store) -> Taken:
-    """Take in the records of archives.
+def unpack(archives: Iterable[Path], store: Store) -> UnpackReport:
+    """Unpack the records of archives into ``store``.
 
-    None that is damaged, stale, of another run than its name says, of changed code or of a commit that this repository
-    does not have. A record that is there already is never changed; another one of the same run is refused. One run is
-    in memory at a time.
+    A record is refused if it
+
+    - is damaged or stale;
+    - belongs to another run than its name says;
+    - comes from changed code, or from a commit that this repository does not have;
+    - differs from an existing record of the same run, which never changes.
+
+    One run at a time is in memory.
     """
-    taken = Taken()
+    taken = UnpackReport()
     for path in archives:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
                 for name in sorted(names):
                     if name.endswith(".json"):
-                        _take(name, archive, store, taken)
+                        _unpack_record(name, archive, store, taken)
                     elif not name.endswith(CURVES) or f"{name.removesuffix(CURVES)}.json" not in names:
                         taken.refuse(name, "belongs to no record of its archive")
         except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as fault:
@@ -118,12 +123,12 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
         if archive.getinfo(name).file_size > MAX_MEMBER:
             raise ValueError("larger than any record or curve")
         return archive.read(name)
-    except Exception as fault:  # whatever a garbled member makes the unpacking raise
+    except Exception as fault:  # a garbled file can raise any error
         raise RecordError(f"{name}: damaged ({fault})") from None
 
 
-def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> None:
-    """Write one record and its curves, or note why not."""
+def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: UnpackReport) -> None:
+    """Write one record and its curves, or refuse them."""
     beside = name.removesuffix(".json") + CURVES
     try:
         content = _content(archive, name)
@@ -132,7 +137,7 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
         curves = _content(archive, beside) if beside in archive.namelist() else None
         if curves is not None:
             load_curves(io.BytesIO(curves), beside)
-    except ValueError as fault:  # of the files, of the record's schema or of the configuration's
+    except ValueError as fault:  # an error in the files, in the record's schema or in the configuration
         taken.refuse(name, str(fault).splitlines()[0])
         return
     path = store.path(record["run_id"])
@@ -142,7 +147,7 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
     if (problem := fault_of(record, config, name)) is not None:
         taken.refuse(name, problem.text)
         return
-    if not _known(record["code"]["commit"]):
+    if not _has_commit(record["code"]["commit"]):
         taken.refuse(name, f"was made by commit {record['code']['commit']}, which this repository does not have")
         return
     if store.put(record["run_id"], content, curves):
@@ -150,12 +155,12 @@ def _take(name: str, archive: zipfile.ZipFile, store: Store, taken: Taken) -> No
     elif path.read_bytes() == content:
         taken.counts["present"] += 1
     else:
-        taken.refuse(name, "another record of this run is there already")
+        taken.refuse(name, "another record of this run exists already")
 
 
 @functools.cache
-def _known(commit: str | None) -> bool:
-    """Whether this repository has the commit, by its full name."""
+def _has_commit(commit: str | None) -> bool:
+    """Return whether this repository has the commit of a full hash."""
     if commit is None or re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) is None:
         return False
     asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]

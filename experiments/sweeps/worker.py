@@ -1,7 +1,9 @@
-"""What trains the tasks of a plan: here, one task after the other as the supervisor names them; on Slurm, one.
+"""Train the tasks of a plan: on this machine those that the supervisor gives, on Slurm one task.
 
-python -m experiments.sweeps.worker PLAN   # reads task numbers from stdin, answers each with a line of JSON; "7 wait"
-                                    # is task 7, and waits for those of its runs that others are training
+python -m experiments.sweeps.worker PLAN
+
+reads task numbers from standard input and answers each with one line of JSON. "7 wait" means task 7, and waiting for
+runs of it that other processes train.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from ngn.files import FileError, write_atomically
 from ngn.train import interrupt
 
 PATIENCE = LEASE + 30
-"""Seconds to wait for a run that another process trains: enough to see whether its owner lives."""
+"""Seconds to wait for a run of another process: enough to see whether that process is alive."""
 
-ENDINGS = ("complete", "present", "diverged", "held")
-"""What may be said of a run that has not failed; anything else is why it has."""
+NOT_FAILED = ("complete", "present", "diverged", "held")
+"""The statuses of runs that did not fail. Any other status is the reason of a failure."""
 
 
 def failure_path(plan: Path, name: str) -> Path:
-    """Where the last failure of a run is written down, until the run succeeds."""
+    """Return the file with the last failure of a run. It exists until the run succeeds."""
     return plan.parent / "failures" / f"{name}.json"
 
 
 def note_failure(plan: Path, names: list[str], error: str) -> None:
-    """Write down why runs failed, for ``status``."""
+    """Write the reason why runs failed into files, for ``status``."""
     job = os.environ.get("SLURM_JOB_ID")
     where = platform.node() + (f", Slurm job {job}" if job else "")
     for name in names:
@@ -45,12 +47,13 @@ def note_failure(plan: Path, names: list[str], error: str) -> None:
 
 
 def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict[str, str]:
-    """Train one task of a plan; run id → complete, diverged, present, held, or the last line of an error.
-
-    A task is trained as a whole; what fails is noted and leaves the other tasks.
+    """Train one task of a plan. Failures are written down and do not affect other tasks.
 
     Args:
-        patience: seconds to wait for runs that others train.
+        patience: seconds to wait for runs that other processes train; None waits without a limit.
+
+    Returns:
+        run id → complete, diverged, present, held, or the first line of an error.
     """
     from experiments.runs.launch import share
     from experiments.runs.sharing import HeldElsewhere
@@ -75,7 +78,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
             continue
         statuses[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         note_failure(plan, [name], statuses[name])
-        if error not in shown:  # the runs of a stack fail together
+        if error not in shown:  # the runs of a stack fail with the same error
             shown.append(error)
             if not isinstance(error, (ConfigError, FileError)):
                 traceback.print_exception(error)
@@ -84,25 +87,31 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
 
 
 def slurm_task(plan: str, number: int) -> dict[str, str]:
-    """What an array task runs: asked to stop, it saves; warned by SIGUSR1 or SIGUSR2, it also queues itself again."""
+    """Train one task as a Slurm array task.
+
+    If Slurm asks it to stop, it saves its state. If Slurm warns it with SIGUSR1 or SIGUSR2, it also requeues itself.
+
+    Raises:
+        RuntimeError: if a run failed.
+    """
     try:
         with interrupt.handled():
             done = run_task(Path(plan), number)
     except KeyboardInterrupt as stopped:
-        # A hard exit: submitit would otherwise write a result that says the job is over, and not run it again.
-        os._exit(shut_down(stopped, f"task {number} of {plan}; sweep.py run submits what is missing"))
+        # Exit at once. Otherwise submitit would write a result, take the job as finished, and not run it again.
+        os._exit(shut_down(stopped, f"task {number} of {plan}; sweep.py run submits the missing runs"))
     for name, status in done.items():
         print(f"{name}: {status}", flush=True)
-    failed = [status for status in done.values() if status not in ENDINGS]
+    failed = [status for status in done.values() if status not in NOT_FAILED]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(done)} runs failed: {failed[0]}")
     return done
 
 
 def main() -> int:
-    """Train the tasks whose numbers come in, until there are no more."""
+    """Train the tasks whose numbers arrive on standard input, until it ends. Return the exit status."""
     plan = Path(sys.argv[1])
-    # The answers alone go to the supervisor; what a library prints goes where the messages go.
+    # Only answers go to the supervisor. Output of libraries goes to standard error, like messages.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:

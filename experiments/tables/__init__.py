@@ -7,7 +7,7 @@ nothing else changes.
 
 from __future__ import annotations
 
-from experiments.plugins import found
+from experiments.plugins import discover_values
 from experiments.tables import one_d, peft, pruning, transfer, vae
 from experiments.tables.model import OwnTable, Table
 
@@ -33,7 +33,7 @@ MACROS: tuple[Table, ...] = (
     vae.FIFTEEN_FULL,
 )
 """In the order of the paper's file."""
-OWN = found(__name__, __path__, OwnTable)
+OWN = discover_values(__name__, __path__, OwnTable)
 """Name → table that the paper does not have, in the order of the report."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from experiments.contract.config import TaskSettings
-from experiments.plugins import described
+from experiments.plugins import discover_classes
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from experiments.contract.config import Config
     from experiments.contract.task import Task
 
-TASKS = described(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
+TASKS = discover_classes(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
 """Name → settings class."""
 COMPONENTS = {part.legal_name(): part for task in TASKS.values() for part in task.components}
 """Name → settings class of every ordered component that fits a task."""

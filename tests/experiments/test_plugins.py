@@ -1,4 +1,4 @@
-"""A method is one file and one YAML, a task one file and its YAMLs: both are added from a folder outside the suite."""
+"""A folder outside the suite can add a method (a file and a YAML) and a task (a file and its YAMLs)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_task_and_a_method_from_outside_are_trained_and_recorded(plugin: Path, tmp_path: Path) -> None:
+def test_a_plugged_in_task_and_method_are_trained_and_recorded(plugin: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     small = ["profile=smoke", "gate.K=8", "gate.t0=1e-4", "train.steps=6", f"results={results}"]
     done = ngn(plugin, "task=sine", "method=urgent", "method.factor=2,3", "seed=0..1", *small)
@@ -44,11 +44,11 @@ def test_a_task_and_a_method_from_outside_are_trained_and_recorded(plugin: Path,
         assert grown["t"][0] < 0.3 < grown["t"][1], "each kind of groups has a start of its own"
         assert high["t"] == pytest.approx([7.0, 3.0], abs=0.5), "K - 1 of each group"
     assert len({record["phases"]["grown"]["t"][1] for record in records}) == 4
-    # and each goes with what the suite has
+    # each also works with the suite's own tasks and methods
     assert ngn(plugin, "task=cora", "method=urgent", "phases=[grown]", *small).returncode == 0
 
 
-def test_its_configuration_is_shown_and_checked(plugin: Path) -> None:
+def test_plugged_in_configurations_are_shown_and_checked(plugin: Path) -> None:
     shown = ngn(plugin, "task=sine", "--cfg", "job")
     assert "name: sine" in shown.stdout
     refused = ngn(plugin, "task=sine", "gate.kinds.outer.K=2", "gate.kinds.outer.t0=3")
@@ -58,13 +58,13 @@ def test_its_configuration_is_shown_and_checked(plugin: Path) -> None:
     assert "gate=mlp does not fit task=sine; the gates that fit are: two_sums" in fitting.stderr
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_plugin_folder_is_named(tmp_path: Path) -> None:
     refused = ngn(tmp_path / "nowhere", "task=cora")
     assert refused.returncode == 2
     assert f"there is no folder {tmp_path / 'nowhere'}" in refused.stderr
 
 
-def test_a_schedule_without_a_value_names_the_file_to_write(plugin: Path) -> None:
+def test_a_missing_value_names_the_file_to_set_it_in(plugin: Path) -> None:
     setting = plugin / "conf" / "setting" / "sine-two_sums.yaml"
     setting.write_text(setting.read_text().replace("  lambda0: 1.0e-4\n", ""))
     refused = ngn(plugin, "task=sine")
@@ -74,7 +74,7 @@ def test_a_schedule_without_a_value_names_the_file_to_write(plugin: Path) -> Non
     assert "To add one, write conf/schedule/slow.yaml" in unknown.stderr
 
 
-def test_a_table_a_figure_a_study_and_a_method_line_from_outside_are_found(plugin: Path) -> None:
+def test_plugged_in_tables_figures_studies_and_methods_are_found(plugin: Path) -> None:
     code = (
         "from experiments.figures import FIGURES; from experiments.methods import METHODS;"
         "from experiments.studies import STUDIES; from experiments.tables import MACROS, OWN;"

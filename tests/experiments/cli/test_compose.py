@@ -1,4 +1,4 @@
-"""Hydra's composition and experiments.config.compose are the same; seeds are read as they are written."""
+"""Hydra and experiments.config.compose compose the same configurations; and the forms of seeds."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates
 
 
 PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora", "adalora", "svd", "uniform"))}
-"""Choices for tasks on a pretrained model."""
+"""Groups of choices for tasks on a pretrained model."""
 EXTRA = {
     **{name: {"method.count": 2} for name in ("fixed", "budget")},
     "local": {"model.path": "some/folder", "gate.layers": 24},
     **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "uniform")},
 }
-"""What a choice needs beside it."""
+"""Return the other settings that a choice needs."""
 
 
 @pytest.mark.slow
@@ -42,8 +42,8 @@ def test_the_two_compositions_are_equal_for_every_selection(task: str, gate: str
         pretrained = TASKS[task].usual_model != "none"
         groups = ("schedule", "method", "profile", *(("model", "budget") if pretrained else ()))
         names = {group: compose.options(group) for group in groups}
-        # Two of each group in turn, so that the pairs together have each choice: all products would take minutes, and a
-        # group's file does not look at another group's choice.
+        # Two choices of each group in turn, so that each choice occurs. All products would take minutes, and the file
+        # of a group does not depend on the choices of other groups.
         first = 2 * PAIRS.index((task, gate))
         for n in (first, first + 1):
             choices = {"task": task, "gate": gate, **{group: each[n % len(each)] for group, each in names.items()}}
@@ -68,14 +68,14 @@ def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
         task = next((task for task, gates in GATES_OF_TASK.items() if group == "gate" and choice in gates), None)
         extra: dict[str, object] = dict(EXTRA.get(choice, {}))
         if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
-            task = "twist"  # prices and weights by layer
+            task = "twist"  # prices and weights per layer
         if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
             task = "wikisql_easy"
         choices = {group: choice} | ({"task": task} if task else {})
         assert isinstance(compose.compose(choices, extra), Config)
 
 
-def test_there_is_a_setting_for_every_fitting_pair_and_for_no_other() -> None:
+def test_exactly_the_fitting_pairs_have_a_setting() -> None:
     assert compose.options("setting") == sorted(f"{task}-{gate}" for task, gate in PAIRS)
 
 
@@ -87,7 +87,7 @@ def test_spans_include_both_ends(first: int, length: int) -> None:
 
 
 @given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=30, unique=True))
-def test_lists_keep_their_order_and_tokens_read_back(seeds: list[int]) -> None:
+def test_lists_keep_their_order_and_tokens_can_be_parsed_again(seeds: list[int]) -> None:
     assert seeds_of(",".join(map(str, seeds))) == seeds
     assert values_of(seed_token(seeds)) == seeds
 
@@ -99,7 +99,7 @@ def test_reversed_spans_are_refused(first: int, back: int) -> None:
 
 
 @given(seeds=st.lists(st.integers(0, 5), min_size=7, max_size=12))
-def test_a_seed_named_twice_is_refused(seeds: list[int]) -> None:
+def test_a_repeated_seed_is_refused(seeds: list[int]) -> None:
     with pytest.raises(ConfigError, match="occurs twice"):
         seeds_of(",".join(map(str, seeds)))
 
@@ -116,12 +116,12 @@ def test_named_sets_and_mixtures() -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "1.5", "-1", "3..", "..3", "range(5,5)", "range(3,0)", "range(0,4,0)", "tne"]
 )
-def test_what_is_no_seed_is_refused(text: str) -> None:
+def test_other_text_is_refused_as_seeds(text: str) -> None:
     with pytest.raises(ConfigError, match="seed="):
         seeds_of(text)
 
 
-def test_ten_thousand_seeds_need_no_leave_and_one_more_does() -> None:
+def test_more_than_ten_thousand_seeds_need_permission() -> None:
     assert len(seeds_of("0..9999")) == 10_000
     for text in ("0..10000", "0..999999999999", "range(0,1000000000000)", "0..5000,6000..11000"):
         with pytest.raises(ConfigError, match="allow_many_jobs=true"):
@@ -130,7 +130,7 @@ def test_ten_thousand_seeds_need_no_leave_and_one_more_does() -> None:
 
 
 def _commands() -> list[str]:
-    """Every command that a file in conf/ names as the one that uses it, and every one of docs/cli.md and the help."""
+    """Return every command in the first lines of conf/ files, in docs/cli.md and in the help."""
     found = []
     for path in sorted(CONF.rglob("*.yaml")):
         header = path.read_text().splitlines()[:2]
@@ -141,10 +141,10 @@ def _commands() -> list[str]:
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
     readme = (CONF.parent / "README.md").read_text()
     found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
-    return sorted({command for command in found if "--list" not in command})  # that one runs nothing
+    return sorted({command for command in found if "--list" not in command})  # --list runs nothing
 
 
 @pytest.mark.parametrize("command", _commands())
-def test_the_commands_that_we_name_are_accepted(command: str) -> None:
+def test_documented_commands_are_accepted(command: str) -> None:
     rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
     assert jobs or "--cfg" in rewritten or "--help" in rewritten

@@ -1,4 +1,4 @@
-"""Multiruns as stacks, through the real command line."""
+"""Multiruns train as stacks, through the real command line."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def command(monkeypatch, tmp_path):
     return run
 
 
-def test_twenty_jobs_are_two_packs_with_a_record_and_a_folder_each(command, tmp_path, capsys):
+def test_twenty_jobs_are_two_stacks_with_a_record_and_a_folder_each(command, tmp_path, capsys):
     status, trained = command("task=regression1d,cora", "gate=mlp,gcn", "seed=0..1")
     assert status == 2, "regression1d has no gcn: nothing may start"
     assert trained == []
@@ -71,7 +71,7 @@ def _id(line):
     return Path(line.split(" -> ")[1]).stem
 
 
-def test_packing_can_be_switched_off(command):
+def test_stacks_can_be_switched_off(command):
     status, trained = command("seed=0..2", "hydra/launcher=basic")
     assert status == 0
     assert [len(pack) for pack in trained] == [1, 1, 1]
@@ -84,7 +84,7 @@ def test_present_runs_are_not_trained_again(command):
     assert [[seed for _, seed, _ in pack] for pack in trained] == [[0, 2, 3]]
 
 
-def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
+def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
     real = training.train_at_once
 
     def fails(stack, *rest):
@@ -102,7 +102,7 @@ def test_a_failing_pack_leaves_the_others(command, monkeypatch, capsys):
     assert "gate.width=6" in shown.err
 
 
-def test_a_pack_is_no_larger_than_allowed(command, monkeypatch):
+def test_the_size_of_a_stack_is_limited(command, monkeypatch):
     monkeypatch.setattr(stacks, "LARGEST_FUSED", 3)
     monkeypatch.setattr(stacks, "LARGEST", 3)
     status, trained = command("seed=0..6")
@@ -111,8 +111,8 @@ def test_a_pack_is_no_larger_than_allowed(command, monkeypatch):
 
 
 @pytest.mark.parametrize("launcher", ["pack", "basic"])
-def test_folders_hold_the_configuration_that_was_trained(command, tmp_path, launcher):
-    """By either launcher, under a name of Hydra's making; it is the record's, and the overrides are the job's."""
+def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher):
+    """Both launchers write the record's configuration and the job's overrides into the folder that Hydra names."""
     places = [f"hydra.sweep.dir={tmp_path}/jobs", "hydra.sweep.subdir=j_${hydra.job.override_dirname}"]
     status, _ = command("seed=0,1", "gate.width=6", *places, f"hydra/launcher={launcher}")
     assert status == 0

@@ -1,4 +1,4 @@
-"""``run.py --list``: every study with what it takes and prints, without torch."""
+"""``run.py --list``: every study with its cost, tables and figures, without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.studies import STUDIES
 from experiments.tables import MACROS
 
 
-def test_every_study_stands_with_its_runs_and_what_they_print() -> None:
+def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
     code = "import sys; from experiments.cli.app import main; main(['--list'])"
     code = f"try:\n {code}\nexcept SystemExit as end:\n assert not end.code and 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -29,12 +29,13 @@ def test_every_study_stands_with_its_runs_and_what_they_print() -> None:
     assert shown - {""} == {table.name for table in MACROS if table.runs} | FIGURES.keys()
 
 
-def test_a_table_stands_at_the_smallest_study_that_has_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_shown", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
+def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
     runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
-    assert listing.printed(runs) == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}  # type: ignore[arg-type]
+    outputs = listing.outputs_of(runs)  # type: ignore[arg-type]
+    assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}
 
 
-def test_the_list_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_takes_no_other_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.main(["--list", "task=mnist"]) == 2
     assert "--list: takes no other arguments" in capsys.readouterr().err

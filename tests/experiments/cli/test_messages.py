@@ -1,4 +1,4 @@
-"""What a broken file, a half-added choice or a wrong value is told, in words of the suite."""
+"""Messages about broken files, incomplete additions and wrong values use the suite's own words."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HALF_ADDED = {
 
 
 @pytest.mark.parametrize("file", HALF_ADDED)
-def test_what_is_half_added_is_told(
+def test_incomplete_additions_are_reported(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, command, missing = HALF_ADDED[file]
@@ -70,7 +70,7 @@ def test_what_is_half_added_is_told(
 WRONG = (True, "x", -1, 0.5, float("nan"), [], ["x"], {}, {"x": 1}, None, 1e300)
 
 
-def test_no_message_is_in_the_words_of_the_checker() -> None:
+def test_messages_use_no_words_of_pydantic() -> None:
     foreign = re.compile(r"[Ii]nput|valid (integer|number|string|boolean|list|dict)|[Tt]ype|pydantic|function|tag '")
     for choices in ({}, {"method": "l0"}, {"task": "twist"}, {"task": "cifar10"}, {"task": "manifold"}):
         keys = [key for key in legal_keys(compose.selection(choices)) if key != "seed"]

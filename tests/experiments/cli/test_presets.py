@@ -1,4 +1,4 @@
-"""Commands kept in files: presets of the command line, and studies of one's own."""
+"""Commands in files: presets of the command line, and users' own studies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_preset_of_the_suite_is_legal() -> None:
+def test_every_preset_of_the_suite_is_valid() -> None:
     files = sorted((CONF / "experiment").glob("*.yaml"))
     assert files
     for path in files:
@@ -46,7 +46,7 @@ def test_every_preset_of_the_suite_is_legal() -> None:
         assert app.prepare([f"experiment={path.stem}"])[1]
 
 
-def test_what_is_typed_takes_the_place_of_a_presets_line() -> None:
+def test_typed_overrides_replace_those_of_a_preset() -> None:
     _, jobs = app.prepare(["experiment=prices", "seed=7", "schedule.lambda0=1e-2"])
     assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [(7, 1e-2)]
     assert {job.run.config.tag for job in jobs} == {"prices"}
@@ -74,10 +74,10 @@ def test_a_damaged_study_is_refused_by_name(tmp_path: Path, content: str, fault:
         _ = OwnStudy(path).jobs
 
 
-def test_a_study_of_ones_own_is_planned_run_and_shown(
+def test_a_users_study_is_planned_run_and_shown(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))  # of the worker
+    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))  # for the worker
     assert OwnStudy(mine).results == RUNS
     places = [str(mine), f"--results={tmp_path / 'records'}"]
     assert sweep.main(["status", *places]) == 1
@@ -92,7 +92,7 @@ def test_a_study_of_ones_own_is_planned_run_and_shown(
 
 @pytest.fixture
 def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """$NGN_CONF, with a schedule, a set of seeds and a preset."""
+    """Set $NGN_CONF to a folder with a schedule, a set of seeds and a preset."""
     folder = tmp_path / "conf"
     for group, content in {
         "schedule/slow": "# @package _global_\nschedule:\n  lambda0: 3.0e-5\n",
@@ -110,7 +110,7 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cached.cache_clear()
 
 
-def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None:
+def test_a_users_configuration_folder_adds_choices(own_conf: Path) -> None:
     _, jobs = app.prepare(["experiment=own"])
     assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [
         (n, 3e-5) for n in (4, 5, 6)
@@ -129,7 +129,7 @@ def test_a_configuration_folder_of_ones_own_adds_choices(own_conf: Path) -> None
         ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
     ],
 )
-def test_a_configuration_folder_of_ones_own_changes_nothing_else(
+def test_a_users_configuration_folder_changes_nothing_else(
     own_conf: Path, name: str, content: str, fault: str
 ) -> None:
     (path := own_conf / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def test_a_configuration_folder_of_ones_own_changes_nothing_else(
         app.prepare(["schedule=evil"])
 
 
-def test_its_digest_is_in_the_record_and_hydra_shows_its_choices(own_conf: Path, tmp_path: Path) -> None:
+def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out")}
 
     def run(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""The real program, as it is typed. Each start costs a second, so these are few."""
+"""The real program, as a user calls it. Each start takes a second, so there are few tests."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
         return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
 
     assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
-    # a seed and a task without its gate stand before the word, which Hydra alone cannot compose
+    # Hydra alone cannot compose the words before the last one: a seed, and a task without its gate.
     assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the program, in a path with blanks."""
+    """Copy the program into a path with blanks."""
     copy = tmp_path / "a project"
     for name in ("ngn", "experiments", "conf", "hydra_plugins"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -88,8 +88,8 @@ def test_a_refusal_leaves_nothing_behind(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_real_runs_in_one_folder_from_another_in_a_path_with_blanks(project: Path, tmp_path: Path) -> None:
-    """With $NGN_OUTPUT everything is written there, Hydra's folder and plans included."""
+def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, tmp_path: Path) -> None:
+    """$NGN_OUTPUT is the folder for all output, including Hydra's folder and plans."""
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "seed=0,1", "device=cpu"]
     before = sorted(project.iterdir())
@@ -106,7 +106,7 @@ def test_real_runs_in_one_folder_from_another_in_a_path_with_blanks(project: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
-def test_a_sweep_may_be_over_what_has_settings_of_its_own(project: Path, tmp_path: Path, line: list[str]) -> None:
+def test_choices_with_their_own_settings_can_be_swept(project: Path, tmp_path: Path, line: list[str]) -> None:
     small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
     done = _run([*line, "profile=smoke", "phases=[grown]", *small], tmp_path, project / "run.py")
     assert done.returncode == 0, done.stderr
@@ -115,7 +115,7 @@ def test_a_sweep_may_be_over_what_has_settings_of_its_own(project: Path, tmp_pat
 
 @pytest.mark.slow
 def test_a_closed_pipe_does_not_stop_the_runs(project: Path, tmp_path: Path) -> None:
-    """What is written beside the records is below the project."""
+    """All output except the records lies in the project."""
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "train.steps=3", "gate.K=2", "seed=0..4", "results=my records"]
     run = subprocess.Popen(

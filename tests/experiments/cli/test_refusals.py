@@ -1,4 +1,4 @@
-"""Everything that cannot run is refused before anything starts, with a message that says what was meant."""
+"""Commands that cannot run are refused before any job starts, with a message that suggests a correction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.config.seeds import named_sets
 from experiments.paths import ROOT
 
 REFUSED = {
-    # misspelt keys and choices: the nearest legal name
+    # misspelt keys and choices: suggest the nearest legal name
     "task=mnsit": "no such task. Did you mean 'mnist'?",
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
     "study=depth": "python scripts/sweep.py run depth",
@@ -97,7 +97,7 @@ REFUSED = {
     "schedule=glob(z*)": "matches no choice",
     "method=fixed": "method.count=N",
     "seed.value=1e300": "must be a whole number",
-    # what is not there, or cannot be done
+    # missing or impossible things
     "task=mnist gate=conv gate.K=60000": "60,000 components with open gates need at least",
     "method=fixed gate.K=null method.count=1000000000": "lower method.count",
     "task=cora data_root=empty seed=98765..98766": "cora: ind.cora.x is not in",
@@ -105,16 +105,16 @@ REFUSED = {
     "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
-    # too many, told without writing them out
+    # too many jobs, refused without listing them
     "seed=0..999999999": "allow_many_jobs=true",
     "seed.value=range(0,10001)": "the command has 10,001 jobs",
     "seed=0..99 train.lr=range(1,102)": "the command has 10,100 jobs",
     "seed.value=range(0,1000000000000) allow_many_jobs=true": "exceed the limit of 10,000,000",
-    # too large, and engines that were never written for such a run
+    # too large sizes, and engines without support for the run
     "gate.K=1000000": "gate.K: must be at most 65536",
     "gate.K=null gate.K_max=3 phases=[grown]": "allocates 10 components before the first step",
     "task=cora engine=fused": "engine=fused: there is no compiled kernel for task=cora",
-    # nothing may name code
+    # no value may name code
     "hydra/output=../../evil/a": "the choices of hydra/output are: default",
     "hydra/job_logging=/evil/a": "the choices of hydra/job_logging are: default",
     "hydra/hydra_logging=evil,none": "the choices of hydra/hydra_logging are: default",
@@ -175,14 +175,14 @@ def test_cuda_is_refused_where_there_is_none(
     assert "no CUDA device" in capsys.readouterr().err
     started: list[object] = []
     monkeypatch.setattr(app, "start", started.append)
-    # what a cluster launcher starts runs elsewhere
+    # a cluster launcher starts jobs on other machines
     assert app.main(["device=cuda", "hydra/launcher=submitit_slurm"]) == 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert app.main(["device=cuda"]) == 0
     assert len(started) == 2
 
 
-def test_the_traceback_is_there_for_who_asks(
+def test_the_traceback_is_shown_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
@@ -233,12 +233,12 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("command", ACCEPTED)
-def test_what_hydra_is_given(command: str) -> None:
+def test_hydra_gets_the_rewritten_command(command: str) -> None:
     rewritten, configs = app.prepare(command.split())
     assert (rewritten, len(configs)) == ACCEPTED[command]
 
 
-def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cfg_shows_the_first_of_several_jobs_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     app.prepare(["--cfg", "job", "seed=4..9"])
     assert "this is the configuration of the first (seed.value=4)" in capsys.readouterr().err
     app.prepare(["--cfg", "job", "seed=4"])
@@ -246,7 +246,7 @@ def test_the_first_of_several_is_shown_and_it_says_so(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_many_jobs_are_checked_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_jobs_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (expand, overrides, rewrite):
         monkeypatch.setattr(module, "MAX_JOBS", 20)
     with pytest.raises(ConfigError, match="allow_many_jobs=true"):
@@ -254,7 +254,7 @@ def test_many_jobs_are_checked_with_leave(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(app.prepare(["seed=0..20", "allow_many_jobs=true"])[1]) == 21
 
 
-def test_the_version_is_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         app.main(["--version"])
     assert ended.value.code == 0
@@ -267,7 +267,7 @@ def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -
     assert os.environ["COMP_LINE"] == "python run.py task=cifar10 gate=conv ga"
 
 
-def test_a_file_of_seeds_without_a_set_is_named(tmp_path: Path) -> None:
+def test_a_seed_file_without_a_set_is_named(tmp_path: Path) -> None:
     (tmp_path / "seed").mkdir()
     (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):

@@ -1,4 +1,4 @@
-"""Jobs: what runs, what is printed, how failures end. The engine is replaced; the command line is the real one."""
+"""Jobs: what runs, what is printed, and how failures end. The engine is fake; the command line is the real one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _outcome(config: Config, status: str = "complete") -> Any:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Config]]]:
-    """Runs a command line in this process with the given engine; Hydra's own output goes to a temporary folder."""
+    """Run a command line in this process with the given engine. Hydra's output goes to a temporary folder."""
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; undone after the test
+    monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; monkeypatch restores it after the test
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "project" / "scratch")
     monkeypatch.chdir(tmp_path)
 
@@ -65,7 +65,7 @@ def test_one_run_prints_its_message(command: Any, capsys: pytest.CaptureFixture[
     assert [path.name for path in (tmp_path / "project" / "scratch").iterdir()] == ["runs"]
 
 
-def test_the_literal_form_is_ten_runs_with_a_line_each(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_seeds_are_ten_runs_with_one_line_each(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     status, ran = command("task=cifar10 gate=conv seed=0..9")
     assert status == 0
     assert [config.seed.value for config in ran] == list(range(10))
@@ -74,7 +74,7 @@ def test_the_literal_form_is_ten_runs_with_a_line_each(command: Any, capsys: pyt
     assert shown.err == ""
 
 
-def test_what_ran_is_what_was_checked(command: Any) -> None:
+def test_the_checked_configurations_are_run(command: Any) -> None:
     line = "task=mnist gate=mlp,conv schedule.lambda0=1e-5,1e-4 seed=4,7 train.clip=0.5"
     jobs = app.expand(app.rewrite.rewrite(line.split()))
     _, ran = command(line)
@@ -82,7 +82,7 @@ def test_what_ran_is_what_was_checked(command: Any) -> None:
     assert [job.run.id for job in jobs] == [run_id(config) for config in ran]
 
 
-def test_relative_folders_belong_to_the_caller(command: Any, tmp_path: Path) -> None:
+def test_relative_folders_are_relative_to_the_working_directory(command: Any, tmp_path: Path) -> None:
     _, ran = command("results=out/r data_root=/data")
     assert (ran[0].results, ran[0].data_root) == (str(tmp_path / "out" / "r"), "/data")
     _, ran = command("")
@@ -102,7 +102,7 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
 
 
 @pytest.mark.parametrize("error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full")])
-def test_a_foreseen_error_is_its_message_and_status_1(
+def test_an_error_for_the_reader_prints_its_message_with_status_1(
     command: Any, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def engine(config: Config) -> Any:
@@ -113,7 +113,7 @@ def test_a_foreseen_error_is_its_message_and_status_1(
     assert shown.err == f"{error}\n"
 
 
-def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_data_are_an_error_for_the_reader(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     from experiments.data.errors import DataError
 
     def engine(config: Config) -> Any:
@@ -123,11 +123,11 @@ def test_missing_data_are_a_foreseen_error(command: Any, capsys: pytest.CaptureF
     assert capsys.readouterr().err == "train.gz is not there: make data\n"
 
 
-def test_an_unforeseen_error_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(config: Config) -> Any:
         raise ZeroDivisionError("a bug")
 
-    with pytest.raises(SystemExit) as ended:  # Hydra's own ending
+    with pytest.raises(SystemExit) as ended:  # Hydra ends the program itself
         command("", engine)
     assert ended.value.code == 1
     shown = capsys.readouterr().err
@@ -135,7 +135,7 @@ def test_an_unforeseen_error_shows_its_traceback(command: Any, capsys: pytest.Ca
     assert "ZeroDivisionError: a bug" in shown
 
 
-def test_hydra_full_error_shows_the_traceback_of_a_foreseen_error(
+def test_hydra_full_error_shows_the_traceback_of_every_error(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def engine(config: Config) -> Any:
@@ -146,7 +146,7 @@ def test_hydra_full_error_shows_the_traceback_of_a_foreseen_error(
         command("", engine)
 
 
-def test_a_multirun_goes_on_after_failures_and_sums_them_up(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(config: Config) -> Any:
         if config.seed.value == 1:
             raise RecordError("one.json: unreadable")
@@ -175,8 +175,8 @@ def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pyt
         elsewhere.report(0, Run.of(compose()))
 
 
-def test_a_job_that_is_sent_elsewhere_takes_no_configurations_along() -> None:
-    """It composes its own, from the overrides that the launcher sends with it."""
+def test_a_job_sent_to_another_process_carries_no_configurations() -> None:
+    """The job composes its own configuration from the overrides that the launcher sends."""
     sent = pickle.loads(pickle.dumps(session.Session([Run.of(compose())] * 3, ["a", "b", "c"]).job)).__self__
     assert (sent.runs, sent.labels, sent.process) == ([], ["a", "b", "c"], os.getpid())
 

@@ -1,4 +1,4 @@
-"""Run identifiers: stable, shared where runs are shared, and indifferent to how a run is carried out."""
+"""Run ids: stable, equal for shared runs, and independent of execution settings."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,9 @@ FROZEN = Path(__file__).parent / "frozen_ids.json"
 
 
 def test_frozen_ids_never_change():
-    """Configurations as they were when their ids were first used, whole, so that new defaults do not matter.
+    """The file holds complete configurations from the first use of their ids, so new defaults do not matter.
 
-    The file is only ever appended to: a changed line would orphan every record of that run.
+    Only append to the file: a changed line would orphan every record of that run.
     """
     rows = json.loads(FROZEN.read_text())
     assert len(rows) >= 20
@@ -26,7 +26,7 @@ def test_frozen_ids_never_change():
         assert run_id(CheckedConfig.model_validate(row["config"])) == row["id"]
 
 
-def test_every_committed_record_is_named_after_its_configuration():
+def test_every_committed_record_has_the_run_id_of_its_configuration():
     paths = sorted(RESULTS.glob("*/*.json"))
     assert paths
     for path in paths:
@@ -47,7 +47,7 @@ def test_every_committed_record_is_named_after_its_configuration():
         {"allow_many_jobs": True},
     ],
 )
-def test_how_a_run_is_carried_out_is_no_part_of_it(override):
+def test_execution_settings_are_no_part_of_the_run_id(override):
     assert run_id(compose({}, override)) == run_id(compose())
 
 
@@ -63,25 +63,25 @@ def test_how_a_run_is_carried_out_is_no_part_of_it(override):
         {"train.warmup": 0.1},
     ],
 )
-def test_what_a_run_computes_is(override):
+def test_scientific_settings_are_part_of_the_run_id(override):
     assert run_id(compose({}, override)) != run_id(compose())
 
 
-def test_equal_numbers_are_equal_runs():
+def test_equal_numbers_give_equal_run_ids():
     assert run_id(compose({}, {"schedule.lambda0": 0.0001, "gate.t0": 1})) == run_id(
         compose({}, {"schedule.lambda0": 1e-4, "gate.t0": 1.0})
     )
 
 
 def test_a_key_added_later_counts_only_off_its_default(monkeypatch):
-    """With task.draw as if it had been added after the first records were written."""
+    """The test treats task.draw as a key that was added after the first records."""
     before = {k: v for k, v in identity.identity_keys(compose()).items() if k != "task.draw"}
     monkeypatch.setattr(identity, "ADDED_LATER", {**identity.ADDED_LATER, "task.draw": 1})
     assert identity.identity_keys(compose()) == before
     assert identity.identity_keys(compose({}, {"task.draw": 2})) == {**before, "task.draw": 2}
 
 
-def test_the_fixed_retraining_is_the_run_of_its_own():
+def test_a_fixed_phase_has_the_run_id_of_the_fixed_run():
     alone = compose({"task": "cora", "method": "fixed"}, {"method.count": 3, "seed.value": 4})
     grown = compose({"task": "cora"}, {"seed.value": 4, "schedule.lambda0": 0.5, "gate.t0": 2.0})
     assert run_id(fixed_configuration(grown, 3)) == run_id(alone)

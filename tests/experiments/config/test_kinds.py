@@ -1,4 +1,4 @@
-"""Settings of each kind of groups of a model: checked, resolved, and part of a run's identity where they are set."""
+"""Settings per kind of groups: checked, resolved, and part of a run's identity if they are set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.runs.stack import Stack
 
 
 class Blocks(Component):
-    """Three layers of attention heads and of slices."""
+    """Settings of three layers of attention heads and slices."""
 
     group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
 
@@ -36,11 +36,11 @@ KINDS = {"heads": {"K": 8}, "slices": {"K": 16, "r": 0.75, "t0": 2.0, "delta": -
 
 
 def configuration(gate: Component) -> schema.Config:
-    """A configuration of such components; which task they fit does not matter here."""
+    """Make a configuration with these components. The task does not matter here."""
     return compose({"task": "cora"}).model_copy(update={"gate": gate})
 
 
-def test_each_kind_has_what_it_sets_and_else_what_the_block_says() -> None:
+def test_a_kind_has_its_own_settings_or_those_of_the_block() -> None:
     gate = Blocks.model_validate({"component": "blocks", "K": None, "kinds": KINDS})
     config = configuration(gate)
     assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
@@ -54,7 +54,7 @@ def test_each_kind_has_what_it_sets_and_else_what_the_block_says() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # no task has these components
-def test_they_are_part_of_the_identity_where_the_blocks_own_settings_are() -> None:
+def test_settings_of_a_kind_are_part_of_the_identity_like_those_of_the_block() -> None:
     plain = configuration(Blocks.model_validate({"component": "blocks", "K": 8}))
     assert not [key for key in identity_keys(plain) if "kinds" in key], "as before there were kinds"
     config = configuration(Blocks.model_validate({"component": "blocks", "K": 8, "kinds": KINDS}))
@@ -84,12 +84,12 @@ def test_a_fixed_model_has_at_most_the_candidates_of_each_kind() -> None:
         Fixed(name="fixed", count=[9, 4] * 3).check(config)
 
 
-def test_groups_that_are_alike_have_no_kinds() -> None:
+def test_components_with_one_kind_of_groups_refuse_kinds() -> None:
     with pytest.raises(ValueError, match="all its groups are alike"):
         compose({"task": "cora"}, {"gate.kinds": {"heads": GroupSettings(K=3).model_dump()}})
 
 
-def test_the_candidates_of_every_kind_are_counted_against_the_memory() -> None:
+def test_the_memory_check_counts_the_candidates_of_every_kind() -> None:
     class Wide(Blocks):
         def widths(self, task: TaskSettings) -> list[int]:
             return [8, 64, 8]

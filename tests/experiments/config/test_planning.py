@@ -1,4 +1,4 @@
-"""Runs are composed, named and planned without torch, and without a compiler."""
+"""Composing, naming and planning runs needs neither torch nor a compiler."""
 
 from __future__ import annotations
 

@@ -217,11 +217,11 @@ def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path: Path) ->
     assert [config.gate.K_of(0) for config in blocks] == [4, 3]
     assert smoke(tmp_path, gate="prune", gate__round_to=16).gate.K_of(0) == 3  # 48 neurons in three blocks of 16
     for keys, message in (
-        ({"method": "base"}, "nothing to attach"),
+        ({"method": "base"}, "gate=prune cannot express"),
         ({"gate__draw": 1}, "nothing is drawn"),
         ({"gate__round_to": 5}, "two multiples of gate.round_to"),
         ({"gate__round_to": 48}, "two multiples of gate.round_to"),
-        ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "has no meaning"),
+        ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "cannot share one total"),
     ):
         with pytest.raises(ConfigError, match=message):
             smoke(tmp_path, gate="prune", **keys)

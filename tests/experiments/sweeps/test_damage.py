@@ -1,4 +1,4 @@
-"""One damaged file beside the records ends no command, and no command takes a damaged record for a result."""
+"""A damaged file beside the records stops no command, and no command counts a damaged record as a result."""
 
 import json
 
@@ -16,7 +16,7 @@ from scripts import sweep
 
 @pytest.fixture
 def complete(monkeypatch, tmp_path):
-    """A study of three runs that all have a record; its script, and where its files are."""
+    """Make a study of three runs with records. Return a function that runs the script on it."""
     base = STUDIES["smoke"].make()
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "three", lambda: [base[0].with_seeds(range(3))]))
     store = Store(tmp_path)
@@ -26,7 +26,7 @@ def complete(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", '{"schema": 2}', "NaN"])
-def test_a_damaged_record_is_no_complete_study(complete, tmp_path, capsys, content):
+def test_a_study_with_a_damaged_record_is_not_complete(complete, tmp_path, capsys, content):
     assert complete("run") == 0
     Store(tmp_path).path(next(STUDIES["tiny"].runs()).id).write_text(content)
     capsys.readouterr()
@@ -38,11 +38,11 @@ def test_a_damaged_record_is_no_complete_study(complete, tmp_path, capsys, conte
     assert "1 runs in 1 tasks" in capsys.readouterr().out
 
 
-def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
+def test_damaged_failure_files_do_not_hide_the_rest(tmp_path, caplog):
     sound = json.dumps({"job": "1_0", "plan": "p", "task": 0})
     (tmp_path / "jobs.jsonl").write_text(f'{sound}\n{{"job": "1_1", "pl\n[]\n{sound.replace("0}", "[]}")}\n\n{sound}\n')
     assert [job.job for job in slurm.submitted(tmp_path)] == ["1_0", "1_0"]
-    assert caplog.text.count("jobs.jsonl: a damaged line") == 3
+    assert caplog.text.count("jobs.jsonl: skipping a damaged line") == 3
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / "x.json").write_text("{")
     assert "is damaged" in status.failures(tmp_path)["x"]
@@ -51,15 +51,15 @@ def test_garbled_notes_leave_the_rest_readable(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "[1]", "[" * 100_000, None])
-def test_a_damaged_plan_is_named_by_its_worker_and_by_the_status(complete, tmp_path, monkeypatch, capsys, content):
-    """``None``: the task's line is not there."""
+def test_worker_and_status_name_a_damaged_plan(complete, tmp_path, monkeypatch, capsys, content):
+    """``content=None`` removes the task's line."""
     runs = list(STUDIES["tiny"].runs())
     path = plans.freeze(plans.folder_of("tiny", tmp_path), "tiny", tmp_path, runs, 10)
     head, _ = path.read_text().splitlines()
     path.write_text(head + "\n" + ("" if content is None else f"{content}\n"))
     statuses = worker.run_task(path, 0)
     assert len(statuses) == 3
-    assert all(str(path) in why and "plan anew" in why for why in statuses.values())
+    assert all(str(path) in why and "write a new plan" in why for why in statuses.values())
     jobs = [{"job": f"7_{task}", "plan": str(path), "task": task} for task in range(2)]
     (path.parent / "jobs.jsonl").write_text("\n".join(map(json.dumps, jobs)))
     monkeypatch.setattr(slurm, "in_queue", lambda jobs: {job.job: "RUNNING" for job in jobs})
@@ -72,7 +72,7 @@ def test_a_damaged_plan_is_named_by_its_worker_and_by_the_status(complete, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["endless number", "deep", "a folder", "a link that leads nowhere"])
-def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
+def test_odd_leases_raise_no_error_and_are_taken_over(tmp_path, kind):
     with Leases(tmp_path, lease=0.0) as leases:
         path = leases.path("a")
         path.parent.mkdir()
@@ -83,11 +83,11 @@ def test_odd_leases_are_no_errors_and_are_taken_over(tmp_path, kind):
         else:
             odd = {"machine": "m", "pid": float("inf"), "started": "1", "host": "h"}
             path.write_text("[" * 100_000 if kind == "deep" else json.dumps(odd))
-        leases.owner("a")  # of an unknown machine, until it was seen not to grow
+        leases.owner("a")  # the first look at a lease of an unknown machine: later ones show that it does not grow
         assert leases.take(["a"]) == ["a"]
 
 
-def test_a_folder_in_the_place_of_the_lock_is_named_before_anything_is_trained(tmp_path):
+def test_a_folder_in_place_of_the_lock_is_named_before_training(tmp_path):
     (tmp_path / ".leases" / ".lock").mkdir(parents=True)
     with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
         leases.take(["a"])

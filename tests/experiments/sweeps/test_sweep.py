@@ -1,4 +1,4 @@
-"""Planning and watching: the real script."""
+"""Planning and status, with the real script."""
 
 import json
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ SCRIPT = CONF.parent / "scripts" / "sweep.py"
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A study of six runs in two tasks, and the script on it."""
+    """Make a study of six runs in two tasks, and return the script for it."""
     base = STUDIES["smoke"].make()
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "six", lambda: [s.with_seeds(range(3)) for s in base[:2]]))
     results = tmp_path / "results"
@@ -39,13 +39,13 @@ def tiny(monkeypatch, tmp_path):
 
 
 def put(tiny, count, **changes):
-    """Records of the first runs of the study, made up."""
+    """Write made-up records of the first runs of the study."""
     for run in list(STUDIES["tiny"].runs())[:count]:
         Store(tiny.results).write(record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)}, **changes), replace=True)
         assert Store(tiny.results).path(run.id).exists()
 
 
-def test_a_plan_freezes_what_is_missing_and_stays_as_it_is(tiny, capsys):
+def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
     put(tiny, 2)
     assert tiny("plan", "runs_per_task=3") == 0
     assert "4 runs in 2 tasks" in capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
     assert not {*names} & {run.id for run in STUDIES["tiny"].runs()}
 
 
-def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
+def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
     put(tiny, 1)
     before = sorted(tiny.results.rglob("*"))
     assert tiny("run", "--dry-run") == 0
@@ -80,7 +80,7 @@ def test_a_dry_run_names_the_runs_and_a_time_and_writes_nothing(tiny, capsys):
     assert sorted(tiny.results.rglob("*")) == before
 
 
-def test_states_are_told_apart(tiny, capsys):
+def test_status_distinguishes_all_states(tiny, capsys):
     names = [run.id for run in STUDIES["tiny"].runs()]
     put(tiny, 3)
     stale = list(STUDIES["tiny"].runs())[1].config
@@ -102,24 +102,24 @@ def test_states_are_told_apart(tiny, capsys):
     assert tiny("status", "--strict") == 1
     assert tiny("run", "--strict") == 2
     assert "add --again to run them again" in capsys.readouterr().err
-    again = list(status.wanting(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
+    again = list(status.runs_to_train(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
     assert [(run.id, run.config.force) for run in again][:1] == [(names[1], True)]
     assert names[2] not in [run.id for run in again]
 
 
-def test_wrong_words_are_refused(tiny, capsys):
+def test_unknown_arguments_are_refused(tiny, capsys):
     assert sweep.main(["run", "tinny"]) == 2
     assert tiny("run", "worker=3") == 2
     assert "workers" in capsys.readouterr().err
     assert tiny("run", "--cluster=slrum") == 2
     assert "Did you mean 'slurm'" in capsys.readouterr().err
-    for name in settings.names():
+    for name in settings.cluster_names():
         assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load_cluster("local", ["task_minutes=-1"])
 
 
-def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
+def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):
     monkeypatch.setitem(
         STUDIES, "more", Study("more", "two", lambda: [STUDIES["smoke"].make()[2].with_seeds(range(2))])
     )
@@ -148,7 +148,7 @@ def test_several_studies_one_after_the_other(tiny, capsys, monkeypatch):
     assert shown.index("0 of 6 runs done") < shown.index("0 of 2 runs done")
 
 
-def test_data_of_models_and_texts_are_fetched_where_a_study_is_planned(tmp_path, monkeypatch):
+def test_planning_a_study_fetches_its_models_and_texts(tmp_path, monkeypatch):
     fetched = []
     monkeypatch.setattr("experiments.data.fetch.fetch", lambda name, root, *_: fetched.append((root, name)))
     language = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
@@ -157,7 +157,7 @@ def test_data_of_models_and_texts_are_fetched_where_a_study_is_planned(tmp_path,
     assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
 
 
-def test_a_plain_model_is_estimated_by_its_one_phase(tmp_path):
+def test_the_estimate_of_a_plain_model_counts_one_phase(tmp_path):
     adapted = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
     learned, even = compose(adapted), compose({**adapted, "method": "uniform"}, {"method.target": 9})
     took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3)
@@ -170,12 +170,12 @@ def test_a_plain_model_is_estimated_by_its_one_phase(tmp_path):
 @pytest.mark.parametrize(
     ("replicas", "trained", "lasted", "alone"),
     [
-        (1, 100.0, 125.0, 125.0),  # with loading and scoring
-        (10, 1000.0, 101.0, 101.0),  # its share of a stack
-        (10, 1000.0, 7.0, 100.0),  # resumed: the last stretch says nothing
+        (1, 100.0, 125.0, 125.0),  # includes loading and scoring
+        (10, 1000.0, 101.0, 101.0),  # one run's share of a stack
+        (10, 1000.0, 7.0, 100.0),  # resumed: the time of its last part does not count
     ],
 )
-def test_a_run_is_estimated_by_all_that_one_of_its_kind_took(tmp_path, replicas, trained, lasted, alone):
+def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained, lasted, alone):
     config = compose({"task": "mnist", "gate": "conv"})
     each = grown([2.0], 1e-3, 1e-3) | {"seconds": trained / len(config.phases)}
     made = record(config, dict.fromkeys(config.phases, each))
@@ -186,10 +186,10 @@ def test_a_run_is_estimated_by_all_that_one_of_its_kind_took(tmp_path, replicas,
     longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
     assert speeds.seconds(longer) == pytest.approx(2 * alone)
     committed = compose({"task": "mnist", "gate": "conv"}, {"schedule.commit": 0.9, "phases": ["grown"]})
-    assert speeds.seconds(committed) == pytest.approx(alone / 3)  # none of its kind: by what is near
+    assert speeds.seconds(committed) == pytest.approx(alone / 3)  # no record of its kind: estimated from a similar kind
 
 
-def test_the_speed_of_an_engine_that_is_gone_says_nothing(tmp_path):
+def test_records_of_removed_engines_give_no_speed(tmp_path):
     config = compose({"task": "mnist", "gate": "conv"})
     took = grown([2.0], 1e-3, 1e-3)
     whole = record(config, dict.fromkeys(config.phases, took))
@@ -201,7 +201,7 @@ def test_the_speed_of_an_engine_that_is_gone_says_nothing(tmp_path):
     assert status.Speeds([Store(tmp_path)]).seconds(config) > 0
 
 
-def test_what_is_planned_already_is_not_planned_again(tmp_path):
+def test_an_unchanged_plan_is_not_written_again(tmp_path):
     first = frozen(tmp_path, 2)
     assert frozen(tmp_path, 2).path == first.path
     other = frozen(tmp_path, 3)
@@ -209,7 +209,7 @@ def test_what_is_planned_already_is_not_planned_again(tmp_path):
     assert frozen(tmp_path, 2).path not in (first.path, other.path), "the newest plan counts"
 
 
-def test_a_detached_sweep_is_asked_for_with_the_options_it_was_given(tmp_path, monkeypatch, capsys):
+def test_a_detached_sweep_prints_commands_with_its_options(tmp_path, monkeypatch, capsys):
     plan, started = frozen(tmp_path, 1), []
     monkeypatch.setattr(sweep.subprocess, "Popen", lambda words, **_: started.append(words) or SimpleNamespace(pid=7))
     options = ["--results", str(plan.results), "--data-root", str(tmp_path), "--device", "cpu"]

@@ -1,4 +1,4 @@
-"""What plan and status read grows with the study, not with the folder; benchmarks/bench_sweeps.py has the times."""
+"""The reads of plan and status grow with the study, not with the folder; benchmarks/bench_sweeps.py has the times."""
 
 import pytest
 from record_samples import grown, record
@@ -12,7 +12,7 @@ from experiments.sweeps import status
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often records were read and the folder was listed."""
+    """Count how often records are read and the folder is listed."""
     counts = {"read": 0, "listed": 0}
     read, paths = status.read, Store.paths
 
@@ -30,7 +30,7 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [50, 200])
-def test_one_reading_a_run_and_one_listing(tmp_path, counted, size):
+def test_status_reads_each_record_once_and_lists_the_folder_once(tmp_path, counted, size):
     selection = Selection.of({"task": "regression1d", "gate": "mlp"}, seeds=range(size))
     study = Study("many", "many", lambda: [selection])
     runs = list(study.runs())
@@ -43,7 +43,7 @@ def test_one_reading_a_run_and_one_listing(tmp_path, counted, size):
     told = status.progress(study.runs(), view, status.Speeds([]))
     assert told.counts == {"done": size // 2, "missing": size - size // 2}
     assert counted == {"read": size // 2, "listed": 1}
-    missing = list(status.wanting(study.runs(), view))
+    missing = list(status.runs_to_train(study.runs(), view))
     assert len(missing) == size - size // 2
     assert counted == {"read": size // 2, "listed": 1}, "a plan opens no record"
     path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)

@@ -1,4 +1,4 @@
-"""Records that travel: packed, checked, taken in; and the whole way over a machine without git."""
+"""Moving records: packing, checking, unpacking, and all steps with a machine without git."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def head():
 
 
 def made(seed, commit=None, **code):
-    """A record as the code of a commit would have made it."""
+    """Make a record like one by the code of a commit."""
     config = compose({}, {"seed.value": seed})
     one = record(config, {"grown": grown([2.0], 1e-3, 1e-3)})
     one["code"] |= {"commit": commit or head(), **code}
@@ -35,7 +35,7 @@ def made(seed, commit=None, **code):
 
 @pytest.fixture
 def there(tmp_path):
-    """A folder of five records with curves, one of other code and one of changed code."""
+    """Make a folder of five records with curves, one record of other code and one of changed code."""
     store = Store(tmp_path / "there")
     for seed in range(5):
         store.write(made(seed), curves(50))
@@ -51,7 +51,7 @@ def files(store):
 
 
 def test_records_come_back_as_they_were_in_archives_of_a_limited_size(there, tmp_path):
-    records, damaged = transport.made_by(there, head())
+    records, damaged = transport.records_of_commit(there, head())
     assert (len(records), damaged) == (5, [])
     one = sum(f.stat().st_size for f in (records[0], there.curves_path(records[0].stem)))
     archives = transport.pack(there, records, tmp_path / "out", int(2.5 * one))
@@ -65,13 +65,13 @@ def test_records_come_back_as_they_were_in_archives_of_a_limited_size(there, tmp
     before = files(here)
     assert transport.unpack(archives, here).counts == {"present": 5}
     assert files(here) == before
-    with pytest.raises(ValueError, match="an archive 1000 at most"):
+    with pytest.raises(ValueError, match="an archive may have at most 1000"):
         transport.pack(there, records, archives[0].parent, 1000)
-    assert all(path.exists() for path in archives)  # nothing is replaced by nothing
+    assert all(path.exists() for path in archives)  # packing no records removes no archive
 
 
 def test_packing_again_leaves_no_older_archive(there, tmp_path):
-    records, _ = transport.made_by(there, head())
+    records, _ = transport.records_of_commit(there, head())
     transport.pack(there, records, tmp_path, 12_000)
     (only,) = transport.pack(there, records[:1], tmp_path, 12_000)
     assert list(tmp_path.glob("*.zip")) == [only]
@@ -100,9 +100,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_does_not_count_is_refused_and_the_rest_taken(there, tmp_path, case):
+def test_invalid_records_are_refused_and_the_rest_unpacked(there, tmp_path, case):
     change, reason = CASES[case]
-    first, second = transport.made_by(there, head())[0][:2]
+    first, second = transport.records_of_commit(there, head())[0][:2]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(f"regression1d/{first.name}", change(first.read_bytes(), first))
         archive.write(second, f"regression1d/{second.name}")
@@ -115,8 +115,8 @@ def test_what_does_not_count_is_refused_and_the_rest_taken(there, tmp_path, case
     assert set(files(here)) == {f"regression1d/{second.name}"}
 
 
-def test_names_that_lead_elsewhere_files_without_a_record_and_broken_curves(there, tmp_path):
-    first, second = transport.made_by(there, head())[0][:2]
+def test_paths_outside_files_without_a_record_and_broken_curves_are_refused(there, tmp_path):
+    first, second = transport.records_of_commit(there, head())[0][:2]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.write(first, f"../{first.name}")
         archive.writestr("regression1d/x.curves.npz", b"")
@@ -136,8 +136,8 @@ def test_names_that_lead_elsewhere_files_without_a_record_and_broken_curves(ther
     assert not (tmp_path / first.name).exists()
 
 
-def test_a_record_that_is_there_is_never_changed(there, tmp_path):
-    records, _ = transport.made_by(there, head())
+def test_an_existing_record_never_changes(there, tmp_path):
+    records, _ = transport.records_of_commit(there, head())
     archives = transport.pack(there, records[:1], tmp_path, 20_000)
     here = Store(tmp_path / "here")
     other = made(0)
@@ -150,13 +150,13 @@ def test_a_record_that_is_there_is_never_changed(there, tmp_path):
     assert files(here) == before
 
 
-def test_a_damaged_archive_is_named_and_gives_nothing(there, tmp_path, capsys):
-    (path,) = transport.pack(there, transport.made_by(there, head())[0][:1], tmp_path, 20_000)
+def test_a_damaged_archive_is_named_and_unpacks_nothing(there, tmp_path, capsys):
+    (path,) = transport.pack(there, transport.records_of_commit(there, head())[0][:1], tmp_path, 20_000)
     content = bytearray(path.read_bytes())
     content[200] ^= 1
     path.write_bytes(content)
     assert transport.unpack([path], Store(tmp_path / "here")).counts == {"refused": 1}
-    whole = transport.pack(there, transport.made_by(there, head())[0][1:2], tmp_path / "whole", 20_000)
+    whole = transport.pack(there, transport.records_of_commit(there, head())[0][1:2], tmp_path / "whole", 20_000)
     path.write_bytes(content[:100])
     assert script.main(["unpack", str(path), *map(str, whole), f"--results={tmp_path / 'here'}"]) == 1
     shown = capsys.readouterr()
@@ -165,10 +165,10 @@ def test_a_damaged_archive_is_named_and_gives_nothing(there, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_archive_ends_the_command_or_brings_in_what_is_damaged(there, tmp_path, seed):
-    """A hundred archives with bytes changed anywhere, compressed ones among them; a sound one after them is taken."""
+def test_damaged_archives_neither_stop_the_command_nor_add_damaged_files(there, tmp_path, seed):
+    """Unpack a hundred archives with changed bytes, some of them compressed, then an undamaged one."""
     random = np.random.default_rng(seed)
-    first, second = transport.made_by(there, head())[0][:2]
+    first, second = transport.records_of_commit(there, head())[0][:2]
     (sound,) = transport.pack(there, [second], tmp_path / "sound", 20_000)
     fuzzed = []
     for number in range(100):
@@ -193,11 +193,11 @@ def test_no_archive_ends_the_command_or_brings_in_what_is_damaged(there, tmp_pat
         assert here.curves(first.stem) is not None
 
 
-def test_curves_are_optional_and_a_damaged_record_is_left_out_by_name(there, tmp_path):
-    there.curves_path(transport.made_by(there, head())[0][0].stem).unlink()
-    bad = transport.made_by(there, head())[0][1]
+def test_curves_are_optional_and_damaged_records_are_named(there, tmp_path):
+    there.curves_path(transport.records_of_commit(there, head())[0][0].stem).unlink()
+    bad = transport.records_of_commit(there, head())[0][1]
     bad.write_text("{")
-    records, damaged = transport.made_by(there, head())
+    records, damaged = transport.records_of_commit(there, head())
     assert len(records) == 4
     assert bad.name in damaged[0]
     taken = transport.unpack(transport.pack(there, records, tmp_path, 100_000), Store(tmp_path / "here"))
@@ -206,8 +206,8 @@ def test_curves_are_optional_and_a_damaged_record_is_left_out_by_name(there, tmp
 
 
 @pytest.mark.slow
-def test_a_machine_without_git_makes_records_that_count(tmp_path):
-    """A clean checkout is stamped, copied without its history, trains there, and takes the records in."""
+def test_records_of_a_machine_without_git_count(tmp_path):
+    """Stamp a clean checkout, copy it without its history, train there, and unpack the records here."""
     home, lent, out = tmp_path / "home", tmp_path / "lent", tmp_path / "out"
     home.mkdir()
     for name in (*SOURCES, "scripts", ".gitignore"):
@@ -216,7 +216,7 @@ def test_a_machine_without_git_makes_records_that_count(tmp_path):
             shutil.copytree(place, home / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(place, home / name)
-    # git looks for a repository no higher than this
+    # git searches for a repository only up to this folder
     env = {**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1", "GIT_CEILING_DIRECTORIES": str(tmp_path)}
 
     def call(folder, *words):

@@ -1,4 +1,4 @@
-"""Workers and their supervisor: killed, hanging, interrupted, two at a time."""
+"""Workers and their supervisor: killed, hanging, interrupted, and two at a time."""
 
 import os
 import re
@@ -33,7 +33,7 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def own_output(tmp_path, monkeypatch):
-    """The commands and their workers leave checkpoints here, not in the checkout."""
+    """Commands and workers write checkpoints here, not into the checkout."""
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
 
 
@@ -51,7 +51,7 @@ def own_output(tmp_path, monkeypatch):
 def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     plan = frozen(tmp_path, 4)
     told = {}
-    limit = 0.2 if "pause" in does else None  # long enough for an interpreter to start on a machine that stalls
+    limit = 0.2 if "pause" in does else None  # long enough to start an interpreter on a slow machine
     cluster = settings.Cluster(kind="local", workers=2, task_minutes=limit, grace_seconds=0.5)
     command = [sys.executable, "-c", WORKER.format(bad=1, does=does)]
     Supervisor(plan, range(4), cluster, lambda task, runs: told.update({task: runs}), command).run()
@@ -62,8 +62,8 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
-def test_what_others_train_is_put_off(tmp_path):
-    """The real worker: a run that somebody else holds is not waited for while there is other work."""
+def test_tasks_of_other_processes_are_put_off(tmp_path):
+    """The real worker does not wait for a run of another process while there is other work."""
     plan, told = frozen(tmp_path, 3), {}
     (name,) = plan.tasks[0]
     leases = Leases(plan.results)
@@ -80,7 +80,7 @@ def test_what_others_train_is_put_off(tmp_path):
 
 
 def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
-    """A worker a GPU, each seeing its own; here the workers only say which."""
+    """Each GPU has one worker, which sees only that GPU. The workers here only report it."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     plan, told = frozen(tmp_path, 6), {}
@@ -101,7 +101,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
+def test_ctrl_c_saves_and_prints_a_command_that_continues(tmp_path):
     plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
     leases = plan.results / ".leases"
@@ -117,7 +117,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_goes_on(tmp_path):
 
 @pytest.mark.slow
 def test_two_hundred_runs_killed_five_times(tmp_path):
-    """The whole sweep, supervisor and workers, is killed five times at growing numbers of records, then completes."""
+    """Kill supervisor and workers five times, each time with more records; then the sweep completes."""
     results = tmp_path / "results"
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
     folder = results / "regression1d"
@@ -142,14 +142,14 @@ def test_two_hundred_runs_killed_five_times(tmp_path):
 
 
 def _children(pid):
-    """Process numbers of a process's children, which have sessions of their own here."""
+    """Return the process ids of a process's children, which have their own sessions here."""
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
     return listed.stdout.split()
 
 
 @pytest.mark.slow
-def test_two_sweeps_share_the_work(tmp_path):
-    """Both end well, and every run was trained by one of them: a record would not tell of a second training."""
+def test_two_sweeps_share_the_runs(tmp_path):
+    """Both succeed, and only one of them trained each run. Records alone would not show a second training."""
     plan = frozen(tmp_path, 20)
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
     (name,) = plan.tasks[0]
@@ -160,7 +160,7 @@ def test_two_sweeps_share_the_work(tmp_path):
         return told.count(f"trained by others, first {name} by") >= 2 or any(one.poll() is not None for one in both)
 
     with Leases(plan.results) as leases:
-        leases.take([name])  # so that both are there, and put it off, before either can be done
+        leases.take([name])  # so that both sweeps run, and put it off, before one can finish
         both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
         until(put_off_or_over, "both to find a run held")
     ends = [process.communicate(timeout=900) for process in both]
@@ -172,14 +172,14 @@ def test_two_sweeps_share_the_work(tmp_path):
 
 
 @pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
-def test_a_warning_that_comes_while_python_starts_is_kept_until_it_is_handled():
+def test_a_warning_during_the_start_of_python_is_kept():
     code = (
         "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
         "from ngn.train import interrupt\n"
         "try:\n with interrupt.handled(): pass\n"
         "except KeyboardInterrupt as stopped: print(stopped.signum)"
     )
-    line = [*slurm.PATIENT, sys.executable, "-c", code]
+    line = [*slurm.WITH_BLOCKED_SIGNALS, sys.executable, "-c", code]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(int(signal.SIGUSR1))]
 
@@ -211,10 +211,10 @@ def test_a_signal_between_trainings_raises_at_once():
         ("SIGTERM", 0, None),
     ],
 )
-def test_a_warned_job_queues_itself_again_and_a_cancelled_one_does_not(
+def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(
     tmp_path, monkeypatch, capsys, signum, answer, told
 ):
-    """A stand-in for scontrol writes down what it was asked; tests/experiments/sweeps/slurm has the real one."""
+    """A fake scontrol writes down its arguments; tests/experiments/sweeps/slurm uses the real one."""
     asked = tmp_path / "asked"
     script = tmp_path / "scontrol"
     script.write_text(f"#!/bin/sh\necho $@ >> {asked}\necho no such job >&2\nexit {answer}\n")

@@ -1,4 +1,4 @@
-"""A real Slurm of one node runs a packed sweep, and is treated badly while it does."""
+"""A real Slurm with one node runs a sweep while jobs are cancelled, warned and requeued."""
 
 import json
 import os
@@ -44,16 +44,16 @@ def slurm(*command):
 
 
 def queue():
-    """Array task → state."""
+    """Return array task → state."""
     return dict(line.split() for line in slurm("squeue", "-h", "-r", "-o", "%i %T").splitlines())
 
 
 def python_runs(folder):
-    """Whether a task of that folder has become Python, which whatever starts it made patient before."""
+    """Return whether a task of the folder runs Python already. The commands that start it block signals before."""
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = process.read_text().split("\0")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if words[0] == sys.executable and "submitit.core._submit" in words and str(folder) in " ".join(words):
             return True
@@ -66,7 +66,7 @@ def sweep(*words):
 
 
 def frozen(tmp_path, widths):
-    """A plan of one stack of three seeds per width, long enough to be interrupted."""
+    """Make a plan with one stack of three seeds per width, long enough to be interrupted."""
     results = tmp_path / "results"
     configs = [
         compose(
@@ -92,12 +92,12 @@ def records(plan, task):
 
 
 def trained(plan):
-    """How often each run was trained to its end, from the logs of all array tasks."""
+    """Return how often each run was trained to its end, from the logs of all array tasks."""
     logs = "".join(path.read_text() for path in (plan.path.parent / "slurm").rglob("*.out"))
     return {name: logs.count(f"{name}: complete") for names in plan.tasks for name in names}
 
 
-def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
+def test_a_sweep_survives_the_events_of_a_cluster(cluster, tmp_path):
     plan = frozen(tmp_path, [5, 6, 7, 9])
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
     done = sweep(*line, "workers=2", "grace_seconds=30")
@@ -111,7 +111,7 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
     until(lambda: saved(0), "a checkpoint of the first task")
     slurm("scancel", cancelled)
     until(lambda: saved(1), "a checkpoint of the second task")
-    # The task queues itself again while scancel looks at it, which scancel takes for a refusal and tries again.
+    # The task requeues itself while scancel looks at it. scancel takes that for a refusal and tries again.
     warning = subprocess.Popen(["scancel", "--signal=USR2", warned], stderr=subprocess.DEVNULL)
     until(lambda: queue().get(warned) == "PENDING", "the warned task in the queue again")
     warning.kill()
@@ -145,8 +145,8 @@ def test_a_packed_sweep_survives_what_happens_on_a_cluster(cluster, tmp_path):
     assert sweep(*line).returncode == 0
 
 
-def test_a_warning_while_python_starts_is_not_lost(cluster, tmp_path):
-    """It waits until it is handled; then the task queues itself again, as one that is warned later does."""
+def test_slurm_warnings_during_the_start_of_python_are_kept(cluster, tmp_path):
+    """The warning waits until it is handled. Then the task requeues itself, like one that is warned later."""
     plan = frozen(tmp_path, [5])
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
     assert sweep(*line, "grace_seconds=30").returncode == 0
@@ -164,15 +164,15 @@ def test_a_warning_while_python_starts_is_not_lost(cluster, tmp_path):
 
 
 def checkpoints(plan, task):
-    """Where a task keeps its checkpoints."""
+    """Return the folder of a task's checkpoints."""
     from experiments.runs.stack import Stack
 
     ((_, runs),) = plans.runs_of_tasks(plan.path, [task])
     return Stack(tuple(runs)).checkpoints
 
 
-def test_a_multirun_is_packed_into_array_tasks(cluster, tmp_path):
-    """Six jobs of two shapes: two array tasks, six records, lines in the order of the jobs."""
+def test_a_multirun_becomes_array_tasks(cluster, tmp_path):
+    """Six jobs of two shapes give two array tasks, six records, and lines in the order of the jobs."""
     line = ["profile=smoke", "train.steps=5", "gate.K=3", "gate.width=4,6", "seed=0..2", f"results={tmp_path}/results"]
     own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=pack_slurm", "hydra.launcher.task_minutes=10"]
     done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True)
