@@ -139,7 +139,7 @@ class View:
     Attributes:
         results: folder of the records.
         queued: run id → Slurm task, for runs in the queue.
-        failures: run id → last line of the error.
+        failures: run id → its error, in one line.
     """
 
     results: Path
@@ -178,7 +178,7 @@ class View:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Return run id → last line of the error, of every failed run."""
+    """Return run id → its error and machine, in one line, of every failed run."""
     errors = {}
     for path in (folder / "failures").glob("*.json"):
         try:

@@ -66,7 +66,7 @@ class AdaptiveWidth(Capacity):
         self.rho = nn.Parameter(softplus_inverse(-torch.log1p(-self.quantile) / setting(width, replicas)))
 
     def rate(self) -> Tensor:
-        """nu = softplus(rho), [*R]."""
+        """Return nu = softplus(rho), [*R]."""
         return F.softplus(self.rho, threshold=700.0)
 
     def gates(self, mode: Mode) -> Tensor:
@@ -76,7 +76,7 @@ class AdaptiveWidth(Capacity):
         return prefix(live, k).to(torch.float64)
 
     def weights(self) -> Tensor:
-        """The importances (1 - r) r^k, [*R, K]."""
+        """Return the importances (1 - r) r^k, [*R, K]."""
         return -torch.expm1(-self.rate()).unsqueeze(-1) * ordering_weights(torch.exp(-self.rate()), self.K)
 
     def penalty(self) -> Tensor:
@@ -103,7 +103,7 @@ class AdaptiveWidth(Capacity):
         return rounded_up(self.size(), self.K)
 
     def size(self) -> Tensor:
-        """The width before it is rounded up: ln(1 - q) / ln r."""
+        """Return the width before rounding up, ln(1 - q) / ln r, [*R]."""
         return -torch.log1p(-self.quantile) / self.rate().detach()
 
 

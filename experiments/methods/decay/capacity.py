@@ -72,7 +72,7 @@ class DecayGate(CountGate):
         return [self.tau]
 
     def decay(self) -> Tensor:
-        """r, [*R]."""
+        """Return r, [*R]."""
         return self.r if self.rho is None else torch.sigmoid(self.rho)
 
     def gates(self, mode: Mode) -> Tensor:
