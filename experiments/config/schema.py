@@ -113,7 +113,7 @@ class CheckedConfig(Config):
         if last is not None and self.gate.groups == 1:
             raise ValueError("schedule.lambda0_last needs a model with several boundaries; this model has one")
         if last is not None and self.schedule.lambda0 == 0:
-            raise ValueError("schedule.lambda0_last needs schedule.lambda0 above 0: prices change geometrically")
+            raise ValueError("schedule.lambda0=0 cannot start prices that change geometrically: use a value above 0")
         if last is not None and any(kind.lambda0 is not None for kind in (self.gate.kinds or {}).values()):
             raise ValueError("both schedule.lambda0_last and lambda0 in gate.kinds set prices: remove one of them")
 

@@ -72,7 +72,7 @@ def test_settings_of_a_kind_are_part_of_the_identity_like_those_of_the_block() -
         ({"K": 4, "kinds": {"heads": {"delta": 0.3}}}, "must be 0.5"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_of_kinds_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Blocks.model_validate({"component": "blocks", **settings})
 

@@ -187,12 +187,12 @@ def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(t
     assert int(again.count().sum()) == 5
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_models_and_totals_are_refused():
     with pytest.raises(ValueError, match="SoRA"):
         SoRALearner(adapted(lambda n: ngn.FixedCount(K)), 3)
-    with pytest.raises(ValueError, match="0 to 12"):
+    with pytest.raises(ValueError, match="between 0 and 12"):
         sora(13)
     with pytest.raises(ValueError, match="weights of one"):
         SingularValueLearner(adapted(lambda n: ngn.Retained(K, r=0.5)), 3)
-    with pytest.raises(ValueError, match="0 to 12"):
+    with pytest.raises(ValueError, match="between 0 and 12"):
         decomposed(13)

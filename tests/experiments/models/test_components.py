@@ -192,7 +192,7 @@ def test_a_bank_can_take_existing_weights():
         bank.take(W1=W1)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_sizes_are_refused():
     with pytest.raises(ValueError, match="cannot be halved"):
         ConvBank((1, 4, 4), (2, 2, 2), 3, 1, 0)
     with pytest.raises(ValueError, match="input and an output"):

@@ -62,7 +62,7 @@ def test_layers_follow_the_papers_equation():
     [
         ("layers", {"method.count": 3}, r"10 ordered group\(s\): use method.count=\[N,N,...\] with 10"),
         ("layers", {"method.count": [3] * 9}, "with 10 entries"),
-        ("chain", {"method.count": [3]}, "write method.count=N"),
+        ("chain", {"method.count": [3]}, "use method.count=N"),
         ("layers", {"method.count": [11] + [1] * 9}, "exceeds the gate.K=10"),
         ("layers", {"method.count": [0] + [1] * 9}, "needs gate.delta=-0.5"),
         ("layers", {"method.count": [1] * 9 + [-1]}, "method.count"),

@@ -51,6 +51,6 @@ def test_the_papers_order_is_no_part_of_the_identity(tmp_path):
         ("matryoshka", "ngn", {"gate.K": None, "phases": ["grown"]}, "needs its gate.order_ranks"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, order, method, own, message):
+def test_invalid_orders_are_refused(tmp_path, order, method, own, message):
     with pytest.raises(ConfigError, match=message):
         config(tmp_path, order, method, **own)

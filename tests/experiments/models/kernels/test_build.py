@@ -130,7 +130,7 @@ def test_a_struct_follows_its_declaration() -> None:
         ("n", "c_long"), ("count", "c_long"), ("rate", "c_double"),
         ("x", "c_void_p"), ("y", "c_void_p"), ("touched", "c_void_p"),
     ]  # fmt: skip
-    with pytest.raises(RuntimeError, match="takes 52 bytes, its declaration 48"):
+    with pytest.raises(RuntimeError, match="has 52 bytes, but its declaration 48"):
         struct_type("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 52)
     with pytest.raises(RuntimeError, match="unknown type: float rate"):
         struct_type("int64_t n; float rate", 16)
@@ -151,7 +151,7 @@ def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: p
     source.write_text(WRONG)
     wrong = load_library(source)
     assert wrong is not None
-    with pytest.raises(RuntimeError, match="struct takes 16 bytes, its declaration 24"):
+    with pytest.raises(RuntimeError, match="struct has 16 bytes, but its declaration 24"):
         Library(wrong)
 
 

@@ -102,7 +102,7 @@ CASES: list[tuple[CapacityLearner, Batches, Loss, TrainPlan, str]] = [
 
 
 @pytest.mark.parametrize(("learner", "batches", "loss", "how", "reason"), CASES)
-def test_what_does_not_fit_is_refused(
+def test_unsupported_trainings_are_refused(
     learner: CapacityLearner, batches: Batches, loss: Loss, how: TrainPlan, reason: str
 ) -> None:
     said = unsupported(learner, batches, loss, how)
