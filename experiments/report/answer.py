@@ -1,4 +1,4 @@
-"""The answer first: how much of the paper was run again, and how it came out, in sentences."""
+"""The answer in sentences: how much of the paper was run again, and how it came out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.report.content import ReportContent
 
 
 def _said(which: str, claims: Iterable[Judged]) -> str:
-    """How statements come out; those that hold by construction say nothing about the paper and are not counted."""
+    """Say how statements come out. Those that hold by construction say nothing about the paper and are not counted."""
     words = Counter(claim.word for claim in claims if claim.word != BY_CONSTRUCTION)
     untested = f", and {words[UNTESTED]} could not be tested" if words[UNTESTED] else ""
     return (
@@ -22,7 +22,7 @@ def _said(which: str, claims: Iterable[Judged]) -> str:
 
 
 def headline(report: ReportContent) -> tuple[str, ...]:
-    """Sentences on the paper's numbers, on its statements, and on those of studies beyond it."""
+    """Say how the paper's numbers, its statements and those of studies beyond it come out, a sentence each."""
     counts, total = report.counts, report.counts.total()
     run = total - counts[NOT_RUN]
     if not run:

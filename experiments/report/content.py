@@ -1,4 +1,4 @@
-"""What the report says, from records alone: sections with their tables, claims, settings, licences, compute."""
+"""Build the content of the report from records alone: tables, claims, alternatives, settings, licences, compute."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LICENCES = Path(__file__).with_name("licences.yaml")
 
 @dataclass(frozen=True)
 class TableContent:
-    """A table of the paper with one comparison a number, stand-ins behind the rows that they stand for."""
+    """A table of the paper with one comparison per number. Stand-ins follow the rows that they stand for."""
 
     table: Table
     items: tuple[Comparison, ...]
 
     @property
     def ran(self) -> tuple[Comparison, ...]:
-        """The cells of which anything was run."""
+        """The cells with at least one run."""
         return tuple(item for item in self.items if item.verdict.word != NOT_RUN)
 
     @property
@@ -55,7 +55,7 @@ class TableContent:
 
 @dataclass(frozen=True)
 class OwnContent:
-    """A table that the paper does not have: each row with the cells of its columns, of seeds that are usable."""
+    """A table that the paper does not have: each row with one cell per column, from the usable seeds."""
 
     table: OwnTable
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
@@ -67,12 +67,12 @@ class OwnContent:
 
     @property
     def ran(self) -> tuple[tuple[Row, tuple[Cell, ...]], ...]:
-        """The rows of which there is a run."""
+        """The rows with at least one run."""
         return tuple((row, cells) for row, cells in self.rows if any(cell.n for cell in cells))
 
     @property
     def absent(self) -> str:
-        """The rows of which there is none, in a sentence."""
+        """A sentence that names the rows without a run; empty if there are none."""
         missing = [", ".join(row.labels) for row, cells in self.rows if not any(cell.n for cell in cells)]
         if len(missing) == len(self.rows):
             return "Nothing of this has been run."
@@ -93,7 +93,7 @@ class Section(Outline):
 
     @property
     def ran_itself(self) -> bool:
-        """Whether anything was run that is no stand-in."""
+        """Whether it has a run that is not a stand-in."""
         return any(word != NOT_RUN for word in self.counts)
 
     @property
@@ -104,8 +104,14 @@ class Section(Outline):
 
 @dataclass(frozen=True)
 class Origin:
-    """Of all records behind the report: their runs, days of the first and the last, commits, hardware, versions of
-    packages."""
+    """Where the records behind the report come from.
+
+    Attributes:
+        run_ids: their runs.
+        first, last: days on which the first and the last run started.
+        commits: number of commits of the code that made them.
+        hardware, packages: machines, and versions of packages.
+    """
 
     run_ids: tuple[str, ...]
     first: str
@@ -119,10 +125,14 @@ class Origin:
 class ReportContent:
     """Everything that a renderer needs.
 
-    ``problems`` are the records that were skipped and the runs that diverged, each with the cells that it concerns;
-    runs that merely do not exist yet are not among them. ``figures``: name → what the records give. ``compute``: what
-    each study has cost, then all together, each record once. ``origin`` is None where there are no records.
-    ``data_notes``: run ids → how their data differ from the published files.
+    Attributes:
+        alternatives: the alternative settings beside the stated one.
+        problems: the records that were skipped and the runs that diverged, each with the cells that it concerns. Runs
+            that do not exist yet are not among them.
+        figures: name → what the records give.
+        compute: what each study has cost, then all together; each record counts once.
+        origin: None if there are no records.
+        data_notes: run ids → how their data differ from the published files.
     """
 
     sections: tuple[Section, ...]
@@ -152,7 +162,7 @@ class ReportContent:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The runs behind all of it: cells, claims and figures."""
+        """The runs behind cells, claims, alternatives and figures."""
         return self.origin.run_ids if self.origin else ()
 
     @property
@@ -162,7 +172,7 @@ class ReportContent:
 
     @property
     def totals(self) -> Totals:
-        """Facts by verdict, and what chance alone does."""
+        """Facts by verdict, and what to expect by chance."""
         return totals(self.items)
 
 
@@ -195,7 +205,7 @@ def _own(reader: Reader, table: OwnTable) -> OwnContent:
 
 
 def _studied() -> dict[str, list[Selection]]:
-    """The selections of every full-size study; what an earlier one has already is left out of a later one."""
+    """Return the selections of every full-size study, each under the first study that has it."""
     seen: set[str] = set()
     studied: dict[str, list[Selection]] = {}
     for name, study in STUDIES.items():
@@ -230,7 +240,7 @@ def _origin(reader: Reader) -> Origin | None:
 
 
 def build(reader: Reader) -> ReportContent:
-    """Read the records, reduce, compare and judge."""
+    """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]

@@ -1,4 +1,4 @@
-"""What disagrees with the paper, and why as far as known: ``disagreements.yaml`` with the numbers of the records."""
+"""Read what disagrees with the paper, and why: ``disagreements.yaml`` with the numbers of the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("disagreements.yaml")
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why some cells differ: in one ``line`` and as a whole; ``standing`` is shown, likely, in part, open or empty."""
+    """Why some cells differ, in one ``line`` and in a ``text``. ``standing``: shown, likely, in part, open or empty."""
 
     heading: str
     text: str
@@ -29,13 +29,13 @@ class Explanation:
 
     @property
     def differs(self) -> bool:
-        """Whether a cell of it disagrees under the rule; single runs outside the range of our seeds do not."""
+        """Whether one of its cells disagrees under the rule. A single run outside the range of our seeds does not."""
         return any(item.verdict.word == DISAGREES for item in self.cells)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that differ, each fact once, with a ``text`` on all of them and explanations."""
+    """Cells that differ, each fact once, with explanations and a ``text`` on all of them."""
 
     title: str
     cells: tuple[Comparison, ...]
@@ -50,7 +50,7 @@ def _source() -> dict[str, Any]:
 
 
 def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
-    """The entries of the file, with the comparisons of their cells.
+    """Return the entries of the file with the comparisons of their cells.
 
     Args:
         items: every comparison of the paper's tables.
@@ -74,6 +74,6 @@ def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
 
 
 def reasons() -> Mapping[str, str]:
-    """Claim that disagrees, or that our runs cannot tell → why, as far as known."""
+    """Return the reason, as far as known, for each claim that disagrees or that our runs cannot tell."""
     found: dict[str, str] = _source()["claims"]
     return found

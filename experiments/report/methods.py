@@ -1,4 +1,4 @@
-"""The methods with their sources, and the results of our runs: cells of their rows by verdict, and judged claims."""
+"""List the methods with their sources, the verdicts on the cells of their rows, and the claims about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records stand behind every cell, claim and point, as one JSON document; docs/report.md has its form."""
+"""Trace every cell, claim and point to its records, as one JSON document; docs/report.md has its form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 class _Runs:
-    """The runs that are named, each once, by number."""
+    """Number every run that is named, each once."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -24,11 +24,11 @@ class _Runs:
         self.commits: dict[str, int] = {}
 
     def of(self, names: tuple[str, ...] | list[str]) -> list[int]:
-        """The number of each run id."""
+        """Return the number of each run id."""
         return [self.numbers.setdefault(name, len(self.numbers)) for name in names]
 
     def entries(self) -> list[list[Any]]:
-        """[run id, path below the results folder, number of its commit] of every run."""
+        """Return [run id, path below the results folder, number of its commit] of every run."""
         found = []
         for name in self.numbers:
             run = self.reader.seen.get(name)
@@ -39,7 +39,7 @@ class _Runs:
 
 
 def _number(value: float) -> float | int:
-    """Ten significant digits, which repeat any arithmetic of the tables; integers as such."""
+    """Round to ten significant digits, which repeat any arithmetic of the tables; integers stay integers."""
     if not math.isfinite(value):
         raise ValueError(f"{value} cannot stand in JSON")
     short = float(f"{value:.10g}")
@@ -84,7 +84,7 @@ def _cell(item: Comparison, runs: _Runs) -> dict[str, Any]:
 
 
 def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[str, Any]:
-    """The provenance of a report.
+    """Return the provenance of a report.
 
     Args:
         commit: of the code that reduced the records; None if unknown.
@@ -118,6 +118,10 @@ def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[
         "own": {
             own.table.name: {row.key: [runs.of(cell.run_ids) for cell in cells] for row, cells in own.rows}
             for own in report.own
+        },
+        "alternatives": {
+            both.study.name: {pair.other.name: runs.of(pair.other.cell.run_ids) for pair in both.cells}
+            for both in report.alternatives
         },
         "figures": figures,
         "runs": runs.entries(),

@@ -1,4 +1,4 @@
-"""The settings of every study, from its composed configuration, with where each comes from."""
+"""List the settings of every study from its composed configuration, each with its origin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from experiments.paths import CONF
 
 PAPER, CHOSEN = "paper", "chosen"
 _OF_THE_RUN = ("seed.value", "profile", "model", "model.name", "budget", "task.name", "gate.component", "method.name")
-"""Keys that a table's title or a variant's name says already."""
+"""Keys that a table's title or a variant's name already says."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key of a configuration. ``origin`` is ``paper`` or ``chosen``; ``source`` says where or how, in a phrase."""
+    """One key of a configuration. ``origin`` is ``paper`` or ``chosen``; ``source`` says where or how in a phrase."""
 
     key: str
     value: str
@@ -32,7 +32,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Variant:
-    """What the runs of a study change against the table that they stand under; ``runs`` counts seeds as well."""
+    """What the runs of a study change, compared with the table above them. ``runs`` counts every seed."""
 
     study: str
     changes: tuple[Setting, ...]
@@ -44,8 +44,8 @@ class SettingsTable:
     """The standard settings of a task and gate, and the studies that differ from them.
 
     Attributes:
-        like: an earlier table that differs in few settings; nothing where there is none.
-        shown: the settings in which it differs from that one, or all.
+        like: an earlier table that differs in few settings; empty if there is none.
+        shown: the settings that differ from ``like``; all settings if it is empty.
     """
 
     task: str
@@ -57,7 +57,7 @@ class SettingsTable:
 
 
 Mark = tuple[str, str]
-"""What a comment says of where a value comes from: ``paper`` or ``chosen``, and a phrase or nothing."""
+"""The origin that a comment gives: ``paper`` or ``chosen``, and a phrase, which may be empty."""
 
 
 def _mark(comment: str) -> Mark | None:
@@ -67,7 +67,7 @@ def _mark(comment: str) -> Mark | None:
 
 @cache
 def marks(path: Path) -> Mapping[str, Mark]:
-    """Dotted key → mark of the lines of a file: the comment behind a value, or above it, or behind its block's name."""
+    """Return dotted key → mark. The mark is a comment behind the value, above it, or behind the name of its block."""
     marked: dict[str, Mark] = {}
     block, of_block, above = "", None, None
     for line in path.read_text().splitlines():
@@ -89,7 +89,7 @@ def marks(path: Path) -> Mapping[str, Mark]:
 
 
 def _files(config: Config) -> list[Path]:
-    """The files that a configuration is merged from, the last first; choices of schedule and seed say no origins."""
+    """Return the files that a configuration is merged from, the last first, without those that state no origins."""
     task, gate = config.task.name, config.gate.component
     chosen = (
         ("profile", config.profile),
@@ -104,9 +104,9 @@ def _files(config: Config) -> list[Path]:
 
 
 def origin_of(key: str, config: Config) -> Mark:
-    """(``paper`` or ``chosen``, phrase) of a dotted scientific key of a configuration, from the comments of its files.
+    """Return (``paper`` or ``chosen``, phrase) for a dotted scientific key, from the comments of its files.
 
-    The file that is merged last counts; where its mark has no phrase, that of an earlier file with the same mark holds.
+    The file that is merged last decides. If its mark has no phrase, that of an earlier file with the same mark holds.
 
     Raises:
         KeyError: if no file marks the key; the message says what to write.
@@ -131,7 +131,7 @@ def _shape(shape: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A setting's value as text: ``none`` for null, schedules' shapes in words."""
+    """Return a value as text: ``none`` for null, shapes of schedules in words."""
     if isinstance(value, Mapping) and "kind" in value:
         return _shape(value)
     if isinstance(value, Mapping):  # settings of kinds of groups
@@ -150,7 +150,7 @@ def value_text(value: Any) -> str:
 
 
 def used_keys(config: Config) -> dict[str, Any]:
-    """Dotted key → value of what a run uses; the shape of a schedule is one value."""
+    """Return dotted key → value for the keys that a run uses. The shape of a schedule is one value."""
     unused = config.method.unused
     found: dict[str, Any] = {}
     for block, content in scientific(config).items():
@@ -165,7 +165,7 @@ def used_keys(config: Config) -> dict[str, Any]:
 
 
 def setting(config: Config, key: str, value: Any, text: str | None = None) -> Setting:
-    """One line of a table."""
+    """Make one line of a table."""
     leaf = f"{key}.kind" if isinstance(value, Mapping) else key
     return Setting(key, value_text(value) if text is None else text, *origin_of(leaf, config))
 
@@ -175,7 +175,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _spread(values: list[Any]) -> str:
-    """Several values of one key: listed when few, else their number and ends."""
+    """Print several values of one key: a list if they are few, else their number and range."""
     if len(values) <= 6:
         return ", ".join(value_text(value) for value in values)
     try:
@@ -195,7 +195,7 @@ def _variants(study: str, base: Config, selections: Iterable[Selection]) -> list
         for key in _OF_THE_RUN:
             if key != "method.name":
                 changed.pop(key, None)
-        # what only varies in value is one line; another method or another course of a schedule is a line of its own
+        # numbers that vary share one line; another method or shape of a schedule has its own
         kinds = tuple(
             f"{key}={_hashable(value)}" if not isinstance(value, (int, float)) else key
             for key, value in sorted(changed.items())
@@ -213,11 +213,11 @@ def _variants(study: str, base: Config, selections: Iterable[Selection]) -> list
 
 
 FEW = 12
-"""A table that differs from an earlier one in no more settings than this is shown by them."""
+"""A table that differs from an earlier one in at most so many settings shows only those."""
 
 
 def _nearest(settings: tuple[Setting, ...], earlier: Iterable[SettingsTable]) -> tuple[str, tuple[Setting, ...]]:
-    """The nearest of the tables that are shown whole and have no other keys, and what differs from it."""
+    """Return the nearest table that is shown whole and has no further keys, and the settings that differ from it."""
     near = ("", settings)
     for table in earlier:
         differs = tuple(line for line in settings if line not in table.settings)
@@ -227,7 +227,7 @@ def _nearest(settings: tuple[Setting, ...], earlier: Iterable[SettingsTable]) ->
 
 
 def settings_tables(studies: Mapping[str, Iterable[Selection]]) -> tuple[SettingsTable, ...]:
-    """One table a task and gate that any study uses, in the order in which they come.
+    """Make one table for each task and gate that a study uses, in order of appearance.
 
     Args:
         studies: name → selections; the standard settings are those of ``method=ngn schedule=paper``.

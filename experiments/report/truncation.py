@@ -1,6 +1,6 @@
-"""Truncation both ways: gates replaced by ones, as the equation says, and kept soft on the same prefix.
+"""Compare truncation both ways: gates replaced by ones, as the equation says, and gates kept soft.
 
-Compared are ratios of truncated to soft errors, in which differences of the fit cancel.
+It compares ratios of truncated to soft errors, in which differences of the fit cancel.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SAME = 0.01
 
 @dataclass(frozen=True)
 class ErrorRatio:
-    """Truncated over soft error of our runs: of the statistic that is published, and the range over seeds."""
+    """Truncated over soft error of our runs: the ratio of the published statistic, and the range over seeds."""
 
     value: float
     low: float
     high: float
 
     def allows(self, published: float) -> bool:
-        """Whether a published ratio lies in the range over seeds."""
+        """Return whether a published ratio lies in the range over seeds."""
         return self.low * (1 - SAME) <= published <= self.high * (1 + SAME)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class TwoWays:
 
     @property
     def nearer(self) -> str:
-        """Which lies nearer to the published ratio, on a logarithmic scale: equation, gates kept, or same."""
+        """The way that is nearer to the published ratio, on a logarithmic scale: equation, gates kept, or same."""
         if math.isclose(self.equation.value, self.kept.value, rel_tol=SAME):
             return "same"
         apart = [abs(math.log(ratio.value / self.published)) for ratio in (self.equation, self.kept)]
@@ -63,9 +63,9 @@ def _ratio(name: str, truncated: Array, soft: Array) -> ErrorRatio:
 
 
 def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]:
-    """Every row of errors that prints a soft and a truncated one, once, from all its seeds.
+    """Compare every row that prints a soft and a truncated error, once, from all its seeds.
 
-    Of single published runs ours are all seeds that there are.
+    If the published row is one run, ours has all available seeds.
     """
     by_name = {item.name: item for item in items if not item.stand_in}
     found: dict[tuple[Hashable, float], TwoWays] = {}
@@ -93,7 +93,7 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
 
 
 def evidence(ways: Sequence[TwoWays]) -> str:
-    """What the ratios say."""
+    """Say what the ratios show."""
     apart = [way for way in ways if way.nearer != "same"]
     kept = sum(way.nearer == "gates kept" for way in apart)
     allowed = [(way.equation.allows(way.published), way.kept.allows(way.published)) for way in ways]
