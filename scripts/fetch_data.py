@@ -49,9 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(sets.NAMES)}; {', '.join(sets.USUAL)} if none is given"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"data sets: {', '.join(sets.NAMES)} (default: {', '.join(sets.USUAL)})",
     )
-    parser.add_argument("--data-root", metavar="DIR", help="where they lie")
+    parser.add_argument("--data-root", metavar="DIR", help="folder of the data sets")
     parser.add_argument("--adopt", choices=sets.NAMES, metavar="NAME", help="write a manifest of the files there")
     parser.add_argument("--provenance", metavar="TEXT", help="with --adopt: where the files come from")
     given = parser.parse_args(arguments)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.formats import Format, Number, Value, parse_format
-from experiments.analysis.published import Published, value_of
+from experiments.analysis.published import PublishedValues, value_of
 from experiments.analysis.reduce import Cell, Samples, reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, published_numbers
@@ -61,7 +61,7 @@ class Comparison:
         return reader.collect(selection).runs if selection else ()
 
 
-def _others(values: Published, row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
+def _others(values: PublishedValues, row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
     """Merge the published numbers of a column from all tables that print this row, such as omitted deviations."""
     found: dict[str, Number | Sequence[Number]] = {}
     for table in MACROS:
@@ -82,7 +82,7 @@ def _every_seed(reader: Reader, table: Table, row: Row, column: str) -> Samples:
 
 def compare_cell(
     reader: Reader,
-    values: Published,
+    values: PublishedValues,
     table: Table,
     row: Row,
     column: Column,
@@ -105,7 +105,7 @@ def compare_cell(
 
 
 def compare_all(
-    reader: Reader, values: Published, macros: Sequence[Table], task: str | None = None
+    reader: Reader, values: PublishedValues, macros: Sequence[Table], task: str | None = None
 ) -> list[Comparison]:
     """Compare every cell that holds a number, and each stand-in with at least one run.
 

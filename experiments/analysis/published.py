@@ -13,7 +13,7 @@ from experiments.tables.model import Row, Table
 
 PATH = ROOT / "paper" / "published.json"
 
-Published = dict[str, dict[str, dict[str, dict[str, Any]]]]
+PublishedValues = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """macro → row → column → {"text": as printed, "value": slot → number}."""
 
 
@@ -21,13 +21,13 @@ class PublishedError(ValueError):
     """A file of published values does not have the form of the tables; the message names the line."""
 
 
-def load_published(path: Path = PATH) -> Published:
+def load_published(path: Path = PATH) -> PublishedValues:
     """Load the published values."""
-    values: Published = json.loads(path.read_text())["values"]
+    values: PublishedValues = json.loads(path.read_text())["values"]
     return values
 
 
-def value_of(values: Published, table: Table, row: Row, column: str) -> tuple[Format, Value] | None:
+def value_of(values: PublishedValues, table: Table, row: Row, column: str) -> tuple[Format, Value] | None:
     """Return the published format and value of a cell; None if the paper prints a dash."""
     entry = values.get(table.name, {}).get(row.key, {}).get(column)
     if entry is None:
@@ -39,7 +39,7 @@ def value_of(values: Published, table: Table, row: Row, column: str) -> tuple[Fo
     raise PublishedError(f"{table.name}.{row.key}.{column}: no format has the slots {sorted(entry['value'])}")
 
 
-def count(values: Published, macros: Sequence[Table]) -> tuple[int, int]:
+def count(values: PublishedValues, macros: Sequence[Table]) -> tuple[int, int]:
     """Count the published values: (cells in table bodies, single numbers).
 
     A cell counts once, even if it prints several numbers. Labels and dashes do not count.
@@ -65,13 +65,13 @@ def _cells(table: Table, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Row
             yield expected, column.key, text, at
 
 
-def parse(text: str, macros: Sequence[Table]) -> Published:
+def parse(text: str, macros: Sequence[Table]) -> PublishedValues:
     """Parse the values of a published file.
 
     Raises:
         PublishedError: at the first line that does not have the form of the tables.
     """
-    values: Published = {table.name: {} for table in macros}
+    values: PublishedValues = {table.name: {} for table in macros}
     by_name = {table.name: table for table in macros}
     lines = iter(enumerate(text.splitlines(), start=1))
 

@@ -1,4 +1,4 @@
-"""The figures as the page draws them: the data that the pictures show, with the numbers of their records."""
+"""The data of the figures for the page's plots. Each point refers to the runs behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.page.runs import Runs, rounded, thinned
 
 
 def payload(spec: Spec, data: Data, runs: Runs) -> dict[str, Any]:
-    """One figure: its panels in order, each with series of points and of curves. Curves are thinned."""
+    """Return one figure as JSON data: its panels in order, each with series of points and of thinned curves."""
     looks = data.looks(spec.panels)
     panels = [_panel(key, panel, data, looks, runs) for key, panel in spec.panels.items()]
     shown = [panel for panel in panels if panel["series"]]

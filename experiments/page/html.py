@@ -1,4 +1,4 @@
-"""The page itself: a template over the report's content, with styles, scripts and data inside."""
+"""Render the page: a template filled with the report's content, the styles, the scripts and the data."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ SIGNS = {
     BY_CONSTRUCTION: "≡",
     UNTESTED: "–",
 }
-"""Verdict → the sign that says it beside its colour, in the order of the bars."""
+"""Verdict → its sign, shown in addition to its colour; in the order of the bars."""
 
 
 def slug(word: str) -> str:
-    """A word as a class name."""
+    """Return a word as a CSS class name."""
     return re.sub(r"[^a-z]+", "-", word.lower())
 
 
 def scripts() -> list[str]:
-    """The plotting library as its makers publish it (``vendor/versions.json``), and the page's own script."""
+    """Return the plotting library as published (``vendor/versions.json``), and the page's own script."""
     vendor = ASSETS / "vendor"
     library = [(vendor / entry["file"]).read_text() for entry in json.loads((vendor / "versions.json").read_text())]
     own = (ASSETS / "page.js").read_text()
@@ -61,13 +61,13 @@ def scripts() -> list[str]:
 
 
 def safe_json(value: Any) -> Markup:
-    r"""JSON that can stand in a script element: ``<`` is written ``\u003c``, so no text in it can end the element."""
+    r"""Return JSON for a script element. ``<`` becomes ``\u003c``, so no text in it can end the element."""
     text = compact(value).replace("<", r"\u003c").replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
     return Markup(text)
 
 
 def prose(text: str) -> Markup:
-    """Text of ours as markup: backticks mark code, underscores indices, stars stress, brackets pages of ``docs/``."""
+    """Convert plain text to HTML: backticks mark code, underscores indices, stars emphasis, brackets links to docs/."""
     made = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     made = re.sub(r"\[([^\]]+)\]\((\w+\.md)\)", r'<a href="../docs/\2">\1</a>', made)
     made = re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<em>\1</em>", made)
@@ -75,7 +75,7 @@ def prose(text: str) -> Markup:
 
 
 def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
-    """(sub-heading above it or empty, label, cells) of every row of a table and of its stand-ins, in order."""
+    """Yield (sub-heading or empty, label, cells) of every row of a table and of its stand-ins, in order."""
     heading = ""
     for line in content.table.lines:
         if not isinstance(line, Row):
@@ -90,13 +90,13 @@ def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Compariso
 
 
 def intervals(item: Comparison) -> list[tuple[str, Markup]]:
-    """(interval as text, the same drawn) of each number of a cell."""
+    """Return (interval as text, interval as drawing) of each number of a cell."""
     parts = item.verdict.parts
     return [(text, strip(item, part)) for text, part in zip(interval_text(item).split("\n"), parts, strict=bool(parts))]
 
 
 def ordered(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Counts by verdict in the order of :data:`SIGNS`; words that it lacks come last."""
+    """Return counts by verdict in the order of :data:`SIGNS`; other verdicts come last."""
     return [(word, counts[word]) for word in [*SIGNS, *sorted(set(counts) - set(SIGNS))] if counts.get(word)]
 
 
@@ -117,11 +117,11 @@ def _environment() -> Environment:
 
 
 def render(report: ReportContent, reader: Reader) -> str:
-    """The whole page. Equal records give an equal page: no clock is read.
+    """Render the whole page. Equal records give equal bytes, since the page holds no time of building.
 
     Args:
-        report: the content that the documentation's pages show as well.
-        reader: the one that ``report`` was built with.
+        report: the content, the same as that of the pages in ``docs/``.
+        reader: the reader that built ``report``.
     """
     runs = Runs(reader)
     drawn = [figures.payload(FIGURES[name], data, runs) for name, data in report.figures.items() if not data.empty]
@@ -149,7 +149,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         policy=" ".join(f"'sha256-{digest}'" for digest in digests),
         style=Markup((ASSETS / "page.css").read_text()),
         body=Markup(body),
-        # after the body, which says whose curves are drawn
+        # after the body, since rendering it collects the curves to draw
         data=safe_json({"figures": drawn, "courses": runs.courses, "runs": list(runs.names)}),
         scripts=[Markup(text) for text in code],
     )

@@ -1,4 +1,4 @@
-"""What stands behind a row of a table: its runs with the numbers that were reduced, the arithmetic, the problems."""
+"""The runs behind a row of a table: their numbers, the arithmetic of the cells, and the problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from experiments.page.runs import Runs
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run: its seed, name and commit, the text of each quantity, and the runs that were read with it."""
+    """One run behind a row.
+
+    Attributes:
+        numbers: the text of each quantity.
+        beside: ids of its companion runs.
+    """
 
     seed: int
     name: str
@@ -24,7 +29,12 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Behind:
-    """What a row's cells are made of; ``course`` is the run whose training is drawn, if it has curves."""
+    """The content of the panel of a row.
+
+    Attributes:
+        steps: the arithmetic from quantities to cells.
+        course: id of the run whose curves the panel draws; None without curves.
+    """
 
     quantities: tuple[str, ...]
     lines: tuple[RunLine, ...]
@@ -34,17 +44,17 @@ class Behind:
 
 
 def key_of(item: Comparison) -> str:
-    """``macro.row.column``, and ``~ stand-in`` behind it for the cells of a stand-in."""
+    """Return ``macro.row.column``; for a cell of a stand-in, ``macro.row.column~stand-in``."""
     return f"{item.name}~{item.stand_in}" if item.stand_in else item.name
 
 
 def row_label(item: Comparison) -> str:
-    """The printed labels of the cell's row, or the title of a single number."""
+    """Return the printed labels of the cell's row, or the title of a single number."""
     return tex_to_text(item.row.title) or item.table.title
 
 
 def behind(items: Sequence[Comparison], runs: Runs) -> Behind | None:
-    """The runs and the arithmetic of the cells of one row; None where nothing was run."""
+    """Return the runs and the arithmetic behind the cells of one row; None without runs."""
     numbers: dict[str, dict[str, str]] = {}
     quantities: dict[str, None] = {}
     steps: dict[str, None] = {}

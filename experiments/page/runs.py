@@ -1,4 +1,4 @@
-"""The runs that the page names, each once, and the learning curves of a few of them."""
+"""The runs on the page, each once, and the learning curves of some of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from experiments.analysis.collect import Reader, RecordedRun
 from experiments.store.records import RecordError, read
 
 CURVE_POINTS = 75
-"""Points of a curve on the page; a stored one has up to 300."""
+"""Most points of a curve on the page; a stored curve has up to 300."""
 LOSSES = ("loss", "task")
 
 
 def compact(value: Any) -> str:
-    """JSON without blanks; NaN is an error."""
+    """Return JSON without spaces; NaN raises a ValueError."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def rounded(numbers: Iterable[float], digits: int = 4) -> list[float | int | None]:
-    """Numbers with few significant digits; None where one is not finite."""
+    """Round numbers to ``digits`` significant digits; infinite numbers and NaN become None."""
     found: list[float | int | None] = []
     for number in numbers:
         value = float(f"{float(number):.{digits}g}") if math.isfinite(number) else None
@@ -32,12 +32,17 @@ def rounded(numbers: Iterable[float], digits: int = 4) -> list[float | int | Non
 
 
 def thinned(points: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The places of at most ``CURVE_POINTS`` points, evenly spread, the first and the last among them; shape [kept]."""
+    """Return the indices of at most ``CURVE_POINTS`` evenly spread points, including the first and the last: [kept]."""
     return np.unique(np.linspace(0, points - 1, min(points, CURVE_POINTS)).round().astype(np.int64))
 
 
 class Runs:
-    """The names of runs, in the order in which they were asked for; ``courses`` are the curves to draw, by name."""
+    """The runs on the page and their curves.
+
+    Attributes:
+        names: run id → number, in the order of first use.
+        courses: run id → curves to draw.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -45,17 +50,17 @@ class Runs:
         self.courses: dict[str, dict[str, Any]] = {}
 
     def at(self, name: str) -> int:
-        """The number of a run."""
+        """Return the number of a run."""
         return self.names.setdefault(name, len(self.names))
 
     def record(self, name: str) -> dict[str, Any]:
-        """The record of a run that a cell was made of."""
+        """Return the record of a run behind a cell."""
         run = self.reader.seen[name]
         assert isinstance(run, RecordedRun), name
         return dict(run.record)
 
     def add_course(self, name: str) -> bool:
-        """Whether the run has curves that are stored; they are then drawn."""
+        """Add the run's curves to the page. Return False if it has no stored curves."""
         if name not in self.courses:
             panels = [panel for phase in self._phases(name) for panel in phase]
             if not panels:
@@ -91,7 +96,7 @@ def _panel(phase: str, label: str, series: list[dict[str, Any]]) -> dict[str, An
 
 
 def damaged(reader: Reader) -> list[tuple[str, str]]:
-    """(file, what is wrong with it) of those in the store that are no legal record."""
+    """Return (file, fault) of every invalid record in the store."""
     found = []
     for path in reader.store.paths():
         if path.stem in reader.seen:

@@ -1,4 +1,4 @@
-"""A small drawing beside an interval: where the published value and ours lie."""
+"""A small drawing beside an interval, with the published value and ours."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from experiments.analysis.verdict import TestedNumber
 
 WIDTH, HEIGHT, MARGIN = 92, 14, 5
 WIDE = 30.0
-"""Ratio of positive numbers beyond which the strip is logarithmic."""
+"""The axis is logarithmic if the ratio of the largest to the smallest (positive) number exceeds this."""
 
 
 def _ours(item: Comparison, part: TestedNumber) -> float | None:
-    """Our own number for a part, which is of one gate; None where our format has another statistic."""
+    """Return our number for a part, which belongs to one gate; None if our format prints another statistic."""
     entry = (item.cell.value or {}).get(part.name)
     return None if entry is None else float(np.ravel(entry)[0])
 
 
 def strip(item: Comparison, part: TestedNumber) -> Markup:
-    """The interval as a bar, the published value as a line through it, ours as a dot.
+    """Draw the interval as a bar, the published value as a vertical line, and ours as a dot.
 
-    An SVG element; hidden from screen readers, as the numbers stand beside it.
+    The SVG element is hidden from screen readers, since the page prints the numbers beside it.
     """
     ours = _ours(item, part)
     numbers = [part.low, part.high, part.published, *([] if ours is None else [ours])]
@@ -40,7 +40,7 @@ def strip(item: Comparison, part: TestedNumber) -> Markup:
 
     width = max(float(at(part.high)) - float(at(part.low)), 2.0)
     dot = "" if ours is None else f'<circle class="ours" cx="{at(ours)}" cy="{HEIGHT / 2:g}" r="3"/>'
-    # every text in it is a number made here
+    # safe as markup: all its text is numbers from here
     return Markup(
         f'<svg class="strip" width="{WIDTH}" height="{HEIGHT}" aria-hidden="true">'
         f'<rect class="span" x="{at(part.low)}" y="4" width="{width:.1f}" height="6"/>'
