@@ -219,8 +219,8 @@ def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path: Path) ->
     for keys, message in (
         ({"method": "base"}, "gate=prune cannot express"),
         ({"gate__draw": 1}, "nothing is drawn"),
-        ({"gate__round_to": 5}, "two multiples of gate.round_to"),
-        ({"gate__round_to": 48}, "two multiples of gate.round_to"),
+        ({"gate__round_to": 5}, "must be a multiple of gate.round_to"),
+        ({"gate__round_to": 48}, "must be a multiple of gate.round_to"),
         ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "cannot share one total"),
     ):
         with pytest.raises(ConfigError, match=message):
