@@ -29,8 +29,8 @@ from experiments.runs.stack import Stack
 from ngn.schedules import between, shape_at
 
 log = logging.getLogger(__name__)
-Row = dict[str, float]
-Sink = tuple[Callable[[int, Row], object], Callable[[], object]]
+LogRow = dict[str, float]
+Sink = tuple[Callable[[int, LogRow], object], Callable[[], object]]
 """A function that writes (step, row), and one that closes the output."""
 
 
@@ -40,7 +40,7 @@ def _csv(run: Run, phase: str) -> Sink:
     out = path.open("w", newline="", buffering=1)
     writer = csv.writer(out)
 
-    def write(step: int, row: Row) -> None:
+    def write(step: int, row: LogRow) -> None:
         if out.tell() == 0:
             writer.writerow(["step", *row])
         writer.writerow([step, *row.values()])
@@ -55,7 +55,7 @@ def _tensorboard(run: Run, phase: str) -> Sink:
     shutil.rmtree(folder, ignore_errors=True)
     writer = SummaryWriter(str(folder))
 
-    def write(step: int, row: Row) -> None:
+    def write(step: int, row: LogRow) -> None:
         for name, value in row.items():
             writer.add_scalar(name, value, step)
 
@@ -76,7 +76,7 @@ def _wandb(run: Run, phase: str) -> Sink:
 SINKS: dict[str, Callable[[Run, str], Sink]] = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb}
 
 
-def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> Row:
+def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, t: list[float]) -> LogRow:
     """Return one point of one run as named values.
 
     Args:
@@ -102,7 +102,7 @@ def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, 
     return row | _by_axis("price", prices) | _by_axis("alpha", strengths)
 
 
-def _by_axis(name: str, values: list[float]) -> Row:
+def _by_axis(name: str, values: list[float]) -> LogRow:
     return {name if len(values) == 1 else f"{name}_{axis}": value for axis, value in enumerate(values)}
 
 
