@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import pytest
 
 from experiments.paths import ROOT
@@ -22,9 +23,7 @@ def plugin(tmp_path: Path) -> Path:
 
 
 def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NGN_PLUGINS": str(plugin)}
-    command = [sys.executable, str(ROOT / "run.py"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return programs.run(ROOT / "run.py", *arguments, cwd=plugin.parent, env={**os.environ, "NGN_PLUGINS": str(plugin)})
 
 
 @pytest.mark.slow

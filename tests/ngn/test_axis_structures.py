@@ -1,9 +1,9 @@
 """Ordered axes on every structure: gradients, truncation, training and files."""
 
 import copy
-import subprocess
 import sys
 
+import programs
 import pytest
 import torch
 from axes import MODELS, K, X, all_structures, model_of
@@ -110,6 +110,5 @@ def test_a_fresh_process_loads_it(tmp_path):
         f"assert torch.equal(small(X), torch.load({str(tmp_path / 'wanted.pt')!r}))\n"
         "assert small[0].heads == 1 and small[0].axis.capacity is None\n"
     )
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"}
-    )
+    done = programs.run_code(program, cwd=tmp_path, env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import programs
 import pytest
 
 from experiments.blocks import ConfigError
@@ -142,8 +141,9 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path,
     environment = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out")}
 
     def run(*words: str) -> str:
-        line = [sys.executable, str(ROOT / "run.py"), *words]
-        return subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout
+        done = programs.run(ROOT / "run.py", *words, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert "lambda0: 3.0e-05" in run("schedule=slow", "--cfg", "job")
     run("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]")

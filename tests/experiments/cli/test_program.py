@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import pytest
 
 from experiments.cli import app
@@ -108,7 +109,8 @@ def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, 
 @pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
 def test_choices_with_their_own_settings_can_be_swept(project: Path, tmp_path: Path, line: list[str]) -> None:
     small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
-    done = _run([*line, "profile=smoke", "phases=[grown]", *small], tmp_path, project / "run.py")
+    words = [*line, "profile=smoke", "phases=[grown]", *small]
+    done = programs.run(project / "run.py", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("grown t = ") == 2
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 import torch
 
@@ -16,7 +15,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
-from experiments.paths import CONF
+from experiments.paths import ROOT
 from experiments.runs import phases
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of
@@ -165,8 +164,7 @@ def test_runs_that_cannot_be_continued_are_refused(method: str, overrides: dict,
 @pytest.mark.slow
 def test_from_the_command_line(tmp_path: Path) -> None:
     words = ["profile=smoke", "gate.K=4", "train.steps=20", "seed=0", "continue_with=[0.1,1,10]", "progress=never"]
-    line = [sys.executable, str(CONF.parent / "run.py"), *words, f"results={tmp_path}"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = programs.run(ROOT / "run.py", *words, f"results={tmp_path}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.rglob("*.json")
     assert list(json.loads(path.read_text())["phases"]) == ["grown", *NAMES]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import pytest
 from record_samples import grown, record
 
@@ -121,7 +122,7 @@ def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
             kept = {path.suffixes[0] for path in tmp_path.rglob(f"{made.run_id}.*.safetensors")}
             assert kept == {".grown", ".fixed", ".continue_10"}
             paths.append(made.path)
-    done = subprocess.run([sys.executable, "-c", LOAD, *paths], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = programs.run_code(LOAD, *paths, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
 
 

@@ -2,10 +2,9 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
+import programs
 import pytest
 import torch
 from modes import hard_output
@@ -53,8 +52,8 @@ def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
         f"model = models.load_model({str(outcome.path)!r})\n"
         "print(continued(model, torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0)).tolist())"
     )
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    done = programs.run_code(program, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
     here = continued(models.load_model(outcome.path), torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0))
     assert json.loads(done.stdout) == here.tolist()
 

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import subprocess
-import sys
+import os
 
+import programs
 import pytest
 import safetensors.torch
 import torch
 
+from experiments.paths import ROOT
 from ngn.files import digest, write_atomically, write_tensors
 from ngn.train import checkpoint
 
@@ -197,6 +198,6 @@ except OSError as fault:
     assert fault.errno == errno.EFBIG and fault.filename.endswith("/x"), fault
     raise SystemExit(7)
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = programs.run_code(code, tmp_path, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 7, done.stderr
     assert not list(tmp_path.iterdir())
