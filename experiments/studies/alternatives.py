@@ -1,6 +1,6 @@
 """Studies of alternative settings. The report shows each beside the stated setting and the published values.
 
-docs/log/plans.md holds the plan of each, with its criterion.
+docs/log/plans.md, or docs/log/studies.md once it has an outcome, holds the plan of each with its criterion.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from experiments.studies.model import Study, selections_of
 from experiments.studies.one_d import BASELINE, DECAY, FIXED_FRONTIER, LAMBDA_SWEEP, SCHEDULES
 from experiments.studies.transfer import DEPTH_SEEDS
 from experiments.tables import one_d as tables
+from experiments.tables.cora import CORA_COUNTS
 from experiments.tables.suspects import L0_LIMIT
 from experiments.tables.transfer import NINE, TEN
 from experiments.tables.vae import FIFTEEN, FIFTEEN_FULL
@@ -75,11 +76,8 @@ def random_nodes(selection: Selection) -> Selection:
 
 
 def _cora_random() -> list[Selection]:
-    fixed = [
-        Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {"method.count": count}, range(3))
-        for count in range(1, 9)
-    ]
-    return [random_nodes(runs) for runs in (Selection.of({"task": "cora", "gate": "gcn"}), *fixed)]
+    grown = Selection.of({"task": "cora", "gate": "gcn"})
+    return [random_nodes(runs) for runs in (grown, *selections_of(CORA_COUNTS))]
 
 
 def from_one(selection: Selection) -> Selection:
