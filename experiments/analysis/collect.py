@@ -169,6 +169,17 @@ class Reader:
                 names.setdefault(part, {})[name] = None
         return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in names.items())
 
+    def kernel_note(self, selection: Selection) -> str:
+        """Say which seeds were trained by which commit, if a compiled kernel of several commits trained them."""
+        seeds: dict[str, list[str]] = {}
+        for run in self.collect(selection).runs:
+            if run.record["execution"]["engine"] != "torch":
+                seeds.setdefault((run.record["code"]["commit"] or "unknown")[:8], []).append(str(run.seed))
+        if len(seeds) < 2:
+            return ""
+        listed = "; ".join(f"{commit} (seeds {', '.join(of)})" for commit, of in seeds.items())
+        return f"trained by the kernel of {len(seeds)} commits: {listed}"
+
     def _run(self, selection: Selection, run: Run) -> RecordedRun | Problem:
         if run.id not in self._runs:
             self._runs[run.id] = self._read(selection, run)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import PublishedValues, value_of
-from experiments.analysis.reduce import Cell, Samples, reduce_cell, sample
+from experiments.analysis.reduce import Cell, reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, published_numbers
 from experiments.tables import MACROS
 from experiments.tables.model import Column, Row, Table
 
 MOST_SEEDS = 50
-"""Seeds among which a single published run is placed. No study has more."""
+"""Seeds by which a row is judged, as far as there are records. No study has more."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,14 @@ def _others(values: PublishedValues, row: Row, column: str) -> dict[str, Number 
     return found
 
 
-def _every_seed(reader: Reader, table: Table, row: Row, column: str) -> Samples:
-    """Return the numbers of a single run's cell for all available seeds of its configuration."""
-    if row.seeds != 1 or row.runs is None:
-        return {}
+def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell) -> Cell:
+    """Return a row's cell with the numbers of all available seeds of its configuration."""
+    if row.runs is None:
+        return cell
     form = parse_format(table.formats(row, column)[0])
     quantities = list(dict.fromkeys(slot.quantity(table.quantity(row, column)) for slot in form.slots))
-    return sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities)[0]
+    samples, used, problems = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities)
+    return replace(cell, n=len(used), samples=samples, run_ids=used, problems=problems)
 
 
 def compare_cell(
@@ -89,16 +90,15 @@ def compare_cell(
     selection: Selection | None = None,
     stand_in: str = "",
 ) -> Comparison:
-    """Reduce one cell, from ``selection`` if given, and judge it."""
+    """Reduce one cell, from ``selection`` if given, and judge it: a row's own by all its seeds that there are."""
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
     verdict = judge(
-        cell,
+        cell if selection else _every_seed(reader, table, row, column.key, cell),
         published,
         table.quantity(row, column.key),
         row.seeds,
         _others(values, row, column.key),
-        _every_seed(reader, table, row, column.key),
         column.key in row.calibrated,
     )
     return Comparison(table, row, column, cell, published, verdict, stand_in, selection)
@@ -203,5 +203,5 @@ def totals(comparisons: Iterable[Comparison]) -> Totals:
         for part in items[0].verdict.parts if items[0].row.seeds == 1 else ():
             placed += 1
             outside += not part.inside
-            expected += 2 / (items[0].verdict.among + 1)
+            expected += 2 / (items[0].verdict.seeds + 1)
     return Totals(facts, calibrated, len(tests), placed, outside, expected)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -24,36 +25,37 @@ def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
 
-def mean_interval(ours: Array, sd: float, level: float) -> tuple[float, float]:
-    """Welch's t-test of two samples of one size n: our mean ± t (s₁²/n + s₂²/n)^½, with t the 1 - level/2 quantile.
+def mean_interval(ours: Array, sd: float, published_seeds: int, level: float) -> tuple[float, float]:
+    """A t-test of two means: ours ± t s (1/n + 1/m)^½, with t the 1 - level/2 quantile.
 
-    Both samples need the same size: with unequal sizes and skewed samples, the test rejects too often
-    (docs/verdicts.md).
+    s² pools both variances, as both samples are of one distribution if nothing differs. With Welch's own standard
+    error a small sample without bad seeds would have both a low mean and a small deviation, and reject too often
+    (docs/verdicts.md). The degrees of freedom are Welch's. For n = m this is Welch's test.
 
     Args:
         ours: shape [n], at least two.
-        sd: the published *population* deviation of n runs.
+        sd: the published *population* deviation of ``published_seeds`` runs, at least two.
     """
-    n, mean = len(ours), float(ours.mean())
-    first, second = float(ours.var()) / (n - 1), sd**2 / (n - 1)  # squared standard errors
-    if first + second == 0:
+    n, m, mean = len(ours), published_seeds, float(ours.mean())
+    first, second = float(ours.var()) * n, sd**2 * m  # sums of squares
+    pooled = (first + second) / (n + m - 2) * (1 / n + 1 / m)
+    if pooled == 0:
         return mean, mean
-    # Welch and Satterthwaite's degrees of freedom
-    freedom = (n - 1) * (first + second) ** 2 / (first**2 + second**2)
-    half = float(stdtrit(freedom, 1 - level / 2)) * math.sqrt(first + second)
+    errors = first / (n - 1) / n, second / (m - 1) / m
+    # Welch and Satterthwaite's
+    freedom = sum(errors) ** 2 / (errors[0] ** 2 / (n - 1) + errors[1] ** 2 / (m - 1))
+    half = float(stdtrit(freedom, 1 - level / 2)) * math.sqrt(pooled)
     return mean - half, mean + half
 
 
-def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[float, float] | None:
-    """Return the order statistics of ours that contain the median of m new runs with probability 1 - level or more.
+@cache
+def _median_rank(n: int, m: int, level: float) -> int:
+    """Greatest r so that the median of m new runs lies below the r-th of n with at most level/2; 0 if there is none.
 
-    The median of m lies below the r-th of our n only if at least half of the m do, rounded up. All orders of the n + m
-    runs are equally probable, which gives this probability (Fligner and Wolfe, 1979).
-
-    Returns:
-        None if our range is too narrow for this level.
+    It lies below only if at least half of the m do, rounded up. All orders of the n + m runs are equally probable,
+    which gives this probability (Fligner and Wolfe, 1979).
     """
-    n, m, half = len(ours), published_seeds, (published_seeds + 1) // 2
+    half = (m + 1) // 2
 
     def below(r: int) -> float:
         before = half + r - 1  # the r-th of ours comes after at least half of theirs
@@ -63,6 +65,16 @@ def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[fl
     r = 0
     while 2 * (r + 1) <= n and below(r + 1) <= level / 2:
         r += 1
+    return r
+
+
+def median_interval(ours: Array, published_seeds: int, level: float) -> tuple[float, float] | None:
+    """Return the order statistics of ours that contain the median of m new runs with probability 1 - level or more.
+
+    Returns:
+        None if our range is too narrow for this level.
+    """
+    n, r = len(ours), _median_rank(len(ours), published_seeds, level)
     ordered = np.sort(ours)
     return (float(ordered[r - 1]), float(ordered[n - r])) if r else None
 

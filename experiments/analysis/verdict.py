@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
 from experiments.analysis.reduce import Cell, Samples
 from experiments.analysis.significance import (
@@ -25,6 +27,9 @@ LEVEL = 0.05
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
 SETTING, NOT_RUN, NOT_PUBLISHED = "setting", "not run", "not published"
+
+LEAST_SEEDS = 3
+"""Least number of runs on either side that a mean is tested with."""
 
 WIDEST: Mapping[str, float] = {"t": 1.0, "count": 1.0, "depth": 1.0, "accuracy": 0.5, "r": 0.05}
 """Last part of a quantity → greatest half-width of an informative interval, in the unit of the quantity."""
@@ -50,8 +55,8 @@ class TestedNumber:
 
     Attributes:
         spec: format of its numbers.
-        inside: whether the published number lies in the interval.
-        narrow: whether the interval is within the limits above.
+        inside: whether the published number, or one that rounds to it, lies in the interval.
+        narrow: whether the interval is within the limits above, and holds the printed number itself.
     """
 
     name: str
@@ -77,8 +82,8 @@ class Verdict:
     Attributes:
         parts: the tested numbers with their intervals; empty if no test was possible.
         calibrated: whether this cell, or another one of the same configuration, was used to choose settings.
+        seeds: number of our runs that were judged: all that there are, which may be more than the cell prints.
         decisive: whether the tests could reject at all. Ranks among few seeds cannot.
-        among: number of our seeds among which a single published run was placed.
     """
 
     word: str
@@ -87,7 +92,6 @@ class Verdict:
     published_seeds: int = 0
     calibrated: bool = False
     decisive: bool = False
-    among: int = 0
 
     @property
     def text(self) -> str:
@@ -103,11 +107,15 @@ def _narrow(quantity: str, low: float, high: float) -> bool:
     return (high - low) / 2 <= WIDEST[unit]
 
 
-def _part(name: str, spec: str, published: float, interval: tuple[float, float], narrow: bool) -> TestedNumber:
+def _part(slot: Slot, published: float, ours: float, interval: tuple[float, float], narrow: bool) -> TestedNumber:
     low, high = interval
-    # the slack of one part in 1e9 covers the rounding of floating-point sums
-    slack = half_unit(published, spec) + 1e-9 * abs(published)
-    return TestedNumber(name, spec, published, low, high, low - slack <= published <= high + slack, narrow)
+    # one part in 1e9 covers the rounding of floating-point sums
+    tiny = 1e-9 * abs(published)
+    slack = half_unit(published, slot.spec) + tiny
+    inside = low - slack <= published <= high + slack
+    # rounding may keep a test from rejecting, but alone it is no agreement, unless both are printed alike
+    held = low - tiny <= published <= high + tiny or abs(ours - published) <= slack
+    return TestedNumber(slot.name, slot.spec, published, low, high, inside, narrow and held)
 
 
 def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -> list[TestedNumber]:
@@ -162,30 +170,34 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     if slot.statistic == "rate":
         least, most = count_interval(round(float(ours.sum())), len(ours), seeds, level)
         narrow = (most - least) / 2 <= WIDEST_SHARE * seeds
-        return [_part(slot.name, slot.spec, published, (100 * least / seeds, 100 * most / seeds), narrow)]
+        rates = 100 * least / seeds, 100 * most / seeds
+        return [_part(slot, published, 100 * float(ours.mean()), rates, narrow)]
     interval: tuple[float, float] | None = None
     if slot.statistic == "median":
         interval = median_interval(ours, seeds, level)
     else:
         sd = _first(known.get(f"{slot.name.removesuffix('mean')}sd", ()))
-        if sd is not None and len(ours) == seeds:
-            interval = mean_interval(ours, sd, level)
-    return [_part(slot.name, slot.spec, published, interval, _narrow(quantity, *interval))] if interval else []
+        if sd is not None and len(ours) >= LEAST_SEEDS and seeds >= LEAST_SEEDS:
+            interval = mean_interval(ours, sd, seeds, level)
+    if interval is None:
+        return []
+    own = float(np.median(ours) if slot.statistic == "median" else ours.mean())
+    return [_part(slot, published, own, interval, _narrow(quantity, *interval))]
 
 
-def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[list[TestedNumber], int, bool]:
-    """Place a single published run among all our seeds; return parts, number of seeds, and whether it could reject.
+def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[list[TestedNumber], bool]:
+    """Place a single published run among our seeds; return parts, and whether it could reject.
 
     Values with several gates are not placed.
     """
-    parts, among, decisive = [], 0, False
+    parts, decisive = [], False
     for slot in _tested(form.slots):
         published, ours = _first(value[slot.name]), _one_gate(seeds, slot.quantity(quantity))
-        if slot.statistic == "value" and published is not None and ours is not None:
+        # one run has no range
+        if slot.statistic == "value" and published is not None and ours is not None and len(ours) > 1:
             low, high, decisive = rank_interval(ours, LEVEL / len(form.slots))
-            among = len(ours)
-            parts.append(_part(slot.name, slot.spec, published, (low, high), False))
-    return parts, among, decisive
+            parts.append(_part(slot, published, published, (low, high), False))
+    return parts, decisive
 
 
 def judge(
@@ -194,18 +206,16 @@ def judge(
     quantity: str,
     seeds: int,
     others: Value | None = None,
-    every_seed: Samples | None = None,
     calibrated: bool = False,
 ) -> Verdict:
     """Judge a cell.
 
     Args:
-        cell: the available runs of ours.
+        cell: the available runs of ours, all that there are of its configuration.
         published: the format and value of :func:`experiments.analysis.published.value_of`.
         quantity: what the column measures.
         seeds: number of seeds behind the published value; 1 is a single run.
         others: other published numbers of the same runs and column, from :func:`published_numbers`.
-        every_seed: quantity → numbers of all available seeds, shape [gates, seeds]; only for a single run.
         calibrated: whether this value was used to choose settings of the runs.
     """
     if published is None:
@@ -221,9 +231,9 @@ def judge(
         word = DISAGREES if exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
         return Verdict(word, (), cell.n, seeds, calibrated, decisive=True)
     if seeds == 1:
-        parts, among, decisive = _placed(form, value, quantity, every_seed or {})
+        parts, decisive = _placed(form, value, quantity, cell.samples)
         word = DISAGREES if decisive and not all(part.inside for part in parts) else CANNOT_TELL
-        return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive, among)
+        return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive)
     known = {**(others or {}), **published_numbers(form, value)}
     tested = _tested(form.slots)
     found: list[list[TestedNumber]] = []

@@ -133,6 +133,7 @@ class ReportContent:
         compute: what each study has cost, then all together; each record counts once.
         origin: None if there are no records.
         data_notes: run ids → how their data differ from the published files.
+        kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
     """
 
     sections: tuple[Section, ...]
@@ -149,6 +150,7 @@ class ReportContent:
     compute: tuple[StudyCost, ...]
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
+    kernel_notes: Mapping[str, str]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -239,6 +241,12 @@ def _origin(reader: Reader) -> Origin | None:
     )
 
 
+def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]:
+    rows = {f"{item.table.name}.{item.row.key}": item.row.runs for item in items}
+    noted = {name: reader.kernel_note(runs) for name, runs in rows.items() if runs is not None}
+    return {name: note for name, note in noted.items() if note}
+
+
 def build(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, load_published(), MACROS)
@@ -261,4 +269,5 @@ def build(reader: Reader) -> ReportContent:
         compute=_compute(reader),
         origin=_origin(reader),
         data_notes=reader.data_notes,
+        kernel_notes=_kernel_notes(reader, items),
     )

@@ -46,6 +46,8 @@ def results(report: ReportContent) -> str:
         report=report,
         headline=headline(report),
         untested=UNTESTED,
+        # several tables print the same row
+        kernels={name.partition(".")[2]: note for name, note in report.kernel_notes.items()},
         titles=titles,
         verdicts=VERDICTS,
         about=ABOUT,

@@ -73,6 +73,7 @@ def _cell(item: Comparison, runs: _Runs) -> dict[str, Any]:
         "published": item.published_text,
         "n": cell.n,
         "wanted": cell.wanted,
+        "judged": item.verdict.seeds,
         "verdict": item.verdict.text,
         "interval": [[part.name, _number(part.low), _number(part.high)] for part in item.verdict.parts],
         "runs": runs.of(cell.run_ids),

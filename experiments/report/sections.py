@@ -19,12 +19,12 @@ ABOUT = (
 
 READING = (
     "Every number called ours comes from the records of runs, and from nothing else. A published value *disagrees* if "
-    "a test rejects, at 5 %, that both samples come from one distribution. The tests are Welch's for means, exact "
-    "tests for medians, rates and outcomes, and the rank among our seeds for a single run. A value *agrees* if the "
-    "test does not reject and the interval of values that it would not reject is narrow: a factor of 3 either way for "
-    "errors, one component, half a point of accuracy, 30 points of a rate. Else the runs *cannot tell*. Deviations are "
-    "shown and not judged. Cells by which settings were chosen are judged and marked as calibrated: their agreement is "
-    "no evidence.",
+    "a test rejects, at 5 %, that both samples come from one distribution. The tests are a t-test for means, exact "
+    "tests for medians, rates and outcomes, and the rank among our seeds for a single run. All our seeds of a row "
+    "count, also where it prints fewer. A value *agrees* if the test does not reject and the interval of values that "
+    "it would not reject is narrow: a factor of 3 either way for errors, one component, half a point of accuracy, 30 "
+    "points of a rate. Else the runs *cannot tell*. Deviations are shown and not judged. Cells by which settings were "
+    "chosen are judged and marked as calibrated: their agreement is no evidence.",
     "n is the number of usable seeds, of those wanted. Stand-ins, such as shorter runs, follow the row that they stand "
     "for. They count in no total and enter no number of the paper's own tables.",
     "Many cells print one fact twice, so facts are counted, each once. Some tests reject by chance alone; their "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy import stats
 from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.compare import compare_all, totals, verdict_counts
+from experiments.analysis.false_rates import SHAPES, SIZES, rates, words
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
 from experiments.analysis.significance import (
@@ -34,7 +35,7 @@ PM = r"<mean:.2f>\,$\pm$\,<sd:.2f>"
 COUNTS = "<yes:d>/<partial:d>/<no:d>"
 
 
-def ours(numbers: Sequence[float], problems: tuple[Problem, ...] = ()) -> Cell:
+def ours(numbers: Sequence[float] | np.ndarray, problems: tuple[Problem, ...] = ()) -> Cell:
     found = {"t": np.array([numbers], dtype=float)} if len(numbers) else {}
     return Cell({}, "", len(numbers), len(numbers), found, tuple(map(str, range(len(numbers)))), problems)
 
@@ -48,7 +49,7 @@ TEN = tuple(np.random.default_rng(0).normal(6.0, 0.5, size=10))
 
 def test_the_interval_of_a_mean_is_welchs() -> None:
     theirs = np.random.default_rng(1).normal(6.5, 1.5, size=10)
-    low, high = mean_interval(np.array(TEN), float(theirs.std()), 0.05)
+    low, high = mean_interval(np.array(TEN), float(theirs.std()), 10, 0.05)
     expected = stats.ttest_ind(TEN, theirs, equal_var=False)
     # a published mean at an end of the interval has p = 5 %
     for end in (low, high):
@@ -75,42 +76,33 @@ def test_ranks() -> None:
     assert median_interval(np.arange(3.0), 10, 0.05) is None
 
 
-SHAPES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
-    "normal": lambda draw, shape: draw.normal(6, 1, shape),
-    "lognormal": lambda draw, shape: draw.lognormal(0, 1.5, shape),
-    "bimodal": lambda draw, shape: np.where(draw.random(shape) < 0.5, 1.0, 10.0) * draw.lognormal(0, 0.1, shape),
-    "one in ten is bad": lambda draw, shape: (
-        np.where(draw.random(shape) < 0.1, 99.0, 1.0) * draw.lognormal(0, 0.3, shape)
-    ),
-}
+def test_the_interval_of_a_mean_of_two_sizes_pools_the_variance() -> None:
+    draw = np.random.default_rng(1)
+    mine, theirs = draw.normal(6, 1, 30), draw.normal(6, 1, 10)
+    low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
+    pooled = np.sqrt(((29 * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / 38) * (1 / 30 + 1 / 10))
+    freedom = stats.ttest_ind(mine, theirs, equal_var=False).df
+    assert (low + high) / 2 == pytest.approx(mine.mean())
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * pooled)
+    assert mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
+
+
 TRIALS = 1000
 NOISE = 0.02
 """Three standard deviations of a share of 5 % among 1000."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("mine", "theirs"), [(10, 10), (50, 50), (10, 50)])
-def test_false_rates_of_means_medians_and_single_runs(shape: str, mine: int, theirs: int) -> None:
-    draw = np.random.default_rng([mine, theirs])
-    first, second = SHAPES[shape](draw, (TRIALS, mine)), SHAPES[shape](draw, (TRIALS, theirs))
+@pytest.mark.parametrize(("statistic", "sizes"), [(name, sizes) for name, each in SIZES.items() for sizes in each])
+def test_false_rates_of_means_medians_and_single_runs(statistic: str, sizes: tuple[int, int], shape: str) -> None:
+    assert words(statistic, sizes, SHAPES[shape], TRIALS).count("disagrees") <= (0.05 + NOISE) * TRIALS
 
-    def rejected(source: str, value: Callable[[np.ndarray], dict[str, float]], seeds: int) -> float:
-        form = f"<{source}:.9e>" if source != "mean" else r"<mean:.9e> <sd:.9e>"
-        words = [verdict(a, form, value(b), seeds).word for a, b in zip(first, second, strict=True)]
-        return words.count("disagrees") / TRIALS
 
-    means = rejected("mean", lambda b: {"mean": b.mean(), "sd": b.std()}, theirs)
-    assert means <= 0.05 + NOISE
-    if mine != theirs:
-        assert means == 0, "skewed samples of two sizes are not tested by their means"
-    assert rejected("median", lambda b: {"median": np.median(b)}, theirs) <= 0.05 + NOISE
-    outside = [
-        not low <= b[0] <= high
-        for a, b in zip(first, second, strict=True)
-        for low, high, enough in [rank_interval(a, 0.05)]
-        if enough
-    ]
-    assert sum(outside) <= (0.05 + NOISE) * TRIALS
+def test_more_of_our_seeds_miss_less() -> None:
+    few, many = (rates("mean", (n, 10), TRIALS).missed for n in (10, 50))
+    assert many["1 sd"] < few["1 sd"] - 0.1
+    assert many["2 sd"] <= NOISE
+    assert rates("value", (10, 1), 50).missed == {"1 sd": 1, "2 sd": 1, "factor 10": 1}, "ranks among ten tell nothing"
 
 
 def test_what_would_reject_too_often() -> None:
@@ -119,10 +111,10 @@ def test_what_would_reject_too_often() -> None:
     a, b = draw.lognormal(0, 1.5, (2, TRIALS, 10))
     error = np.sqrt(a.var(1) / a.mean(1) ** 2 / 9 + b.var(1) / b.mean(1) ** 2 / 9)
     assert (abs(np.log(a.mean(1) / b.mean(1))) > stats.t.ppf(0.975, 18) * error).mean() > 0.1
-    rare = SHAPES["one in ten is bad"]
+    rare = SHAPES["one bad in ten"]
     a, b = rare(draw, (TRIALS, 10)), rare(draw, (TRIALS, 50))
     assert (stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05).mean() > 0.15
-    a, b = (SHAPES["bimodal"](draw, (100, n)) for n in (10, 50))
+    a, b = (SHAPES["two modes"](draw, (100, n)) for n in (10, 50))
     mine, theirs = (np.median(a[:, draw.integers(0, 10, (300, n))], axis=2) for n in (10, 50))
     low, high = np.quantile(theirs - mine, [0.025, 0.975], axis=1)
     apart = np.median(b, axis=1) - np.median(a, axis=1)
@@ -179,6 +171,16 @@ def test_a_printed_number_stands_for_all_that_round_to_it() -> None:
     assert verdict([7.98] * 10, PM, {"mean": 8.0, "sd": 0.0}).word == "disagrees"
 
 
+def test_rounding_alone_is_no_agreement() -> None:
+    # the interval ends 0.003 above the printed number, and half a unit of its last digit reaches further
+    low, _ = mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
+    printed = round(low - 0.003, 3)
+    form = parse_format(r"<mean:.2f>\,$\pm$\,<sd:.2f>")
+    (part,) = judge(ours(TEN), (form, {"mean": printed, "sd": 0.5}), "t", 10).parts
+    assert (part.inside, part.narrow, part.word) == (True, False, "cannot tell")
+    assert verdict(TEN, PM, {"mean": low + 0.01, "sd": 0.5}).word == "agrees"
+
+
 def test_rates_and_outcomes() -> None:
     rate = r"<rate:.0f>\%"
     assert verdict([1.0] * 10, rate, {"rate": 90.0}).word == "agrees"
@@ -199,22 +201,22 @@ def test_two_numbers_of_a_cell_share_the_level() -> None:
 
 
 def test_a_single_published_run_is_placed_among_our_seeds() -> None:
-    many = {"t": np.arange(50.0)[None]}
-    one = ours([4.0])
+    many = ours(np.arange(50.0))
     form = parse_format("<value:.2f>")
-    inside = judge(one, (form, {"value": 20.0}), "t", 1, every_seed=many)
-    assert (inside.word, inside.decisive, inside.among) == ("cannot tell", True, 50)
-    assert judge(one, (form, {"value": 70.0}), "t", 1, every_seed=many).word == "disagrees"
-    few = judge(one, (form, {"value": 70.0}), "t", 1, every_seed={"t": np.arange(10.0)[None]})
+    inside = judge(many, (form, {"value": 20.0}), "t", 1)
+    assert (inside.word, inside.decisive, inside.seeds) == ("cannot tell", True, 50)
+    assert judge(many, (form, {"value": 70.0}), "t", 1).word == "disagrees"
+    few = judge(ours(np.arange(10.0)), (form, {"value": 70.0}), "t", 1)
     assert (few.word, few.decisive, few.parts[0].inside) == ("cannot tell", False, False)
-    layers = judge(one, (parse_format("<value:.0f*,>"), {"value": [1, 2]}), "t", 1, every_seed=many)
+    assert judge(ours([4.0]), (form, {"value": 70.0}), "t", 1).parts == (), "one run has no range"
+    layers = judge(many, (parse_format("<value:.0f*,>"), {"value": [1, 2]}), "t", 1)
     assert (layers.word, layers.parts) == ("cannot tell", ())
 
 
 def test_what_is_not_judged() -> None:
     value = {"mean": 6.0, "sd": 1.0}
     assert verdict([], PM, value).word == "not run"
-    assert verdict(TEN[:4], PM, value).word == "cannot tell"
+    assert verdict(TEN[:2], PM, value).parts == (), "two runs are too few for a mean"
     assert judge(ours(TEN), None, "t", 10).word == "not published"
     setting = Cell({}, "", 10, 10, {"config.gate.r": np.full((1, 10), 0.5)}, ("r",) * 10, ())
     assert judge(setting, (parse_format("<value:.2f>"), {"value": 0.5}), "config.gate.r", 10).word == "setting"
@@ -256,9 +258,10 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     assert len(by_name) == 519
     assert by_name["datafourbody.baseline.t"].verdict.text == "agrees (calibrated)"
     assert by_name["stdT.number.value"].verdict.text == "cannot tell (calibrated)"
-    assert by_name["stdT.number.value"].verdict.among == 10
+    assert by_name["stdT.number.value"].verdict.seeds == 10
     assert by_name["decayablationbody.standard.r"].verdict.word == "setting"
-    assert by_name["datasevenbody.ngn.t"].verdict.word == "cannot tell"
+    # ten of ours beside fifty published ones
+    assert [part.name for part in by_name["datasevenfullbody.ngn.t"].verdict.parts] == ["mean"]
     assert by_name["dataeightbody.cifar10-conv.t"].verdict.word == "not run"
     assert sum(verdict_counts(items).values()) == 519
     stand_ins = [item for item in items if item.stand_in]
@@ -266,6 +269,22 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
     only = compare_all(Reader(store), published.load_published(), MACROS, task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
+
+
+def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed in range(39):
+        t = 6.0 if seed < 10 else 9.0
+        samples.put(store, BASELINE, seed, {"grown": samples.grown([t], 1e-5, 1e-5)})
+    items = compare_all(Reader(store), published.load_published(), MACROS, task="regression1d")
+    by_name = {item.name: item for item in items}
+    row = by_name["datafourfullbody.baseline.t"]
+    assert (row.cell.n, row.cell.value["mean"], row.verdict.seeds) == (10, 6.0, 39)
+    assert row.verdict.word == "disagrees"
+    (part,) = row.verdict.parts
+    assert (part.low + part.high) / 2 == pytest.approx((10 * 6 + 29 * 9) / 39)
+    single = by_name["stdT.number.value"]
+    assert (single.cell.n, single.verdict.seeds, single.verdict.decisive) == (1, 39, True)
 
 
 def test_facts_are_counted_once(tmp_path: Path) -> None:
@@ -280,8 +299,8 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
     # the standard run is in two places
     assert found.placed == 3
     assert found.expected_outside == pytest.approx(3 * 2 / 11)
-    # medians and means of table 4 can reject; table 7 has too few seeds for it, and so has a rank
-    assert found.tests == 4 + 3
+    # medians and means of table 4 can reject, and means of table 7; a rank among ten cannot
+    assert found.tests == 4 + 3 + 3
     assert "facts" in str(found)
 
 
