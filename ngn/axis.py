@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from ngn.methods.base import Capacity, Mode
 
 Counts = Sequence[tuple[Any, str]]
+GONE = "gone"
+"""A child of an axis that has cut layers: the capacities of the axes in them, whose sizes are still reported."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,9 @@ class OrderedAxis(nn.Module):
     """Whether the next forward pass fixes the rms of normalised components."""
     rms: Tensor | None = None
     """The fixed rms of normalised components, [*R, K]."""
+    cuttable = True
+    """Whether training can go on without components whose coefficient is 0."""
+    whole: Any = None  # the model before its first cut, for reports
 
     def __init__(
         self,
@@ -174,7 +179,7 @@ class OrderedAxis(nn.Module):
     @property
     def K(self) -> int:
         """Number of components that exist."""
-        return self._K
+        return self._K if self.capacity is None else self.capacity.K
 
     @property
     def origin(self) -> tuple[str, str | int] | None:
@@ -203,6 +208,8 @@ class OrderedAxis(nn.Module):
             return self.scale
         if not self.called:  # setting an attribute in every pass would recompile a compiled graph
             self.called = True
+        if self.capacity.all_open:
+            return None
         c = self.capacity.coefficients(self.mode)
         return self.in_place(F.pad(c, (0, self.K - c.shape[-1])))
 
@@ -252,15 +259,26 @@ class OrderedAxis(nn.Module):
 
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
         """Update the deployed copy after its tensors were cut to the places ``kept``, bool [K]."""
-        before, self._K = self.K, int(kept.sum())
+        self._count(kept)
+        self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
+        self._ranks = None
+        self._modules.pop(GONE, None)
+
+    def shrunk(self, kept: Tensor) -> None:
+        """Update the axis after its tensors were cut in place to the places ``kept``, bool [K]."""
+        self._count(kept)
+        self.capacity.shrink(self._K)
+        self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
+
+    def _count(self, kept: Tensor) -> None:
+        """Update what counts the components."""
+        before, self._K = len(kept), int(kept.sum())
         for module, name in self.counts:
             value = getattr(module, name)
             if isinstance(value, int):
                 setattr(module, name, value // before * self._K)
             else:
                 setattr(module, name, [part for part, stays in zip(value, kept.tolist(), strict=True) if stays])
-        self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
-        self._ranks = None
 
 
 class Stacked(nn.Module):

@@ -270,7 +270,8 @@ class BudgetLearner(CapacityLearner):
 
     def _allowed(self, g: int) -> list[int]:
         """The counts that axis ``g`` may end with, ascending."""
-        low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
+        low, step = self.cost.smallest[g], self.budget.round_to
+        K = max(self.axes[g].K, self.cost.largest[g])  # grown, or cut
         return sorted({K, *(n for n in range(0, K + 1, step) if n >= low)})
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]

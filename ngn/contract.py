@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
-from ngn.checks import check_equal, evaluating, is_frozen, tensors_of
-from ngn.methods.base import MODES, Mode
-from ngn.report import Report, SizeReport, latency_of
-from ngn.truncation import deploy
+from ngn.checks import check_equal, is_frozen, tensors_of
+from ngn.sized import Sized
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
 
 
-class Learner(nn.Module, ABC):
+class Learner(Sized):
     """Base class of everything that the trainer can train: a model and the hooks that learn its sizes.
 
     The trainer calls the hooks in this order:
@@ -38,29 +36,13 @@ class Learner(nn.Module, ABC):
     tensor([3])
     """
 
-    replicas: int | None = None
-    has_boundary = False
-    """Whether every ``size`` is a boundary t, so that its distance from an integer matters."""
     watch: LoopWatch | None = None
     """Notes on what the training loop did with the sizes; None if the learner takes none."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
         self._steps = 0
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model: soft, as it is trained, unless a :meth:`mode` is set."""
-        return self.model(*args, **kwargs)
-
-    @contextmanager
-    def mode(self, mode: Mode) -> Iterator[None]:
-        """Run forward passes in ``mode`` within the context.
-
-        "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
-        """
-        yield
 
     def prepare(self, batches: Any) -> None:
         """Look at data before step 0; not called when a training is resumed."""
@@ -73,6 +55,18 @@ class Learner(nn.Module, ABC):
 
     def make_room(self) -> bool:
         """Allocate the components that are now needed, and return whether parameters have grown."""
+        return False
+
+    def shrink(self, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> bool:
+        """Cut what is fixed out of the model, in place, and return whether parameters have changed shape.
+
+        Args:
+            optimizer: holds the model's parameters; its state is cut with them.
+            averages: averages of the learner or its model, to be cut alike.
+
+        Raises:
+            ValueError: if the optimiser keeps a state that cannot be cut; nothing has then changed.
+        """
         return False
 
     def penalty(self) -> Tensor:
@@ -92,7 +86,7 @@ class Learner(nn.Module, ABC):
     def finish(self, batches: Any) -> None:
         """Complete the model after the last step."""
 
-    def step(self, progress: float) -> None:
+    def step(self, progress: float, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> None:
         """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
 
         Keep the gradients until then. Your loop also adds :meth:`penalty` to every loss, and gives the optimiser
@@ -100,9 +94,12 @@ class Learner(nn.Module, ABC):
 
         Args:
             progress: fraction of the training that is done, in (0, 1]; 1 after the last step.
+            optimizer: if given, :meth:`shrink` cuts fixed sizes in place, so that later steps cost what those of the
+                small model do. Without it they are masked. It has no effect in a group of several processes.
+            averages: see :meth:`shrink`.
 
         Raises:
-            ValueError: if components must be allocated; only ``ngn.fit`` can do that.
+            ValueError: if components must be allocated (only ``ngn.fit`` can do that), or the optimiser cannot be cut.
 
         >>> import torch, ngn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
@@ -113,7 +110,7 @@ class Learner(nn.Module, ABC):
         ...     optimizer.zero_grad()
         ...     loss.backward()
         ...     optimizer.step()
-        ...     learner.step((n + 1) / 100)
+        ...     learner.step((n + 1) / 100, optimizer)
         >>> small = learner.deploy(example=x)
         >>> small[0].out_features < 8
         True
@@ -124,6 +121,9 @@ class Learner(nn.Module, ABC):
         self.before_step(self._steps if progress < 1 else None)
         if self.make_room():
             raise ValueError("your own loop cannot allocate components: give the gate a K, or use ngn.fit")
+        several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        if optimizer is not None and not several:
+            self.shrink(optimizer, averages)
 
     def resume(self, step: int, progress: float) -> None:
         """Go on from a checkpoint. In your own loop, call it once before step number ``step``.
@@ -136,29 +136,6 @@ class Learner(nn.Module, ABC):
         self._steps = step
         self.set_progress(progress)
         self.before_step(step)
-
-    @abstractmethod
-    def count(self) -> Tensor:
-        """Numbers of retained components: int64 [*R, G]."""
-
-    def size(self) -> Tensor:
-        """Continuous sizes (t for a boundary): float64 [*R, G]."""
-        return self.count().double()
-
-    def standing(self) -> str:
-        """Summarise the sizes for a progress line: their mean."""
-        if self.has_boundary:
-            return f"t {float(self.size().mean()):.2f}"
-        return f"count {float(self.count().double().mean()):.1f}"
-
-    def controller_parameters(self) -> list[nn.Parameter]:
-        """The parameters that decide the sizes; they have their own learning rate and no weight decay."""
-        return []
-
-    def body_parameters(self) -> list[nn.Parameter]:
-        """All other trained parameters."""
-        controllers = {id(p) for p in self.controller_parameters()}
-        return [p for p in self.parameters() if p.requires_grad and id(p) not in controllers]
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors that training changes, and the frozen parameters; a tied tensor once."""
@@ -201,10 +178,6 @@ class Learner(nn.Module, ABC):
             )
         self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
 
-    def _distance(self) -> Tensor | None:
-        """|t - round(t)|, [*R, G]; None if sizes are not boundaries."""
-        return (self.size() - self.size().round()).abs() if self.has_boundary else None
-
     def _sizes_of(self, replica: int | None) -> Tensor:
         """The continuous sizes of one model, [G].
 
@@ -216,78 +189,6 @@ class Learner(nn.Module, ABC):
         if replica is not None and self.replicas is None:
             raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
         return self.size() if replica is None else self.size()[replica]
-
-    def _groups(self) -> list[SizeReport]:
-        """The learned sizes by name; empty for a stack."""
-        return []
-
-    def _whole(self) -> nn.Module:
-        """The model whose latency is compared with the deployed model's; of a stack, one of its models."""
-        return self.model
-
-    def _budget_used(self) -> str | None:
-        """A sentence about how much of the budget the sizes use; None without a budget."""
-        return None
-
-    def report(
-        self,
-        latency: Any = None,
-        deployed: nn.Module | None = None,
-        score: Callable[[nn.Module], Any] | None = None,
-    ) -> Report:
-        """Report the sizes and what deployment would leave.
-
-        Args:
-            latency: an input on which to time the model with all components, and the deployed model. It is a tuple for
-                several arguments, a dictionary for named ones.
-            deployed: the result of :meth:`deploy`, if you have it already (a single model only).
-            score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
-                mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
-
-        >>> import torch, ngn
-        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
-        >>> learner.report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
-        >>> print(learner.report())
-        axis: 4 -> 2 components, -12 parameters (t = 1.25)
-        parameters: 36 -> 24 (-33%)
-        """
-        each = [None] if self.replicas is None else range(self.replicas)
-        models = [deployed or self.cut(r, share_frozen=True) for r in each]
-        left = [sum(p.numel() for p in model.parameters()) for model in models]
-        sizes = sum(p.numel() for p in self.controller_parameters())
-        now = sum(p.numel() for p in self.model.parameters()) - sizes
-        distance = self._distance()
-        return Report(
-            self.size().tolist(),
-            self.count().tolist(),
-            None if distance is None else distance.tolist(),
-            now // len(left),
-            left[0] if self.replicas is None else left,
-            self._groups(),
-            None if latency is None else (latency_of(self._whole(), latency), latency_of(models[0], latency)),
-            {} if score is None else self._scores(score),
-            self._budget_used(),
-        )
-
-    @torch.no_grad()
-    def _scores(self, score: Callable[[nn.Module], Any]) -> dict[str, Any]:
-        """``score`` of the model in eval mode, for each mode of its gates."""
-        scores: dict[str, Any] = {}
-        with evaluating(self.model):
-            for mode in MODES:
-                with self.mode(mode):
-                    scores[mode] = score(self.model)
-        return scores
-
-    def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
-        """Return a copy of the model in eval mode with only the retained components and no gates; check nothing.
-
-        Args:
-            replica: which model of a stack.
-            share_frozen: share frozen parameters that are not cut with the model; do not copy them.
-        """
-        return deploy(self.model, replica, share_frozen)
 
     def deploy(
         self,

@@ -29,7 +29,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments
-from ngn.truncation import Choice, is_stack, owned, truncated
+from ngn.cutting import Choice, is_stack, owned
+from ngn.truncation import truncated
 
 USED = 0.9
 """Fraction of a limit that counts should use at least."""
@@ -164,8 +165,13 @@ def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int])
     """Copy ``model`` (of a stack, its first) with ``counts`` leading components per axis, without weights.
 
     Tensors that are not cut are shared with ``model``.
+
+    Raises:
+        ValueError: if an axis has fewer components, as after a cut.
     """
-    parts = zip(axes, counts, strict=True)
+    parts = [(axis, n) for axis, n in zip(axes, counts, strict=True) if axis.cuts]  # others were in removed layers
+    if more := [(axis.name, n, axis.K) for axis, n in parts if n > axis.K]:
+        raise ValueError(f"{more[0][0] or 'the axis'} has {more[0][2]} components, not {more[0][1]}")
     kept = {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in parts}
     stacked = any(axis.capacity.replicas is not None for axis in axes)
     return truncated(model, kept, 0 if stacked else None, share="all").eval()

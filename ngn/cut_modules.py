@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis, is_conv1d
 
@@ -48,17 +48,15 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
             raise ValueError(
                 f"torch cannot compute a convolution without channels: give the gate of the axis of {name} delta=0.5"
             )
-        side, other = (1, 0) if isinstance(module, _ConvTransposeNd) else (0, 1)
-        per_group, size = module.weight.shape[other], module.weight.shape[side]
+        size, per_group = module.weight.shape[:2]
         if module.groups > 1 and name == "weight":
-            before = (module.in_channels if side else module.out_channels) // module.groups
-            if dim % module.weight.dim() == other or size % before:
+            if breaks_groups(module, dim, size):
                 raise ValueError(
                     "a grouped convolution can only be cut by whole groups: make width a multiple of the group size"
                 )
-            module.groups = max(1, size // before)
-        sizes = {side: size, other: per_group * module.groups}
-        module.out_channels, module.in_channels = sizes[0], sizes[1]
+            module.groups = max(1, size // _group(module))
+        both = size, per_group * module.groups
+        module.in_channels, module.out_channels = both if module.transposed else both[::-1]
     elif isinstance(module, _NormBase):
         module.num_features = shape[0]
     elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
@@ -70,12 +68,28 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
         module.num_channels, module.num_groups = shape[0], shape[0] // per_group
 
 
+def breaks_groups(module: nn.Module, dim: int, size: int) -> bool:
+    """Whether a cut of the weight along ``dim``, to ``size`` entries, divides a group of a grouped convolution."""
+    if not isinstance(module, _ConvNd) or module.groups == 1:
+        return False
+    return dim % module.weight.dim() != 0 or bool(size % _group(module))
+
+
+def _group(module: _ConvNd) -> int:
+    """The entries of one group along dimension 0 of the weight, which has the inputs in a transposed convolution."""
+    return (module.in_channels if module.transposed else module.out_channels) // module.groups
+
+
 def renumber_layers(layers: nn.ModuleList) -> None:
     """Renumber transformer layers; their numbers index the cache of keys and values."""
     for number, layer in enumerate(layers):
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
+
+
+class TrainingHook(functools.partial[Any]):
+    """A hook for loading a state that truncation removes."""
 
 
 def remove_idle_axes(model: nn.Module) -> None:
@@ -85,6 +99,9 @@ def remove_idle_axes(model: nn.Module) -> None:
         return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None
 
     for module in [*model.modules()]:
+        for key, loading in [*module._load_state_dict_pre_hooks.items()]:
+            if isinstance(getattr(loading, "hook", None), TrainingHook):
+                del module._load_state_dict_pre_hooks[key]
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook

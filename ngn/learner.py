@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import cut_to
 from ngn.methods.base import Mode
-from ngn.report import SizeReport, size_reports
+from ngn.report import SizeReport, Whole, size_reports
+from ngn.shrinking import load_cut_states, shrink
 from ngn.watching import LoopWatch
 
 
@@ -55,6 +58,8 @@ class CapacityLearner(Learner):
             )
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
         self.watch = LoopWatch(self.axes, self.names)
+        self._cut = [False] * len(self.axes)  # which sizes have been fixed and cut
+        load_cut_states(model)
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -70,6 +75,7 @@ class CapacityLearner(Learner):
         self.watch.progressed(progress)
         for axis in self.axes:
             axis.capacity.set_progress(progress)
+        self._cut = [cut and axis.capacity.committed for cut, axis in zip(self._cut, self.axes, strict=True)]
 
     def commit_at(self, progress: float) -> None:
         """Fix, from ``progress`` on, all sizes that have no ``commit`` of their own."""
@@ -87,14 +93,51 @@ class CapacityLearner(Learner):
             axis.grow(K)
         return bool(wanted)
 
+    def wanted_components(self) -> list[int] | None:
+        """The number of components that each axis must still have, [G]; None if nothing is to be cut now.
+
+        A fixed size needs its count (of a stack, the largest). Override it to cut earlier.
+        """
+        fixed = [axis.capacity.committed for axis in self.axes]
+        if fixed == self._cut:
+            return None
+        counts = self.count().reshape(-1, len(self.axes)).amax(0).tolist()
+        return [n if done else axis.K for axis, n, done in zip(self.axes, counts, fixed, strict=True)]
+
+    def shrink(self, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> bool:
+        if (counts := self.wanted_components()) is None:
+            return False
+        changed = shrink(self.model, self.axes, counts, optimizer, averages)
+        self._cut = [axis.capacity.committed for axis in self.axes]
+        return changed
+
+    @property
+    def masked(self) -> list[str]:
+        """The names of the fixed sizes whose closed components are masked and not cut."""
+        counts = self.count().reshape(-1, len(self.axes)).amax(0).tolist()
+        named = zip(self.names, self.axes, counts, strict=True)
+        return [name for name, axis, n in named if axis.capacity.committed and max(1, n) < axis.K]
+
     def penalty(self) -> Tensor:
-        """Sum of the capacities' penalties, [*R]."""
+        """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
+        if all(axis.capacity.committed for axis in self.axes):
+            return self.size().new_zeros(() if self.replicas is None else self.replicas)
         penalty = torch.stack([axis.capacity.penalty() for axis in self.axes]).sum(0)
         self.watch.priced(penalty)
         return penalty
 
     def _whole(self) -> nn.Module:
+        if (whole := self._before()) is not None:
+            return whole.on(next(self.model.parameters()).device)
         return cut_to(self.model, self.axes, [axis.K for axis in self.axes])
+
+    def _before(self) -> Whole | None:
+        """The model before its first cut; None if it was never cut."""
+        whole: Whole | None = self.axes[0].whole
+        return whole
+
+    def _parameters_before(self) -> int:
+        return super()._parameters_before() if (whole := self._before()) is None else whole.parameters
 
     def _groups(self) -> list[SizeReport]:
         return size_reports(self.axes, self.names) if self.replicas is None else []
@@ -149,7 +192,9 @@ class CapacityLearner(Learner):
         return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        for axis, K in zip(self.axes, tensors["allocated"].tolist(), strict=True):
+        allocated = tensors["allocated"].tolist()
+        for axis, K in zip(self.axes, allocated, strict=True):
             if K > axis.K:
                 axis.grow(K)
+        shrink(self.model, self.axes, allocated)
         super().restore(tensors)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
-from ngn.cost import milliseconds
+from ngn.cost import cut_to, milliseconds
 
 
 @dataclass(frozen=True)
@@ -111,16 +114,51 @@ def component_parameters(axis: OrderedAxis) -> Tensor:
     return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What reports compare with once a model is cut in place.
+
+    Attributes:
+        model: the model before its first cut (of a stack, one model), without gates and without values of parameters.
+        parameters: number of its parameters (of a stack, of all), without those that decide sizes.
+        sizes: the :func:`anatomy` of each axis.
+    """
+
+    model: nn.Module
+    parameters: int
+    sizes: dict[OrderedAxis, tuple[int, int | None, Tensor]]
+
+    @classmethod
+    def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> Whole:
+        """Describe ``model``, which has not been cut."""
+        controllers = (p for axis in axes for p in axis.capacity.controllers() if p.requires_grad)
+        parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
+        small = cut_to(model, axes, [axis.K for axis in axes])
+        bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
+        return cls(copy.deepcopy(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
+
+    def on(self, device: torch.device) -> nn.Module:
+        """The model with parameters of 0, to measure its latency."""
+        zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device)) for p in self.model.parameters()}
+        return copy.deepcopy(self.model, zeros)
+
+
+def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:
+    """The components of ``axis``, the entries of one (None for layers), and the parameters of each, [K]."""
+    tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
+    # a map that reads flattened channels has one column per pixel
+    entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
+    return axis.K, entries, component_parameters(axis)
+
+
 def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     """Report the sizes of a single model."""
     groups = []
     for axis, name in zip(axes, names, strict=True):
+        K, entries, parameters = anatomy(axis) if axis.whole is None else axis.whole.sizes[axis]
         kept, size = axis.retained()[0].cpu(), axis.capacity.size()
-        tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
-        # a map that reads flattened channels has one column per pixel
-        entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
-        removed = int(component_parameters(axis)[~kept].sum())
-        groups.append(SizeReport(name, axis.unit, float(size), axis.K, int(kept.sum()), entries, removed))
+        removed = int(parameters[~F.pad(kept, (0, K - len(kept)))].sum())
+        groups.append(SizeReport(name, axis.unit, float(size), K, int(kept.sum()), entries, removed))
     return groups
 
 

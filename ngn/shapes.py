@@ -15,8 +15,9 @@ from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
 from ngn.cut_modules import value_of
+from ngn.cutting import Choice, is_stack, owned
 from ngn.files import write_tensors
-from ngn.truncation import Choice, is_stack, owned, truncated, without_tensors
+from ngn.truncation import truncated, without_tensors
 
 
 def check_deployed(model: nn.Module, call: str) -> None:

@@ -7,36 +7,19 @@ copied in full to be cut afterwards. Modules keep their classes and their forwar
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._pytree import tree_leaves
 
-from ngn.axis import Cut, OrderedAxis, Stacked
+from ngn.axis import GONE, Cut, OrderedAxis, Stacked
 from ngn.checks import axes_of, is_frozen, refuse_closures
 from ngn.components.low_rank import Bottleneck
 from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What to keep of one axis, in the order of places, on the CPU.
-
-    Attributes:
-        kept: which components, bool [K].
-        coefficients: the factors that cuts with ``fold`` multiply in, [K]; None for ones.
-        scale: the factors that the axis itself keeps, [count]; None for none.
-    """
-
-    kept: Tensor
-    coefficients: Tensor | None
-    scale: Tensor | None
+from ngn.cutting import Choice, cut_tensor, is_stack, kept_layers, plans_of, stacked_tensors
 
 
 def deploy(
@@ -106,13 +89,7 @@ def truncated(
         share: which of the tensors that are not cut stay the original's own: its frozen parameters, or all.
     """
     memo: dict[int, Any] = {}
-    selected = {
-        id(value)
-        for module in model.modules()
-        if isinstance(module, Stacked) and module.replicas is not None
-        for value in (*module._parameters.values(), *module._buffers.values())
-        if value is not None
-    }
+    selected = stacked_tensors(model)
 
     def of_replica(value: Tensor) -> Tensor:
         return value.detach()[replica] if id(value) in selected else value.detach()
@@ -120,12 +97,10 @@ def truncated(
     def like(value: Tensor, new: Tensor, trained: bool = False) -> Tensor:
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
-    plans: dict[int, tuple[Cut, list[tuple[Cut, Choice]]]] = {}
-    for axis, choice in choices.items():
-        cuts = {(id(t), cut.dim, cut.start): cut for cut in axis.cuts if (t := owned(cut)) is not None}
-        for (tensor, _, _), cut in cuts.items():
-            plans.setdefault(tensor, (cut, []))[1].append((cut, choice))
-        memo |= {id(part): empty for part, empty in ((axis.capacity, None), (axis._cuts, ())) if part is not None}
+    plans = plans_of(choices)
+    for axis in choices:
+        empty = ((axis.capacity, None), (axis._cuts, ()), (axis._modules.get(GONE), None), (axis.whole, None))
+        memo |= {id(part): instead for part, instead in empty if part is not None}
 
     registered = [value for m in model.modules() for value in m._parameters.values() if value is not None]
     plain: dict[tuple[nn.Module, str], nn.Parameter] = {}
@@ -134,8 +109,7 @@ def truncated(
     for key, (cut, parts) in plans.items():
         value = value_of(cut.module, cut.name)
         if is_stack(value):
-            kept = functools.reduce(torch.logical_and, (choice.kept for _, choice in parts)).tolist()
-            lists.append((value, [layer for layer, stays in zip(value, kept, strict=True) if stays]))
+            lists.append((value, kept_layers(value, parts)))
             continue
         untouched = all(bool(choice.kept.all()) and not c.merge for c, choice in parts)
         if share == "all" and id(value) == key and untouched and key not in selected:
@@ -146,7 +120,7 @@ def truncated(
                 f"{cut.name} is tied to another module, so coefficients cannot be folded into it: set fold=False, or "
                 "fold into another map"
             )
-        new = _cut(of_replica(value), [(replace(c, dim=c.dim % value.dim()), choice) for c, choice in parts])
+        new = cut_tensor(of_replica(value), parts)
         if id(value) == key:
             # a frozen map that takes trained coefficients differs from the pretrained one: save must write it
             folded = (
@@ -203,55 +177,6 @@ def _base_if_empty(module: nn.Module) -> nn.Module:
     while isinstance(module, Bottleneck) and module.axis.K == 0:
         module = module.base
     return module
-
-
-def owned(cut: Cut) -> Any:
-    """The object that a cut names: a parameter, a buffer, a list, a parametrisation, or None for a missing bias.
-
-    Raises:
-        ValueError: if a hook computes the tensor, or it does not exist.
-    """
-    module, name = cut.module, cut.name
-    for held in (module._parameters, module._buffers, module._modules):
-        if name in held:
-            return held[name]
-    parametrised = getattr(module, "parametrizations", {})
-    if name in parametrised:
-        return parametrised[name]
-    raise ValueError(
-        f"{type(module).__name__}.{name} cannot be cut, as it is neither a parameter nor a buffer; if a hook computes "
-        "it (torch.nn.utils.weight_norm), use torch.nn.utils.parametrizations or remove the hook"
-    )
-
-
-def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
-    """Whether a cut names a list of layers (a parametrisation is a ``ModuleList``, too)."""
-    return isinstance(part, nn.ModuleList) and not isinstance(part, ParametrizationList)
-
-
-def _cut(value: Tensor, parts: list[tuple[Cut, Choice]]) -> Tensor:
-    """Cut ``value`` along every dimension that ``parts`` name."""
-    for dim in sorted({cut.dim for cut, _ in parts}):
-        keep = torch.ones(value.shape[dim], dtype=torch.bool)
-        factor = torch.ones(value.shape[dim], dtype=torch.float64)
-        here = [(cut, choice) for cut, choice in parts if cut.dim == dim]
-        for cut, choice in here:
-            first, last = max(0, cut.start), cut.start + len(choice.kept) * cut.width
-            if last > len(keep):
-                raise ValueError(
-                    f"{type(cut.module).__name__}.{cut.name} has {len(keep)} entries along dimension "
-                    f"{dim}, but the axis needs {last}"
-                )
-            keep[first:last] = choice.kept.repeat_interleave(cut.width)[first - cut.start :]
-            if cut.fold and choice.coefficients is not None:
-                factor[first:last] = choice.coefficients.repeat_interleave(cut.width)[first - cut.start :]
-        index = keep.nonzero().flatten()
-        value = value.index_select(dim, index.to(value.device))
-        if any(cut.fold for cut, _ in here):
-            value = value * factor[index].to(value).view(-1, *[1] * (value.dim() - 1 - dim))
-        if any(cut.merge for cut, _ in here):
-            value = value.sum(dim, keepdim=True)
-    return value
 
 
 def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | None:

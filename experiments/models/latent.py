@@ -80,6 +80,7 @@ class GatedBottleneck(OrderedSum):
     """
 
     bank: RankOneBank
+    cuttable = False
 
     def __init__(self, bank: RankOneBank, capacity: Capacity, kl: float = 1e-4) -> None:
         super().__init__(bank, capacity)

@@ -119,7 +119,7 @@ class Bank(Stacked, ABC):
         return kept
 
     def truncated(self, kept: Tensor) -> None:
-        """Update the deployed copy after its parameters were cut to the components ``kept``, bool [K]."""
+        """Update the bank after its parameters were cut to the components ``kept``, bool [K]."""
         self.K = int(kept.sum())
 
 
@@ -232,6 +232,11 @@ class OrderedSum(OrderedAxis):
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
         self._cuts, self.scale = (), scale
         self.bank.truncated(kept)
+
+    def shrunk(self, kept: Tensor) -> None:
+        self.bank.truncated(kept)
+        self.capacity.shrink(self.bank.K)
+        self.rms = None if self.rms is None else self.rms[..., : self.bank.K]
 
 
 def _rms(f: Tensor, eps: float) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from lightning.pytorch import Callback
+from torch.optim.swa_utils import AveragedModel
 
 from ngn.budget import BudgetLearner
 from ngn.contract import Learner
@@ -32,17 +33,21 @@ class SizesCallback(Callback):
     A training resumed from the end of an epoch continues exactly. After a resumption within an epoch, Lightning starts
     its data from the beginning.
 
+    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`), in the averages of other callbacks, too. If a
+    strategy wraps the module (DDP, FSDP), or there are several optimisers, they stay masked until ``deploy``.
+
     Args:
         learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
+        shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
 
     Raises:
         ValueError: in training, if the module does not contain the learner's model, or if the number of steps is
             unknown.
     """
 
-    def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
-        self.boundaries, self.done = BoundaryOptimizer(learner, lr), 0
+    def __init__(self, learner: Learner, lr: float = 5e-2, shrink: bool = True) -> None:
+        self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
 
     def state_dict(self) -> dict[str, Any]:
         return self.boundaries.state()
@@ -65,7 +70,10 @@ class SizesCallback(Callback):
         if trainer.global_step > self.done:  # false while gradients are accumulated
             self.done = trainer.global_step
             learner = self.boundaries.learner
-            learner.step(min(1.0, self.done / self.total))
+            plain = self.shrink and len(trainer.optimizers) == 1 and trainer.model is pl_module
+            held = (part for callback in trainer.callbacks for part in vars(callback).values())
+            averages = [part for part in held if isinstance(part, AveragedModel)]
+            learner.step(min(1.0, self.done / self.total), trainer.optimizers[0] if plain else None, averages)
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)
                 if isinstance(learner, BudgetLearner):

@@ -27,16 +27,20 @@ class SizesCallback(TrainerCallback, ExportableState):
     A training resumed from a checkpoint continues exactly. Do not set ``restore_callback_states_from_checkpoint``: it
     is not needed, and transformers cannot create this callback, because the checkpoint does not contain the learner.
 
+    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`). With several processes, DeepSpeed, FSDP,
+    ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
+
     Args:
         learner: the learner of the trained model.
         lr: learning rate of the boundaries.
+        shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
 
     Raises:
         ValueError: in training, if the trained model does not contain the learner's model.
     """
 
-    def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
-        self.boundaries = BoundaryOptimizer(learner, lr)
+    def __init__(self, learner: Learner, lr: float = 5e-2, shrink: bool = True) -> None:
+        self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": self.boundaries.state()}
@@ -62,4 +66,6 @@ class SizesCallback(TrainerCallback, ExportableState):
             logs["sizes"] = self.boundaries.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.learner.step(state.global_step / state.max_steps)
+        masked = args.deepspeed or args.fsdp or args.torch_compile or args.load_best_model_at_end
+        optimizer = others["optimizer"] if self.shrink and not masked else None
+        self.boundaries.learner.step(state.global_step / state.max_steps, optimizer)

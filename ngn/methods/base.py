@@ -83,6 +83,8 @@ class Capacity(nn.Module, ABC):
     """Progress from which the size stays rounded; None for never."""
     committed = False
     """Whether the size is rounded now."""
+    all_open = False
+    """Whether all K coefficients are 1, and stay so while the size is rounded."""
     growing = False
     """Whether components are allocated as the size grows."""
     rms_eps: float | None = None
@@ -115,6 +117,14 @@ class Capacity(nn.Module, ABC):
             ValueError: if the method needs a preset K.
         """
         raise ValueError(f"{type(self).__name__} cannot grow: give it a preset K")
+
+    def shrink(self, K: int) -> None:
+        """Keep the K leading components, after the tensors of the others were removed.
+
+        Raises:
+            ValueError: if the method does not close components for good.
+        """
+        raise ValueError(f"{type(self).__name__} cannot shrink: its components may open again")
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
@@ -177,6 +187,8 @@ class Weighted(Capacity):
     """The weights that truncation drops, [*R, K]: ones from the commit on; None if the order keeps its weights."""
     u: Tensor | None = None
     """The random number that draws the prefix of this step, [*R]."""
+    candidates = 0
+    """The largest K so far, on which some orders depend."""
 
     def put_in_order(self, order: Order | None, r: Scalar) -> None:
         """Set the weights of the K components from an order (None for geometric) and its ratio ``r``."""
@@ -194,13 +206,16 @@ class Weighted(Capacity):
 
     def weigh(self, progress: float) -> None:
         """Set the weights at ``progress``; a committed size trains with the weights of the deployed model."""
-        w, order = self.order.weights(self.r, self.K, progress).contiguous(), self.order
+        self.candidates, order = max(self.candidates, self.K), self.order
+        w = order.weights(self.r, self.candidates, progress)[..., : self.K].contiguous()
         self.w = w if order.kept else torch.ones_like(w)
         done = self.committed and not order.drawn
         self.law = None if order.kept else torch.ones_like(w) if done else w
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.setdefault(f"{prefix}w", self.w)  # states of version 0.1 lack it
+        if (K := state_dict[f"{prefix}w"].shape[-1]) < self.K:  # a state of after a cut
+            self.shrink(K)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def set_progress(self, progress: float) -> None:
@@ -212,6 +227,10 @@ class Weighted(Capacity):
         if self.order.drawn:
             u = None if step is None else setting(self.order.uniform(step), self.replicas)
             self.u = None if u is None else u.to(self.r.device).unsqueeze(-1)
+
+    def shrink(self, K: int) -> None:
+        self.K, self.w = K, self.w[..., :K].clone()
+        self.law = None if self.law is None else self.law[..., :K].clone()
 
     def weights(self) -> Tensor:
         return self.w

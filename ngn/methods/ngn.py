@@ -170,8 +170,18 @@ class CountGate(Weighted):
         self.K = K
         self.weigh(float(self.progress))
 
+    def shrink(self, K: int) -> None:
+        super().shrink(K)
+        self.all_open = self._opened()
+
+    def _opened(self) -> bool:
+        """Whether all K gates are rounded to open ones, with weights that are 1 and stay so; reads the device."""
+        steady = not self.order.drawn and (self.order.constant or not self.order.kept)
+        return self.committed and steady and bool((self.w == 1).all()) and bool((self.count() == self.K).all())
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
+        self.committed = False
         self.set_progress(self._progress_of_buffers())  # puts the scheduled values on the new device
         return self
 
@@ -194,12 +204,16 @@ class CountGate(Weighted):
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)
+        if self.committed and self.commit is not None and progress >= self.commit:  # nothing moves but the weights
+            super().set_progress(progress)
+            return
         lambda_shape, alpha_shape, beta_shape = self.shapes
         self.price = self.lambda0 * shape_at(lambda_shape, progress)
         self.snap = shape_at(alpha_shape, progress)
         self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
         self._commit(progress)
         super().set_progress(progress)
+        self.all_open = self._opened()
         self.pay(self.price)
 
     def pay(self, price: Tensor) -> None:
@@ -228,6 +242,7 @@ class CountGate(Weighted):
             self._release()
 
     def _release(self) -> None:
+        self.committed = False
         self.settled.zero_()
         self.rounded.zero_()
 

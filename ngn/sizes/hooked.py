@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,6 +65,15 @@ class HookedAxis(OrderedAxis):
                 )
             y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y
+
+    def shrunk(self, kept: Tensor) -> None:
+        """Also give the hooks of the layers that are left their new numbers."""
+        super().shrunk(kept)
+        for layers in (getattr(cut.module, cut.name) for cut in self.cuts):
+            for number, layer in enumerate(layers if isinstance(layers, nn.ModuleList) else ()):
+                for key, hook in layer._forward_hooks.items():
+                    if isinstance(hook, partial) and getattr(hook.func, "__self__", None) is self:
+                        layer._forward_hooks[key] = partial(hook.func, number)
 
 
 def taken_by(consumer: nn.Module) -> HookedAxis | None:

@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 from ngn.axis import OrderedAxis
 from ngn.components.low_rank import Bottleneck
 from ngn.cut_modules import value_of
-from ngn.truncation import owned
+from ngn.cutting import owned
 
 
 @contextmanager

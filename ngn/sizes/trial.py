@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import ExampleError, apart, check_equal, evaluating, outputs_on
+from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
-from ngn.truncation import deploy_axes, is_stack, owned
+from ngn.truncation import deploy_axes
 
 
 def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:

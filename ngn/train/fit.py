@@ -43,7 +43,7 @@ def fit(
         commit: fraction of training from which boundaries are integers and the truncated model is trained. It applies
             to gates without a commit of their own (``learn_sizes`` sets one). None changes no gate.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
-            ``progress``.
+            ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
     Raises:
         TypeError: if ``learner``, ``plan`` or ``loss`` has the wrong type, or the data are numpy arrays.
@@ -88,6 +88,7 @@ def fit(
                 f"pass it where the gates are made, as in learn_sizes(..., commit={commit})",
                 stacklevel=2,
             )
+    settings.setdefault("shrink", settings.get("model") is None)
     if targets is not None:
         history = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
     else:

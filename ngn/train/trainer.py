@@ -38,6 +38,8 @@ from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine, ProgressMode
 
 T = TypeVar("T")
+Newest = tuple[int, dict[str, Tensor], dict[str, Any]] | None
+"""The step, tensors and facts of a checkpoint."""
 CURVE_POINTS = 300
 """Largest number of points of a curve, evenly spaced over the training."""
 
@@ -67,6 +69,8 @@ class Trainer:
         on_evaluate: called every ``evaluate_every`` steps and at the end, with the number of finished steps and the
             model, as in :meth:`evaluate`. If it returns a tensor [*R], that is a point of the curve "held".
         evaluate_every: steps between evaluations; None evaluates only at the end.
+        shrink: cut fixed sizes in place (:meth:`~ngn.contract.Learner.shrink`), so that later steps are cheaper; not
+            for a wrapped ``model``.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
@@ -96,6 +100,7 @@ class Trainer:
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
     evaluate_every: int | None = None
+    shrink: bool = False
     _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
     _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _evaluated: list[tuple[int, Tensor]] = field(default_factory=list)
@@ -107,14 +112,14 @@ class Trainer:
             ngn.train.interrupt.Interrupted: after a signal, once a checkpoint is written.
             ValueError: if the loss is not one number per model.
         """
-        learner, plan = self.learner, self.plan
+        learner, plan, newest = self.learner, self.plan, self._restored()
         body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
         device = (body or controllers)[0].device
         rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
         optimizer = adam(body, controllers, *rates, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
-        start, before, resumed = self._resume(optimizer, bad)
+        start, before, resumed = self._resume(newest, optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
         began = saved = time.monotonic()
         learner.train()
@@ -125,6 +130,8 @@ class Trainer:
                 learner.before_step(step)
                 if learner.make_room():
                     pad_moments(optimizer)
+                if self.shrink and learner.shrink(optimizer):
+                    self._trained = learner.body_parameters(), learner.controller_parameters()
                 for group in optimizer.param_groups:
                     group["lr"] = group["rate"] * warmed_up(group["shape"], fraction, plan.warmup)
                 objective, task, t = self._step(step, optimizer, step in kept)
@@ -152,6 +159,8 @@ class Trainer:
         """Finish the learner and return the history; ``since`` plus the clock is the wall time of the training."""
         self.learner.set_progress(1.0)
         self.learner.before_step(None)
+        if self.shrink:
+            self.learner.shrink()
         self.learner.eval()
         with self._autocast():
             self.learner.finish(self.batches)
@@ -262,19 +271,25 @@ class Trainer:
     def _identity(self) -> checkpoint.Identity:
         return None if self.identity is None else {**self.identity, "engine": self.engine}
 
-    def _resume(self, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
-        """Load the newest checkpoint: its step, the seconds spent before it, and how often training has resumed."""
+    def _restored(self) -> Newest:
+        """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
+        if self.folder is None:
+            return None
+        newest = checkpoint.latest(self.folder, self._identity())
+        checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
+        if newest is not None:
+            self.learner.restore(newest[1])
+        return newest
+
+    def _resume(self, newest: Newest, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
+        """Load a checkpoint: its step, the seconds spent before it, and how often training has resumed."""
         self._points, self._evaluated = [], []
-        newest = None if self.folder is None else checkpoint.latest(self.folder, self._identity())
-        if self.folder is not None:
-            checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
         if newest is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
             return 0, 0.0, 0
         step, tensors, meta = newest
         device = bad.device
-        self.learner.restore(tensors)
         load_moments(optimizer, tensors)
         checkpoint.set_random_state(tensors, device)
         bad.copy_(tensors["diverged_at"])

@@ -131,11 +131,11 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     torch.manual_seed(0)
     x = torch.randn(64, 4)
     sizes = {f"{i}": ngn.Width(K) for i, K in enumerate(groups)}
-    learner = ngn.learn_sizes(row(*widths), sizes, budget=ngn.Budget(parameters=share))
+    learner, whole = (ngn.learn_sizes(row(*widths), sizes, budget=ngn.Budget(parameters=share)) for _ in range(2))
     how = ngn.TrainPlan(steps=300)
     history = ngn.fit(learner, x, (2 * x).sin().prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
-    counts, limit, measured = learner.count().tolist(), float(learner.limit), learner.cost.measured
-    assert measured(tuple(counts)) <= limit
+    counts, limit, measured = learner.count().tolist(), float(learner.limit), whole.cost.measured
+    assert measured(tuple(counts)) == learner.cost.measured(tuple(counts)) <= limit
     more = [measured((*counts[:g], counts[g] + 1, *counts[g + 1 :])) for g, K in enumerate(groups) if counts[g] < K]
     assert min(more) > limit
     learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 150][-1])  # last before the commit

@@ -203,12 +203,12 @@ class KernelTrainer(Trainer):
             reason = "the model is wrapped in another model"
         if reason is not None:
             raise ValueError(f"no compiled kernel can do this training: {reason}")
-        count = learner.replicas or 1
+        newest, count = self._restored(), learner.replicas or 1
         body, controllers = learner.body_parameters(), learner.controller_parameters()
         lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
         optimizer = adam(body, controllers, lr, lr_boundary, weight_decay=plan.weight_decay)
         bad = torch.full((count,), -1, dtype=torch.int64)
-        start, before, resumed = self._resume(optimizer, bad)
+        start, before, resumed = self._resume(newest, optimizer, bad)
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
         state = _State(learner, layout_of(learner.model), optimizer)
         kernel = _Kernel(learner, self.batches, plan, state)

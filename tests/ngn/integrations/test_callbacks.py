@@ -59,7 +59,7 @@ also has tensors of the learner."""
 
 
 def made(way):
-    return ngn.learn_sizes(Model(), SIZES, lambda0=1.0, **WAYS[way])
+    return ngn.learn_sizes(Model(), SIZES, lambda0=1.0, **{"t0": 8.0} | WAYS[way])
 
 
 def alike(one, other):
@@ -105,19 +105,23 @@ def test_transformers_trainer(tmp_path, accumulate):
     assert same_as_fit(learner, 40, 1e-3, accumulate)
 
 
+@pytest.mark.parametrize("at", [5, 11])  # a budget fixes its size at 6, a price at 11
 @pytest.mark.parametrize("way", WAYS)
-def test_transformers_resumes_exactly(tmp_path, way):
+def test_transformers_resumes_exactly(tmp_path, way, at):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
     def train(learner, **resumed):
-        settings = arguments(transformers, tmp_path, 8, save_steps=5)
+        settings = arguments(transformers, tmp_path, 12, save_steps=1)
         callbacks = [SizesCallback(learner, lr=0.2)]
         transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
         return learner
 
     straight = train(made(way))
-    assert alike(train(made(way), resume_from_checkpoint=str(tmp_path / "checkpoint-5")), straight)
+    assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
+    resumed = train(made(way), resume_from_checkpoint=str(tmp_path / f"checkpoint-{at}"))
+    assert alike(resumed, straight)
+    assert str(resumed.report()) == str(straight.report())
 
 
 def lightning_module(lightning):
@@ -160,19 +164,23 @@ def test_lightning_trainer(accumulate):
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("at", [4, 12])  # before and after a budget fixes its size
 @pytest.mark.parametrize("way", WAYS)
-def test_lightning_resumes_exactly(tmp_path, way):
+def test_lightning_resumes_exactly(tmp_path, way, at):
     lightning = pytest.importorskip("lightning.pytorch")
     from ngn.integrations.lightning import SizesCallback
 
     def train(learner, **resumed):
         keep = lightning.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4, save_top_k=-1)  # an epoch
-        trainer = lightning.Trainer(max_steps=8, callbacks=[SizesCallback(learner, lr=0.2), keep], **QUIET)
+        trainer = lightning.Trainer(max_steps=16, callbacks=[SizesCallback(learner, lr=0.2), keep], **QUIET)
         trainer.fit(lightning_module(lightning)(learner.model), LOADER, **resumed)
         return learner
 
     straight = train(made(way))
-    assert alike(train(made(way), ckpt_path=tmp_path / "step=4.ckpt"), straight)
+    assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
+    resumed = train(made(way), ckpt_path=tmp_path / f"step={at}.ckpt")
+    assert alike(resumed, straight)
+    assert str(resumed.report()) == str(straight.report())
 
 
 def test_transformers_shows_the_cost_beside_t(tmp_path):
@@ -219,6 +227,7 @@ def test_lightning_deploys_its_average():
     average = lightning.callbacks.EMAWeightAveraging(decay=0.9)
     settings = QUIET | {"enable_checkpointing": False}
     lightning.Trainer(max_steps=40, callbacks=[SizesCallback(learner, lr=0.2), average], **settings).fit(module, LOADER)
+    assert learner.masked == []
     assert 1 <= learned(learner) < 12
 
 

@@ -1,0 +1,378 @@
+"""Cut in place: the same model, optimiser and deployed copy as a masked twin's, with smaller tensors."""
+
+import copy
+
+import pytest
+import torch
+from axes import MODELS, K, X, model_of
+from modes import hard_output
+from sizable import Fused, Gated, convs
+from structures import STRUCTURES, awake
+from structures import model_of as stack_of
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import ngn
+from ngn.shrinking import shrink
+from ngn.train.batches import FullBatches, Split
+from ngn.train.optim import adam
+
+OPTIMIZERS = {
+    "sgd": lambda groups: torch.optim.SGD(groups, lr=1e-2, momentum=0.9, weight_decay=0.01),
+    "adam": lambda groups: torch.optim.Adam(groups, lr=1e-2, amsgrad=True),
+    "adamw": lambda groups: torch.optim.AdamW(groups, lr=1e-2),
+    "rmsprop": lambda groups: torch.optim.RMSprop(groups, lr=1e-3, momentum=0.9, centered=True),
+}
+
+
+def optimizer_of(learner, kind="adam"):
+    groups = [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "weight_decay": 0.0}]
+    return OPTIMIZERS[kind]([group for group in groups if group["params"]])
+
+
+def steps(learner, optimizer, x, count=3):
+    learner.train()
+    for _ in range(count):
+        y = learner(x)
+        loss = (y - y.detach().sin()).square().mean() + learner.penalty().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    learner.eval()
+
+
+def twins(learner, x, kind="adam"):
+    """The committed learner after a few steps, and a copy of it, each with its optimiser."""
+    optimizer = optimizer_of(learner, kind)
+    steps(learner, optimizer, x)
+    learner.set_progress(0.6)
+    learner.before_step(None)
+    twin = copy.deepcopy(learner)
+    other = optimizer_of(twin, kind)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    return learner, optimizer, twin, other
+
+
+def assert_same_training(learner, optimizer, twin, other, x, **tolerance):
+    """Before and after further steps, ``learner``, which is cut here, is ``twin``, which is masked."""
+    tolerance = tolerance or {"rtol": 1e-9, "atol": 1e-11}
+    before = dict(learner.named_parameters())
+    wanted = hard_output(learner, x)
+    small = learner.deploy(unsettled="allow") if learner.replicas is None else learner.deploy(0, unsettled="allow")
+    assert learner.shrink(optimizer)
+    assert not learner.shrink(optimizer)
+    for mode in ("hard", "kept", "soft"):
+        with learner.mode(mode):
+            torch.testing.assert_close(learner(x), wanted, **tolerance)
+    again = learner.deploy(unsettled="allow") if learner.replicas is None else learner.deploy(0, unsettled="allow")
+    for (name, p), q in zip(small.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(p, q), name
+    assert all(p is before[name] for name, p in learner.named_parameters() if name in before and "layers" not in name)
+    assert torch.equal(learner.count(), twin.count())
+    for each, one in ((learner, optimizer), (twin, other)):
+        steps(each, one, x)
+    torch.testing.assert_close(learner(x), twin(x), **tolerance)
+    for r in [None] if learner.replicas is None else range(learner.replicas):
+        one, two = (each.deploy(r, unsettled="allow").state_dict() for each in (learner, twin))
+        for (name, p), q in zip(one.items(), two.values(), strict=True):
+            torch.testing.assert_close(p, q, msg=name, **tolerance)
+    for p in learner.parameters():
+        for value in optimizer.state.get(p, {}).values():
+            assert not isinstance(value, torch.Tensor) or value.numel() == 1 or value.shape == p.shape
+
+
+@pytest.mark.parametrize("r", [0.8, 1.0])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_structure_trains_on_as_if_masked(name, r):
+    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, r=r, commit=0.5)))
+    assert_same_training(*twins(learner, X), X)
+    assert learner.axes[0].capacity.all_open == (r == 1.0)
+    assert learner.masked == []
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["slices-gated", "channels", "residuals", "state-bank"])
+def test_every_optimiser_is_cut(name, kind):
+    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, commit=0.5)))
+    assert_same_training(*twins(learner, X, kind), X)
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn, self.mlp = nn.MultiheadAttention(8, 4, batch_first=True), Gated()
+
+    def forward(self, x):
+        x = x + self.attn(x, x, x, need_weights=False)[0]
+        return x + self.mlp(x)
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.last, self.fused = nn.ModuleList(Layer() for _ in range(4)), nn.Linear(8, 8), Fused()
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(self.fused(x))
+
+
+def stack(**settings):
+    torch.manual_seed(1)
+    sizes = {
+        "layers": ngn.Depth(t0=1.0),
+        "layers.*.attn": ngn.Heads(t0=1.0, by_importance=[2, 0, 3, 1]),
+        "layers.*.mlp": ngn.Width(6, t0=2.0, by_importance=[5, 0, 4, 2, 1, 3]),
+        "fused": ngn.Heads(t0=2.0),
+        "last": ngn.Rank(4, t0=2.0),
+    }
+    return ngn.learn_sizes(Stack().double(), sizes, **({"commit": 0.5} | settings))
+
+
+def test_layers_heads_widths_and_ranks_together():
+    learner = stack()
+    every = list(learner.parameters())
+    learner, optimizer, twin, other = twins(learner, X)
+    assert_same_training(learner, optimizer, twin, other, X)
+    assert len(learner.model.layers) == 2
+    assert learner.count().tolist() == twin.count().tolist()
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert held == {id(p) for p in learner.parameters()}
+    assert {id(p) for p in optimizer.state} <= held < {id(p) for p in every}
+    lines = [str(each.report()).splitlines() for each in (learner, twin)]
+    assert lines[0] == lines[1]
+
+
+def test_channels_with_their_norms_in_training():
+    torch.manual_seed(0)
+    x = torch.randn(5, 3, 4, 4)
+    model = convs(nn.BatchNorm2d(6), nn.PReLU(6), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 2, 1))
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels(6, t0=2.0)}, commit=0.5, example=x)
+    assert_same_training(*twins(learner, x), x, rtol=1e-5, atol=1e-6)
+    assert (model[0].out_channels, model[1].num_features, model[3].groups, model[4].in_channels) == (3,) * 4
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda s: s.name)
+@pytest.mark.parametrize("seeds", [3, [3, 4]], ids=["plain", "stack"])
+def test_a_stack_is_cut_to_its_largest_count(structure, seeds):
+    t0, replicas = (1.2, None) if isinstance(seeds, int) else ([2.2, 1.2], 2)
+    gate = ngn.CountGate(5, t0=t0, commit=0.5, replicas=replicas)
+    learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
+    learner, optimizer, twin, other = twins(learner, structure.x(torch.float64))
+    assert_same_training(learner, optimizer, twin, other, structure.x(torch.float64))
+    assert int(twin.count().max()) == learner.axes[0].K
+
+
+def test_our_adam_with_a_rate_for_each_replica_is_cut():
+    structure, seeds, rates = STRUCTURES[0], [3, 4], torch.tensor([1e-2, 1e-3], dtype=torch.float64)
+    gate = ngn.CountGate(5, t0=[2.2, 1.2], commit=0.5, replicas=2)
+    learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
+    twin, x = copy.deepcopy(learner), structure.x(torch.float64)
+    both = [
+        (each, adam(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1))
+        for each in (learner, twin)
+    ]
+    for each, optimizer in both:
+        steps(each, optimizer, x)
+        each.set_progress(0.6)
+    assert learner.shrink(both[0][1])
+    for each, optimizer in both:
+        steps(each, optimizer, x)
+    torch.testing.assert_close(learner(x), twin(x), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("buffers", [True, False])
+@pytest.mark.parametrize("of", ["learner", "model"])
+def test_averages_are_cut_with_the_model(of, buffers):
+    def average_of(learner):
+        part = learner if of == "learner" else learner.model
+        return torch.optim.swa_utils.AveragedModel(part, use_buffers=buffers)
+
+    learner, twin = stack(), stack()
+    averages = [average_of(each) for each in (learner, twin)]
+    for cut, each, average in zip((True, False), (learner, twin), averages, strict=True):
+        optimizer = optimizer_of(each)
+        for n in range(6):
+            steps(each, optimizer, X, 1)
+            average.update_parameters(each if of == "learner" else each.model)
+            each.set_progress((n + 1) / 6)
+            if cut:
+                assert each.shrink(optimizer, [average]) == (n == 2)
+    one, two = (ngn.deploy(average.module.model if of == "learner" else average.module) for average in averages)
+    torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
+
+
+def committed(model, sizes, **settings):
+    learner = ngn.learn_sizes(model, sizes, commit=0.5, **settings)
+    learner.set_progress(0.6)
+    return learner
+
+
+def test_what_cannot_be_cut_stays_masked():
+    model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 8))
+    parametrizations.weight_norm(model[0])
+    learner = committed(model, {"": ngn.Width(up=["0"], down="2", t0=2.0)})
+    wanted, x = learner(X.float()), X.float()
+    assert not learner.shrink(optimizer_of(learner))
+    assert learner.masked == ["model"]
+    torch.testing.assert_close(learner(x), wanted)
+    assert learner.deploy(example=x, unsettled="allow")[0].out_features == 3
+
+
+def test_quantised_weights_stay_masked():
+    learner = committed(nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), {"": ngn.Width(6, t0=2.0)})
+    model = learner.model
+    model[0].weight = nn.Parameter(torch.zeros(6, 8, dtype=torch.int8), requires_grad=False)
+    assert not learner.shrink()
+    assert learner.masked == ["model"]
+
+
+def test_a_tensor_that_two_cuts_claim_stays_whole():
+    middle = nn.Linear(6, 6)
+    axes = [
+        ngn.OrderedAxis(ngn.CountGate(3, t0=0.2, commit=0.5), ngn.outputs(middle, 2), name="a"),
+        ngn.OrderedAxis(ngn.CountGate(6, t0=2.0, commit=0.5), ngn.outputs(middle), name="b"),
+    ]
+    learner = ngn.CapacityLearner(nn.Sequential(middle, *axes))
+    learner.set_progress(0.6)
+    assert not learner.shrink()
+    assert learner.masked == ["a", "b"]
+
+
+def test_an_optimiser_that_cannot_be_cut_is_refused_before_anything_changes():
+    def made():
+        torch.manual_seed(0)
+        return ngn.learn_sizes(nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), {"": ngn.Width(6, t0=2.0)})
+
+    learner = made()
+    factored = torch.optim.Adafactor(learner.body_parameters())
+    steps(learner, factored, X.float(), 1)
+    learner.set_progress(1.0)
+    before = {name: value.clone() for name, value in learner.state_dict().items()}
+    with pytest.raises(
+        ValueError, match=r"Adafactor keeps a state of shape .*leave the optimiser out of learner\.step"
+    ):
+        learner.shrink(factored)
+    with pytest.raises(ValueError, match=r"does not hold Linear\.weight.*leave the optimiser out"):
+        learner.shrink(torch.optim.SGD(learner.controller_parameters(), lr=0.1))
+    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
+    assert learner.shrink(optimizer_of(learner))
+
+
+def test_no_size_ends_without_components():
+    """Many modules fail without any: the last one is masked, and deployment removes it."""
+    learner = committed(nn.Sequential(nn.Linear(6, 6)), {"0": ngn.Rank(4, t0=0.1)}, frozen=True)
+    assert learner.shrink()
+    assert learner.model[0].down.shape == (1, 6)
+    assert learner.masked == []
+    assert isinstance(learner.deploy(unsettled="allow")[0], nn.Linear)
+
+
+def test_components_that_carry_noise_are_kept():
+    from experiments.models.latent import GatedBottleneck, RankOneBank
+
+    axis = GatedBottleneck(RankOneBank(4, 3, 5, 0), ngn.CountGate(5, t0=1.0, commit=0.5))
+    learner = ngn.CapacityLearner(axis)
+    learner.set_progress(0.6)
+    assert not learner.shrink()
+
+
+def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
+    learner = committed(nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), {"": ngn.Width(6, t0=3.0)})
+    assert learner.shrink()
+    learner.set_progress(0.0)
+    assert float(learner.size()) == pytest.approx(3.0)
+    assert learner(X.float()).requires_grad
+    with torch.no_grad():
+        learner.axes[0].capacity.put_at(2)
+    learner.set_progress(0.6)
+    assert learner.shrink()
+    assert learner.model[0].out_features == 2
+
+
+def test_the_matryoshka_of_a_cut_gate_is_that_of_all_candidates():
+    order = ngn.Order("nested_dropout", ranks=None)
+    gates = [ngn.CountGate(8, t0=2.0, commit=0.5, order=order, r=0.9) for _ in range(2)]
+    gates[0].set_progress(0.6)
+    gates[0].shrink(3)
+    for gate in gates:
+        gate.set_progress(0.7)
+    assert torch.equal(gates[0].law, gates[1].law[:3])
+    assert not gates[0].all_open
+
+
+def test_shrink_cuts_axes_of_any_model():
+    model = model_of("heads-fused", ngn.CountGate(K, t0=9.0, r=1.0))
+    axes = [model.axis]
+    assert shrink(model, axes, [3])
+    assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
+    other = model_of("heads-fused", ngn.CountGate(K, t0=1.0, r=1.0))
+    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
+
+
+def trainer_of(learner, folder=None, stop=None, steps=20):
+    class Stop(Exception):
+        pass
+
+    def on_step(done):
+        if done == stop:
+            raise Stop
+
+    plan = ngn.TrainPlan(steps=steps, lr=1e-2, lr_boundary=0.1, clip=0.5, optimizer="adamw", weight_decay=0.1)
+    batches = FullBatches(Split(X, X.sin()))
+    settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "on_step": on_step, "shrink": True}
+    trainer = ngn.Trainer(learner, batches, ngn.Supervised(nn.functional.mse_loss), plan, **settings)
+    if stop is None:
+        return trainer.fit()
+    with pytest.raises(Stop):
+        trainer.fit()
+    return None
+
+
+@pytest.mark.parametrize("stop", [5, 10, 11, 12, 19])  # the sizes are fixed and cut at the start of step 10
+def test_fit_resumes_to_the_last_bit(tmp_path, stop):
+    whole, first, second = stack(), stack(), stack()
+    expected = trainer_of(whole)
+    trainer_of(first, tmp_path, stop)
+    got = trainer_of(second, tmp_path)
+    assert got.resumed == (stop > 1)
+    assert len(whole.model.layers) < 4
+    one, other = whole.state(), second.state()
+    assert [*one] == [*other]
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert str(whole.report()) == str(second.report())
+    assert torch.equal(whole.size(), second.size())
+    for name, curve in expected.curves.items():
+        assert (curve == got.curves[name]).all(), name
+
+
+@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="50%", round_to=2)])
+@pytest.mark.parametrize("stop", [4, 6, 8])
+def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
+    def train(learner, optimizer, span):
+        for n in span:
+            loss = (learner(X) - X.sin()).square().mean() + learner.penalty()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            layers = len(learner.model.layers)
+            learner.step((n + 1) / 12, optimizer)  # while the graph of ``loss`` is alive
+            assert (len(learner.model.layers) < layers) == (n == 5)
+        return learner
+
+    whole, first, second = (stack(budget=budget) for _ in range(3))
+    train(whole, optimizer_of(whole), range(12))
+    optimizer = optimizer_of(train(first, saved := optimizer_of(first), range(stop)))
+    torch.save({"learner": first.state_dict(), "optimizer": saved.state_dict()}, tmp_path / "checkpoint.pt")
+    kept = torch.load(tmp_path / "checkpoint.pt")
+    second.load_state_dict(kept["learner"])
+    optimizer = optimizer_of(second)
+    optimizer.load_state_dict(kept["optimizer"])
+    second.resume(stop, stop / 12)
+    train(second, optimizer, range(stop, 12))
+    one, other = whole.state(), second.state()
+    assert [*one] == [*other]
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert str(whole.report()) == str(second.report())
+    assert str(whole.report(latency=X)).count("->") == str(second.report()).count("->") + 1
