@@ -3,8 +3,9 @@
     python scripts/build_report.py                              # from results/, into paper/
     python scripts/build_report.py --results DIR --output DIR   # from and to other folders
     python scripts/build_report.py --docs docs                  # also the pages of docs/ that are made from records
+    python scripts/build_report.py --results DIR --dirty        # also records of uncommitted code and of plug-ins
 
-``make paper`` runs the last form.
+``make paper`` runs the form with ``--docs``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ def main(argv: list[str] | None = None) -> int:
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
     parser.add_argument("--docs", type=Path, help="also write the pages of the documentation to this folder")
+    parser.add_argument(
+        "--dirty",
+        action="store_true",
+        help="also use records of uncommitted code or of plug-ins (for inspection only; the page says so)",
+    )
     arguments = parser.parse_args(argv)
+    if arguments.dirty and arguments.docs:
+        parser.error("--docs writes pages that are committed: leave --dirty out")
     out: Path = arguments.output or paper_folder(arguments.results)
     try:
         from experiments import page
@@ -43,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print("the report needs Jinja2: pip install -e '.[paper]'", file=sys.stderr)
         return 1
-    reader = Reader(Store(arguments.results))
+    reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
         report = build(reader)
     except RecordError as damaged:  # the latencies; records that are damaged are left out by name
@@ -51,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
+    if any(problem.kind == "dirty" for problem, _ in report.problems):
+        print("add --dirty to use records of uncommitted code and of plug-ins", file=sys.stderr)
     commit = code().commit
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     write_atomically(out / "provenance.json", f"{trace}\n".encode(), replace=True)

@@ -62,6 +62,9 @@ class Collected:
     companion_problems: Mapping[str, tuple[Problem, ...]]
 
 
+_DIRTY = "was made by uncommitted code or with plug-ins; commit the code, and run it again with force=true"
+
+
 def fault_of(
     record: Mapping[str, Any],
     config: Config,
@@ -85,7 +88,7 @@ def fault_of(
     if record["data"]["name"] != config.task.name:
         return Problem("data", where, f"was trained on {record['data']['name']}, not on {config.task.name}")
     if not record["code"]["clean"] and not allow_dirty:
-        return Problem("dirty", where, "was made by uncommitted code; commit, and run it again with force=true")
+        return Problem("dirty", where, _DIRTY)
     return None
 
 

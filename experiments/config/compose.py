@@ -8,6 +8,7 @@ A test holds the two equal.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -150,6 +151,11 @@ def _copy(value: Any) -> Any:
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
 
 
+def _plugin_of(path: Path) -> Path | None:
+    """Return the plug-in that contains a file; None for a file of the suite."""
+    return next((folder for folder in plugin_folders() if path.is_relative_to(folder)), None)
+
+
 def require_choice(group: str, choice: str) -> None:
     """Refuse a choice without a file or without a settings class.
 
@@ -157,11 +163,12 @@ def require_choice(group: str, choice: str) -> None:
         ConfigError: with the missing part, or the nearest legal name.
     """
     legal, (key, classes) = options(group), DESCRIBED.get(group, ("", {}))
-    half = f"{group}={choice} is incomplete (see CONTRIBUTING.md)"
+    half = f"{group}={choice} is incomplete (see docs/extending.md)"
     if choice not in legal and choice in classes:
-        raise ConfigError(
-            f"{half}: {classes[choice].__module__} has its settings class, but conf/{group}/{choice}.yaml is missing"
-        )
+        module = classes[choice].__module__
+        plugin = _plugin_of(Path(str(sys.modules[module].__file__)))
+        file = (plugin / "conf" if plugin else CONF) / group / f"{choice}.yaml"
+        raise ConfigError(f"{half}: {module} has its settings class; write {file}")
     if choice not in legal:
         listed = f" The choices are: {', '.join(legal)}"
         new = f". To add one, write conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
@@ -174,8 +181,8 @@ def require_choice(group: str, choice: str) -> None:
     if name != choice and (group != "method" or name is None):
         raise ConfigError(f"{half}: {file} must contain `{group}: {{{key}: {choice}}}`")
     if name not in classes:
-        package = "methods" if group == "method" else "tasks"
-        raise ConfigError(f"{half}: {file} exists, but experiments/{package} has no settings class for '{name}'")
+        package = (_plugin_of(file) or Path("experiments")) / ("methods" if group == "method" else "tasks")
+        raise ConfigError(f"{half}: {file} exists, but {package} has no settings class for '{name}'")
 
 
 def usual_model(task: str, profile: str) -> str:
@@ -209,7 +216,8 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
         )
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
-        raise ConfigError(f"task={full['task']} gate={full['gate']}: conf/setting/{full['setting']}.yaml is missing")
+        file = file_of("task", full["task"]).parents[1] / "setting" / f"{full['setting']}.yaml"
+        raise ConfigError(f"task={full['task']} gate={full['gate']} has no settings; write {file}")
     return full
 
 

@@ -23,6 +23,7 @@ from experiments.figures.model import sentence
 from experiments.page import figures, rows
 from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.page.strips import strip
+from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
@@ -134,6 +135,8 @@ def render(report: ReportContent, reader: Reader) -> str:
         reasons=reasons(),
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
+        dirty=reader.allow_dirty,
+        methods=methods.lines(report),
         titles={name: FIGURES[name].title for name in report.figures},
         about=ABOUT,
         reading=READING,

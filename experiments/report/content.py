@@ -61,6 +61,13 @@ class OwnContent:
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
     @property
+    def cells(self) -> dict[str, Cell]:
+        """``table.row.column`` → cell."""
+        keys = [column.key for column in self.table.columns]
+        named = ((row.key, pair) for row, cells in self.rows for pair in zip(keys, cells, strict=True))
+        return {f"{self.table.name}.{row}.{key}": cell for row, (key, cell) in named}
+
+    @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs behind its cells."""
         return tuple(run_id for _, cells in self.rows for cell in cells for run_id in cell.run_ids)
@@ -72,8 +79,11 @@ class OwnContent:
 
     @property
     def absent(self) -> str:
-        """A sentence that names the rows without a run; empty if there are none."""
-        missing = [", ".join(row.labels) for row, cells in self.rows if not any(cell.n for cell in cells)]
+        """A sentence that names the rows without a usable run; empty if there are none."""
+        none = [(row, cells) for row, cells in self.rows if not any(cell.n for cell in cells)]
+        missing = [", ".join(row.labels) for row, _ in none]
+        if any(problem.refused for _, cells in none for cell in cells for problem in cell.problems):
+            return f"No usable record: {'; '.join(missing)}."
         if len(missing) == len(self.rows):
             return "Nothing of this has been run."
         return f"Not run: {'; '.join(missing)}." if missing else ""
@@ -251,13 +261,15 @@ def build(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
-    problems = [(p, tuple(names)) for p, names in problems_of(cells) if p.refused or p.kind == "diverged"]
+    own = tuple(_own(reader, table) for table in OWN.values())
+    every = cells | {name: cell for content in own for name, cell in content.cells.items()}
+    problems = [(p, tuple(names)) for p, names in problems_of(every) if p.refused or p.kind == "diverged"]
     sections = _sections(items)
     claims = judge_all(reader, {item.name: item for item in items if not item.stand_in})
     return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),
-        own=tuple(_own(reader, table) for table in OWN.values()),
+        own=own,
         cost=cost_table(reader),
         settings=settings_tables(_studied()),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),

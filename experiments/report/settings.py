@@ -65,9 +65,17 @@ def _mark(comment: str) -> Mark | None:
     return (CHOSEN if match[1] else PAPER, match[2] or "") if match else None
 
 
+def _of_a_plugin(path: Path) -> bool:
+    return not path.is_relative_to(CONF)
+
+
 @cache
 def marks(path: Path) -> Mapping[str, Mark]:
-    """Return dotted key → mark. The mark is a comment behind the value, above it, or behind the name of its block."""
+    """Dotted key → mark of the lines of a file: the comment behind a value, or above it, or behind its block's name.
+
+    A line of a plug-in's file without a comment is not from the paper; its phrase names the file.
+    """
+    usual = (CHOSEN, f"{path.parent.name}/{path.name}") if _of_a_plugin(path) else None
     marked: dict[str, Mark] = {}
     block, of_block, above = "", None, None
     for line in path.read_text().splitlines():
@@ -81,7 +89,7 @@ def marks(path: Path) -> Mapping[str, Mark]:
         if indent is None and not value:
             block, of_block = key, mark
         else:
-            own = mark or above or (of_block if indent else None)
+            own = mark or above or (of_block if indent else None) or usual
             if own is not None:
                 marked[f"{block}.{key}" if indent else key] = own
         above = None
@@ -106,15 +114,19 @@ def _files(config: Config) -> list[Path]:
 def origin_of(key: str, config: Config) -> Mark:
     """Return (``paper`` or ``chosen``, phrase) for a dotted scientific key, from the comments of its files.
 
-    The file that is merged last decides. If its mark has no phrase, that of an earlier file with the same mark holds.
+    The file that is merged last counts; where its mark has no phrase, that of an earlier file with the same mark holds.
+    A key of a plug-in that stands in no file has the default of its settings class.
 
     Raises:
         KeyError: if no file marks the key; the message says what to write.
     """
+    files = _files(config)
     parent = key.rpartition(".")[0]
     name = parent if parent.endswith("_shape") else "gate.kinds" if key.startswith("gate.kinds.") else key
-    marked = [mark for path in _files(config) if (mark := marks(path).get(name)) is not None]
+    marked = [mark for path in files if (mark := marks(path).get(name)) is not None]
     phrases = [phrase for origin, phrase in marked if origin == marked[0][0] and phrase]
+    if not phrases and any(map(_of_a_plugin, files)):
+        return CHOSEN, "default"
     if not phrases:
         advice = "'# paper: where' or '# not from the paper: how'"
         raise KeyError(f"'{key}' has no origin: write {advice} beside it in conf/")

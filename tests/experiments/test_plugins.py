@@ -1,4 +1,7 @@
-"""A folder outside the suite can add a method (a file and a YAML) and a task (a file and its YAMLs)."""
+"""Parts from a folder outside the suite: what their records say, and what is refused.
+
+tests/project/test_extending.py adds one of each, as docs/extending.md says.
+"""
 
 from __future__ import annotations
 
@@ -15,76 +18,90 @@ import pytest
 from experiments.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "plugin"
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLE, tmp_path / "mine"))
+WITH = {**os.environ, "NGN_PLUGINS": str(EXAMPLE)}
 
 
 def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return programs.run(ROOT / "run.py", *arguments, cwd=plugin.parent, env={**os.environ, "NGN_PLUGINS": str(plugin)})
 
 
-@pytest.mark.slow
-def test_a_plugged_in_task_and_method_are_trained_and_recorded(plugin: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    small = ["profile=smoke", "gate.K=8", "gate.t0=1e-4", "train.steps=6", f"results={results}"]
-    done = ngn(plugin, "task=sine", "method=urgent", "method.factor=2,3", "seed=0..1", *small)
+def said(code: str) -> list[str]:
+    """What code prints in a process that knows the example."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=WITH, capture_output=True, text=True, check=False
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    records = [json.loads(path.read_text()) for path in sorted((results / "sine").glob("*.json"))]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_what_the_records_of_a_task_and_a_method_from_outside_say(tmp_path: Path) -> None:
+    small = ["profile=smoke", "train.steps=6", f"results={tmp_path}"]
+    done = ngn(EXAMPLE, "task=sine", "method=urgent", "method.factor=2,9", "seed=0..1", *small)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "sine").glob("*.json"))]
     assert len(records) == 4
     for record in records:
-        assert record["run_id"].startswith("sine-two_sums-urgent-s")
-        assert record["code"]["numerics"] == {"task": 1, "method": 1, "fixed": 1}
+        assert record["code"]["numerics"] == {"task": 1, "method": 1}
         assert not record["code"]["clean"], "no commit of the suite says what a plug-in computes"
-        grown, high = record["phases"]["grown"], record["phases"]["from_high"]
-        assert len(grown["count"]) == 2
-        assert grown["t"][0] < 0.3 < grown["t"][1], "each kind of groups has a start of its own"
-        assert high["t"] == pytest.approx([7.0, 3.0], abs=0.5), "K - 1 of each group"
-    assert len({record["phases"]["grown"]["t"][1] for record in records}) == 4
-    # each also works with the suite's own tasks and methods
-    assert ngn(plugin, "task=cora", "method=urgent", "phases=[grown]", *small).returncode == 0
+        assert record["data"]["provenance"] == "generated: 16 points", "the smoke twin"
+    assert len({record["phases"]["grown"]["t"][0] for record in records}) == 4
+    # and each goes with what the suite has
+    assert ngn(EXAMPLE, "task=cora", "method=urgent", "phases=[grown]", *small).returncode == 0
 
 
-def test_plugged_in_configurations_are_shown_and_checked(plugin: Path) -> None:
-    shown = ngn(plugin, "task=sine", "--cfg", "job")
+def test_its_configuration_is_shown_and_checked() -> None:
+    shown = ngn(EXAMPLE, "task=sine", "--cfg", "job")
     assert "name: sine" in shown.stdout
-    refused = ngn(plugin, "task=sine", "gate.kinds.outer.K=2", "gate.kinds.outer.t0=3")
-    assert refused.returncode == 2
-    assert "the initial boundary t0 = 3 lies beyond the K = 2 candidates" in refused.stderr
-    fitting = ngn(plugin, "task=sine", "gate=mlp")
-    assert "gate=mlp does not fit task=sine; the gates that fit are: two_sums" in fitting.stderr
+    fitting = ngn(EXAMPLE, "task=sine", "gate=mlp")
+    assert "gate=mlp does not fit task=sine; the gates that fit are: waves" in fitting.stderr
 
 
-def test_a_missing_plugin_folder_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     refused = ngn(tmp_path / "nowhere", "task=cora")
     assert refused.returncode == 2
     assert f"there is no folder {tmp_path / 'nowhere'}" in refused.stderr
 
 
-def test_a_missing_value_names_the_file_to_set_it_in(plugin: Path) -> None:
-    setting = plugin / "conf" / "setting" / "sine-two_sums.yaml"
-    setting.write_text(setting.read_text().replace("  lambda0: 1.0e-4\n", ""))
+@pytest.mark.parametrize("key", ["lambda0", "alpha_max", "beta_start", "beta_end"])
+def test_a_schedule_without_a_value_names_the_file_to_write(tmp_path: Path, key: str) -> None:
+    plugin = Path(shutil.copytree(EXAMPLE, tmp_path / "mine"))
+    setting = plugin / "conf" / "setting" / "sine-waves.yaml"
+    lines = [line for line in setting.read_text().splitlines(True) if f" {key}:" not in line]
+    setting.write_text("".join(lines))
     refused = ngn(plugin, "task=sine")
     assert refused.returncode == 2
-    assert f"schedule.lambda0: has no value; set it in {setting}" in refused.stderr
-    unknown = ngn(plugin, "task=sine", "schedule=slow")
+    assert refused.stderr == f"refused: schedule.{key}: has no value; set it in {setting}\n"
+
+
+def test_a_schedule_that_is_not_there_names_the_file_to_write() -> None:
+    unknown = ngn(EXAMPLE, "task=sine", "schedule=slow")
     assert "To add one, write conf/schedule/slow.yaml" in unknown.stderr
 
 
-def test_plugged_in_tables_figures_studies_and_methods_are_found(plugin: Path) -> None:
-    code = (
-        "from experiments.figures import FIGURES; from experiments.methods import METHODS;"
-        "from experiments.studies import STUDIES; from experiments.tables import MACROS, OWN;"
-        "from experiments.analysis.collect import Reader; from experiments.paths import ROOT;"
-        "from experiments.store.records import Store;"
-        "figure = FIGURES['sine_error']; print(figure.section, len(figure.data(Reader(Store(ROOT / 'none'))).runs));"
-        "print(list(OWN)[-1], len(MACROS), [*STUDIES][-1], len([*STUDIES['sine'].runs()]));"
-        "print(METHODS['urgent'].source.name)"
+def test_settings_from_outside_need_no_comment_on_their_origin() -> None:
+    """The report of a plug-in's runs once stopped at the first key without one."""
+    lines = said(
+        "from experiments.config.compose import compose; from experiments.report.settings import *;"
+        "config = compose({'task': 'sine', 'method': 'urgent'});"
+        "origins = {key: origin_of(key, config) for key in used_keys(config) if not key.endswith('_shape')};"
+        "print(*(origins[key] for key in ('task.points', 'gate.K', 'method.factor', 'train.optimizer')), sep='\\n')"
     )
-    environment = {**os.environ, "NGN_PLUGINS": str(plugin)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    assert lines[:3] == [
+        "('chosen', 'task/sine.yaml')",
+        "('chosen', 'setting/sine-waves.yaml')",
+        "('chosen', 'method/urgent.yaml')",
+    ]
+    assert lines[3].startswith("('chosen', 'the paper names it")
+
+
+def test_a_bank_from_outside_computes_in_a_stack_what_it_computes_alone() -> None:
+    lines = said(
+        "import torch; import experiments.tasks; from experiments.tasks.sine.bank import WaveBank;"
+        "x = torch.linspace(-1, 1, 5)[:, None]; c = torch.rand(2, 3);"
+        "stack, alone = WaveBank(9.0, 4, [0, 1]), [WaveBank(9.0, 4, seed) for seed in (0, 1)];"
+        "[torch.nn.init.ones_(bank.a) for bank in (stack, *alone)];"
+        "print(torch.allclose(stack(x, c), torch.stack([bank(x, own) for bank, own in zip(alone, c)])));"
+        "print(tuple(stack(x, c).shape), tuple(alone[0].components(x, 2).shape))"
     )
-    assert done.stdout.splitlines() == ["own 2", "sine_sizes 22 sine 2", "NGN at a multiple of its price"], done.stderr
+    assert lines == ["True", "(2, 5, 1) (2, 5, 1)"]

@@ -40,6 +40,9 @@ def test_what_moved_is_named_with_the_place_where_it_is() -> None:
 def test_the_library_and_its_pages_import_nothing_of_the_suite() -> None:
     """What a user reads and runs needs the package alone; imports of its files: tests/project/test_borders.py."""
     pages = [*(ROOT / "ngn").rglob("*.py"), *(ROOT / "examples" / "gallery").glob("*.py")]
-    pages += [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("library", "extending", "formats"))]
+    pages += [
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{page}.md" for page in ("library", "extending/size", "extending/library", "formats")),
+    ]
     imports = re.compile(r"^\W*(from|import) experiments\b", re.MULTILINE)
     assert not [str(path.relative_to(ROOT)) for path in pages if imports.search(path.read_text())]

@@ -46,7 +46,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     assert units == 4 * (int(t + 0.5) + 1) < 64
     assert float(re.findall(r"deployed (\S+)", own)[0]) < 1e-2
     assert 4 <= int(own.splitlines()[-1].split()[0]) < 64
-    assert task.count("/sine-two_sums-ngn") == 2
+    assert task.count("/sine-waves-ngn") == 2
     assert "factor: 2.0" in task
 
 

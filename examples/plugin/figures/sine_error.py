@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.tables.sine_sizes import SINE_SIZES
-
 from experiments.analysis.collect import Reader
 from experiments.figures.gather import gather
 from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.tables.sine_sizes import SINE_SIZES
 
-PANELS = {"": Panel("mean t", "truncated MSE", ylog=True)}
+PANELS = {"": Panel("learned size t", "truncated MSE", ylog=True)}
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    gathered = gather(reader, SINE_SIZES.runs, ["mean_t", "grown.truncated.mse"], overrides, own_data=True)
+    """Take t and the error of every run of the table; a series per row."""
+    gathered = gather(reader, SINE_SIZES.runs, ["grown.t", "grown.truncated.mse"], overrides)
     points = [
-        Point("NGN", float(t), float(error), (run.run_id,))
-        for group in gathered.groups.values()
+        Point(SINE_SIZES.row(key).labels[0], float(t), float(error), (run.run_id,))
+        for key, group in gathered.groups.items()
         for run, t, error in zip(group.runs, *group.values.values(), strict=True)
     ]
     return gathered.data(points)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
+from experiments.studies.model import Study, selections_of
 from experiments.tables.sine_sizes import SINE_SIZES
 
-from experiments.studies.model import Study, selections_of
-
-SINE = Study("sine", "learned sizes on a sine, two seeds", lambda: selections_of(SINE_SIZES))
+SINE = Study("sine", "learned sizes on a sine, two methods, two seeds", lambda: selections_of(SINE_SIZES))

@@ -1,14 +1,24 @@
-"""The sizes that ``task=sine`` learns, as a table of the report."""
+"""The sizes that ``task=sine`` learns, by method."""
 
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
 from experiments.tables.model import MEAN_T, MEDIAN_MSE, OwnTable, column, row
 
+SEEDS = range(2)
+
+
+def runs(method: str) -> Selection:
+    return Selection.of({"task": "sine", "gate": "waves", "method": method}, seeds=SEEDS)
+
+
 SINE_SIZES = OwnTable(
     "sine_sizes",
     "Learned sizes on a sine",
-    (column("t", "mean t", "mean_t", MEAN_T), column("truncated", "trunc. MSE", "grown.truncated.mse", MEDIAN_MSE)),
-    (row("ngn", "NGN", seeds=2, runs=Selection.of({"task": "sine", "gate": "two_sums"}, seeds=range(2))),),
-    text="Two sums of blocks learn y = sin 3x.",
+    (column("t", "mean t", "grown.t", MEAN_T), column("truncated", "trunc. MSE", "grown.truncated.mse", MEDIAN_MSE)),
+    (
+        row("ngn", "NGN", seeds=len(SEEDS), runs=runs("ngn")),
+        row("urgent", "NGN at twice its price", seeds=len(SEEDS), runs=runs("urgent")),
+    ),
+    text="How many waves are learned for two sines, and the error that is left.",
 )

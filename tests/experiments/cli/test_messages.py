@@ -43,11 +43,11 @@ def test_a_broken_file_is_named_with_the_line(
 
 
 HALF_ADDED = {
-    "conf/task/new.yaml": ("task: {name: new}", "task=new", "experiments/tasks has no settings class for 'new'"),
+    "conf/task/new.yaml": ("task: {name: new}", "task=new", "/tasks has no settings class for 'new'"),
     "conf/method/new.yaml": (
         "method: {name: new}",
         "method=new",
-        "experiments/methods has no settings class for 'new'",
+        "/methods has no settings class for 'new'",
     ),
     "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "must contain `gate: {component: new}`"),
 }

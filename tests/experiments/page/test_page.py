@@ -17,14 +17,18 @@ import record_samples as samples
 from markupsafe import escape
 from page_samples import HOSTILE, baseline_id, data_of
 
-from experiments.analysis.collect import Reader
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.formats import DASH
+from experiments.analysis.reduce import Cell
 from experiments.page import html, render
 from experiments.page.html import prose
 from experiments.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.paths import ROOT
 from experiments.report.answer import headline
-from experiments.report.content import ReportContent, build
+from experiments.report.content import OwnContent, ReportContent, build
+from experiments.report.methods import lines
 from experiments.store.records import Store
+from experiments.tables import OWN
 from experiments.tables.budgets import BUDGETS
 from experiments.tables.commit import COMMITTED
 
@@ -208,3 +212,35 @@ def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
     _, reader, page = page_made
     assert main(["--results", str(reader.store.root), "--output", str(tmp_path)]) == 0
     assert (tmp_path / "report.html").read_text() == page
+
+
+def test_every_method_has_its_line(page_made: Made) -> None:
+    report, _, page = page_made
+    section = page[page.index('<section id="methods"') : page.index('<section id="cost"')]
+    for line in lines(report):
+        assert f"<code>{line.method}</code>" in section
+        assert f">{escape(line.source.name)}</th>" in section
+
+
+def test_a_page_with_records_of_uncommitted_code_says_so(page_made: Made) -> None:
+    report, reader, page = page_made
+    said = "This page includes records of uncommitted code or of plug-ins."
+    assert said not in page
+    assert said in render(report, Reader(reader.store, allow_dirty=True))
+
+
+def test_records_of_uncommitted_code_are_not_for_the_documentation(tmp_path: Path) -> None:
+    from scripts.build_report import main
+
+    with pytest.raises(SystemExit):
+        main(["--dirty", "--docs", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_row_of_our_own_whose_records_are_refused_is_not_called_not_run() -> None:
+    table = next(iter(OWN.values()))
+    refused = Problem("dirty", "a run", "was made by uncommitted code")
+    none = Cell(None, DASH, 0, 2, {}, (), (refused,))
+    content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
+    assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
+    assert {problem for cell in content.cells.values() for problem in cell.problems} == {refused}

@@ -51,7 +51,8 @@ def test_the_most_specific_entry_counts() -> None:
     assert origin_of("schedule.alpha_shape.start", compose()) == origin_of("schedule.alpha_shape.kind", compose())
 
 
-def test_marks_are_read_from_comments(tmp_path: Path) -> None:
+def test_marks_are_read_from_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "CONF", tmp_path)
     file = tmp_path / "x.yaml"
     file.write_text(
         "# paper\ngate:   # not from the paper: how; where\n  K: 3   # paper: table; 2\n  width: 4\n  # paper\n  r: 1\n"
@@ -64,6 +65,12 @@ def test_marks_are_read_from_comments(tmp_path: Path) -> None:
         "gate.t0": (CHOSEN, "how; where"),
         "phases": (CHOSEN, ""),
     }
+
+
+def test_a_line_of_a_plug_in_without_a_comment_names_its_file(tmp_path: Path) -> None:
+    (file := tmp_path / "task" / "new.yaml").parent.mkdir()
+    file.write_text("task:\n  points: 3\n  width: 4   # not from the paper: how\n")
+    assert marks(file) == {"task.points": (CHOSEN, "task/new.yaml"), "task.width": (CHOSEN, "how")}
 
 
 def test_tables_come_from_the_composed_configuration() -> None:

@@ -1,0 +1,38 @@
+"""``task=sine``: two sines, learned with as few waves as possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from experiments.blocks import Count, Positive
+from experiments.contract.config import Component, TaskSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.contract.config import Config
+    from experiments.tasks.sine.task import SineTask
+
+
+class Waves(Component):
+    """``gate=waves``: f_k(x) = a_k sin(w_k x + b_k)."""
+
+    stacks: ClassVar[bool] = True  # runs that differ only in their seed are trained together
+
+    component: Literal["waves"]
+    highest: Positive
+    """Largest frequency |w_k| at the start."""
+
+
+class Sine(TaskSettings):
+    """``task=sine``: y = sin 3x + sin(9x) / 2 at evenly spaced points of [-1, 1]."""
+
+    components = (Waves,)
+
+    name: Literal["sine"]
+    points: Count
+
+    def make(self, config: Config, device: torch.device) -> SineTask:
+        from experiments.tasks.sine.task import SineTask  # imported here: settings need no torch
+
+        return SineTask(self, config.profile == "smoke", device)
