@@ -1,26 +1,15 @@
 """The example in the README runs unchanged and does what it says; its commands run in a fresh clone."""
 
-import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
+import programs
 import pytest
 
 from experiments.paths import ROOT
-
-DRIVER = """
-import json, runpy, shlex, sys
-from faulty import child
-import experiments.runs.launch
-for line in json.load(sys.stdin):
-    def program():
-        sys.argv = shlex.split(line, comments=True)[1:]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    print("ended", child(program), line, flush=True)
-"""
-"""Run each command in a process forked after the import of torch, which takes longer than the commands."""
 
 
 @pytest.mark.slow
@@ -65,13 +54,10 @@ def test_the_commands_run_in_a_fresh_clone(tmp_path):
     small = [line for line in lines if line.startswith("python")]
     small = [re.sub(r"^(python run.py (?!.*(?:smoke|--list))[^#]*)", r"\1 profile=smoke ", line) for line in small]
     small = [line.replace("seed=0..9", "seed=0").replace("count=1,2,4,8", "count=1,2,4") for line in small]
-    path = os.pathsep.join(map(str, (clone, clone / "tests" / "support")))
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER], cwd=clone, env={**os.environ, "PYTHONPATH": path},
-        input=json.dumps(small), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    ended = re.findall(r"^ended (.*)", done.stdout, re.M)
-    assert (done.returncode, ended) == (0, [f"0 {line}" for line in small]), done.stderr
+    for line in small:
+        script, *words = shlex.split(line, comments=True)[1:]
+        done = programs.run(clone / script, *words, cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)})
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
     assert list(clone.glob("runs/cifar10/*.json"))
     asked = subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True)
     assert asked.stdout == "", "what a newcomer does first does not make the checkout one of changed code"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 
 from experiments.paths import ROOT
@@ -15,11 +17,26 @@ from experiments.paths import ROOT
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 
 
-def said(command: list[str], folder: Path) -> str:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "NGN_OUTPUT": str(folder / "output")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command[-1]}\n{done.stderr}"
+def said(language: str, block: str, folder: Path) -> str:
+    """What a block prints. Commands are lines; here-documents go to the shell with what is between commands."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "NGN_OUTPUT": str(folder / "output")}
+    if language == "python":
+        return printed(programs.run_code(block, cwd=folder, env=env))
+    out = ""
+    for python, lines in itertools.groupby(block.splitlines(), lambda line: "python " in line):
+        if not python:
+            printed(subprocess.run(["bash", "-e", "-c", "\n".join(lines)], cwd=folder, capture_output=True, text=True))
+            continue
+        for line in lines:
+            set_here, _, command = line.partition("python ")
+            script, *words = shlex.split(command, comments=True)
+            own = dict(word.split("=", 1) for word in set_here.split())
+            out += printed(programs.run(folder / script, *words, cwd=folder, env=env | own))
+    return out
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, f"{done.args}\n{done.stderr}"
     return done.stdout
 
 
@@ -30,11 +47,10 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     blocks: list[list[str]] = []
     for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", TEXT, re.S | re.M):
         if "network()" in block and "def network" not in block:
-            blocks[-1][-1] += block  # it continues the block before
+            blocks[-1][1] += block  # it continues the block before
         else:
-            start = ["bash", "-e", "-c"] if language == "sh" else [sys.executable, "-c"]
-            blocks.append([*start, block])
-    first, record, sweep, table, study, own, task = (said(block, tmp_path) for block in blocks)
+            blocks.append([language, block])
+    first, record, sweep, table, study, own, task = (said(*block, tmp_path) for block in blocks)
     assert len(re.findall(r"grown t = ", first)) == 3
     assert len(re.findall(r"^step ", record, re.M)) == 5
     assert sweep.count("already in") == 3
