@@ -1,0 +1,138 @@
+"""Numbers of the form "mean ± deviation" in sections of docs/ that name a study, against the records of that study.
+
+Such a number may also be published, or stand in a table of the paper under the stated setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.analysis import published
+from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.compare import MOST_SEEDS, compare_all
+from experiments.analysis.selection import Selection
+from experiments.analysis.terminal import tex_to_text
+from experiments.config.identity import flatten
+from experiments.paths import ROOT
+from experiments.store.records import Store
+from experiments.studies import STUDIES
+from experiments.tables import MACROS
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+PAIR = re.compile(rf"({_NUMBER}) ± ({_NUMBER})")
+NAMED = re.compile(r"stud(?:y|ies) `(\w+)`|tables? \*(\w+)\*")
+ELSEWHERE = {"6.10 ± 1.04", "78.94 ± 1.97", "2.20 ± 0.40"}
+"""Runs of a review, which are no records of this project; their sections say so."""
+
+Pair = tuple[float, float]
+
+
+def sections(page: Path) -> Iterator[tuple[str, str, set[str]]]:
+    """(heading, text in one line, names of studies) of every section that names a study."""
+    for section in re.split(r"\n(?=#)", page.read_text()):
+        text = " ".join(section.split())
+        names = {name for found in NAMED.findall(text) for name in found if name in STUDIES}
+        if names:
+            yield section.splitlines()[0], text, names
+
+
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "results.md"]
+WITH_NUMBERS = [page for page in PAGES if any(PAIR.search(text) for _, text, _ in sections(page))]
+
+
+def unit(printed: str) -> float:
+    """One unit of the last printed digit: 0.01 of 4.84, 1e-4 of 6.7e-3."""
+    digits, _, exponent = printed.partition("e")
+    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+
+
+def fits(printed: tuple[str, str], pair: Pair) -> bool:
+    """Whether a pair rounds to what is printed, up to the rounding of floating-point sums."""
+    return all(abs(float(text) - number) <= 0.501 * unit(text) for text, number in zip(printed, pair, strict=True))
+
+
+def numbers(run: RecordedRun) -> dict[str, float]:
+    """Every number of a run and of its companions; of lists each of the first two and the sum."""
+    found: dict[str, float] = {}
+
+    def add(name: str, value: Any) -> None:
+        if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
+            found.update({f"{name}.{at}": float(one) for at, one in enumerate(value[:2])})
+            found[f"{name}.sum"] = float(sum(value))
+        elif type(value) in (int, float):
+            found[name] = float(value)
+
+    for prefix, of in {"": run, **run.companions}.items():
+        for phase, content in of.record["phases"].items():
+            for name, value in flatten(content).items():
+                add(f"{prefix}/{phase}.{name}", value)
+    return found
+
+
+@cache
+def reader() -> Reader:
+    return Reader(Store(ROOT / "results"))
+
+
+@cache
+def of_selection(selection: Selection) -> tuple[Pair, ...]:
+    """Mean and deviation of every number, over all seeds, the first ten or three, and the others."""
+    rows = [(run.seed, numbers(run)) for run in reader().collect(selection).runs]
+    pairs: list[Pair] = []
+    for first, end in ((0, None), (0, 10), (10, None), (0, 3), (3, None)):
+        own = [row for seed, row in rows if seed >= first and (end is None or seed < end)]
+        for name in set.intersection(*map(set, own)) if len(own) > 1 else ():
+            values = np.array([row[name] for row in own])
+            pairs.append((float(values.mean()), float(values.std())))
+    return tuple(pairs)
+
+
+@pytest.fixture(scope="module")
+def of_the_tables() -> list[Pair]:
+    """What the paper's tables print, ours and published."""
+    items = compare_all(reader(), published.load_published(), MACROS)
+    texts = [tex_to_text(text) for item in items for text in (item.cell.text, item.published_text)]
+    return [(float(mean), float(sd)) for text in texts for mean, sd in PAIR.findall(text)]
+
+
+def missing(text: str, known: list[Pair]) -> list[str]:
+    """The printed pairs of a text that are none of the known ones."""
+    printed = [found for found in PAIR.findall(text) if " ± ".join(found) not in ELSEWHERE]
+    return [" ± ".join(pair) for pair in printed if not any(fits(pair, one) for one in known)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_NUMBERS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_numbers_beside_a_study_are_those_of_its_records(page: Path, of_the_tables: list[Pair]) -> None:
+    wrong = {}
+    for heading, text, names in sections(page):
+        if PAIR.search(text):
+            own = [pair for name in names for selection in STUDIES[name].make() for pair in of_selection(selection)]
+            stated = [pair for row in rows_of(names) for pair in of_selection(row)]
+            wrong[heading] = missing(text, [*of_the_tables, *own, *stated])
+    assert not any(wrong.values()), wrong
+
+
+def rows_of(names: set[str]) -> list[Selection]:
+    """The rows of the paper's tables whose task is that of a study, with all their seeds."""
+    tasks = {dict(selection.choices).get("task") for name in names for selection in STUDIES[name].make()[:1]}
+    return [
+        row.runs.with_seeds(range(MOST_SEEDS))
+        for table in MACROS
+        for row in table.rows
+        if row.runs is not None and dict(row.runs.choices).get("task") in tasks
+    ]
+
+
+def test_a_wrong_number_is_found() -> None:
+    known = [(4.8351, 1.0449), (6.7e-2, 2.14e-2)]
+    assert missing("ends at 4.84 ± 1.04, error 6.7e-2 ± 2.1e-2", known) == []
+    assert missing("ends at 4.85 ± 1.04, then 4.84 ± 1.14", known) == ["4.85 ± 1.04", "4.84 ± 1.14"]
+    assert len(WITH_NUMBERS) >= 4
