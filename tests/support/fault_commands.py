@@ -1,6 +1,6 @@
 """Kill the real program at any moment, from start to end, and change its code between two commands.
 
-Each process is one of ``python run.py`` in a clone of this checkout.
+Each process runs ``run.py`` of a clone of this checkout, from its first line on.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import programs
 from faulty import Count, left, lost, recorded
 from waiting import until
 
@@ -46,26 +46,22 @@ class Program:
         """Write the committed code (0) or the changed code (1)."""
         self.source.write_text(self.versions[version])
 
-    def start(self, kind: str, place: Path) -> subprocess.Popen[bytes]:
+    def start(self, kind: str, place: Path) -> programs.Program:
         """Start a command that writes all its output to ``place``."""
         place.mkdir(parents=True, exist_ok=True)
         words = ["profile=smoke", *COMMANDS[kind].split(), "gate.K=4", "threads=1", "checkpoint_seconds=0.02"]
         words = [word for n, word in enumerate(words) if word.split("=")[0] not in {w.split("=")[0] for w in words[:n]}]
-        with open(place / "log", "ab") as log:
-            return subprocess.Popen(
-                [sys.executable, str(self.folder / "run.py"), *words, f"results={place}/results", "progress=never"],
-                env={**os.environ, "NGN_OUTPUT": str(place / "output"), "PYTHONPATH": str(self.folder)},
-                stdout=log,
-                stderr=log,
-                cwd=place,
-            )
+        words += [f"results={place}/results", "progress=never"]
+        env = {**os.environ, "NGN_OUTPUT": str(place / "output"), "PYTHONPATH": str(self.folder)}
+        log = place / "log"
+        return programs.start(self.folder / "run.py", *words, cwd=place, env=env, out=log, err=log)
 
     def saved(self, place: Path) -> set[str]:
         """Return the checkpoints of all trainings."""
         checkpoints = place / "output" / "checkpoints"
         return {os.path.join(folder, name) for folder, _, names in os.walk(checkpoints) for name in names}
 
-    def goes_on(self, process: subprocess.Popen[bytes], place: Path, before: set[str]) -> bool:
+    def goes_on(self, process: programs.Program, place: Path, before: set[str]) -> bool:
         """Return whether a command has saved a checkpoint or ended."""
         return bool(self.saved(place) - before) or process.poll() is not None
 
@@ -114,10 +110,8 @@ def kill_commands(folder: Path, count: int) -> Count:
             before, process = program.saved(place), program.start(kind, place)
             if attempt:
                 until(functools.partial(program.goes_on, process, place, before), "a new checkpoint")
-            try:
-                process.wait(random.uniform(0.0, trains if attempt else lasts))
-            except subprocess.TimeoutExpired:
-                process.kill()
+            if not process.ends_within(random.uniform(0.0, trains if attempt else lasts)):
+                process.send_signal(signal.SIGKILL)
                 killed += process.wait() == -signal.SIGKILL
             if program.records(place):
                 break  # a record stays even if the code has changed since

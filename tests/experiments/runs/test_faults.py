@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+import os
 import shlex
 import signal
-import subprocess
-import sys
 
+import programs
 import pytest
 from waiting import until
 
@@ -27,8 +27,8 @@ CHEAP = tuple(name for name in titles() if name not in (*COMMANDS, *DEAR))
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [COMMANDS, DEAR, *(CHEAP[n::PROCESSES] for n in range(PROCESSES))], ids=", ".join)
 def test_nothing_is_lost(names, tmp_path):
-    line = [sys.executable, str(FAULTS), ",".join(names), str(tmp_path), "1" if names in (COMMANDS, DEAR) else KILLS]
-    done = subprocess.run(line, capture_output=True, text=True)
+    words = [",".join(names), str(tmp_path), "1" if names in (COMMANDS, DEAR) else KILLS]
+    done = programs.run(FAULTS, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert tuple(counts) == names
@@ -52,18 +52,18 @@ def test_ctrl_c_prints_the_command_that_continues(tmp_path, monkeypatch):
     ]
     results = tmp_path / "my results"
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
-    line = [sys.executable, str(script), "profile=smoke", *own, f"results={results}"]
-    run = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    words = ["profile=smoke", *own, f"results={results}"]
+    out, err = tmp_path / "out", tmp_path / "err"
+    run = programs.start(script, *words, cwd=tmp_path, env=os.environ, out=out, err=err)
     saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"
     checkpoints = tmp_path / "output" / "checkpoints"
     until(lambda: list(checkpoints.glob(saved)) or run.poll() is not None, "a checkpoint")
-    assert run.poll() is None, run.communicate()
+    assert run.poll() is None, err.read_text()
     run.send_signal(signal.SIGINT)
-    _, rest = run.communicate(timeout=900)
-    assert run.returncode == 130, rest
-    command = rest.partition("To continue:\n  ")[2].splitlines()[0]
-    assert shlex.split(command)[1:] == line[1:]
-    again = subprocess.run([sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert run.wait() == 130, err.read_text()
+    command = err.read_text().partition("To continue:\n  ")[2].splitlines()[0]
+    assert shlex.split(command)[1:] == [str(script), *words]
+    again = programs.run(*shlex.split(command)[1:], cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     records = [json.loads(p.read_text()) for p in results.rglob("*.json")]
     assert [r["execution"]["resumed"] for r in records] == [1, 1]
