@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers
+    from ngn.allocation import BudgetLearner as BudgetLearner
     from ngn.axis import Cut as Cut
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.axis import Stacked as Stacked
     from ngn.axis import inputs as inputs
     from ngn.axis import outputs as outputs
     from ngn.budget import Budget as Budget
-    from ngn.budget import BudgetLearner as BudgetLearner
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
@@ -68,7 +68,8 @@ _NAMES = {
     "ngn.programs": "export",
     "ngn.contract": "Learner",
     "ngn.learner": "CapacityLearner",
-    "ngn.budget": "Budget BudgetLearner",
+    "ngn.budget": "Budget",
+    "ngn.allocation": "BudgetLearner",
     "ngn.train.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

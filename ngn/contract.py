@@ -77,6 +77,13 @@ class Learner(Sized):
         """A penalty on activations of the last forward pass, [*R]; None if there is none."""
         return None
 
+    def wants_judgement(self, step: int) -> bool:
+        """Whether :meth:`judge` should be called in this step, where there are held-out data."""
+        return False
+
+    def judge(self, loss: Tensor) -> None:
+        """Learn from the ``loss``, [*R], of a held-out batch what sizes are worth."""
+
     def after_backward(self, step: int) -> None:
         """Use the gradients of a step, before they are clipped and the optimiser moves."""
 

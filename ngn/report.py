@@ -26,6 +26,9 @@ class SizeReport:
         before, after: number of components now, and after truncation.
         entries: entries of one component in the activation; None for layers.
         removed: parameters of the removed components. Two sizes that cut one tensor both count the entries they share.
+        even: under a budget, the count of the even allocation; else None.
+        evidence: under a budget, by how many standard errors the benefit of a component differed at most from the mean
+            benefit; negative if it was less. Else None.
     """
 
     name: str
@@ -35,12 +38,19 @@ class SizeReport:
     after: int
     entries: int | None
     removed: int
+    even: int | None = None
+    evidence: float | None = None
 
     def __str__(self) -> str:
         text = f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}"
         if self.entries and self.entries > 1:
             text += f", {self.before * self.entries:,} -> {self.after * self.entries:,}"
-        return f"{text}, -{_short(self.removed)} parameters (t = {self.t:.2f})"
+        text += f", -{_short(self.removed)} parameters"
+        if self.even is None or self.evidence is None:
+            return f"{text} (t = {self.t:.2f})"
+        if self.after == self.even:
+            return f"{text} (even)"
+        return f"{text} (even: {self.even}; benefit {self.evidence:+.1f} standard errors from the mean)"
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Report:
         groups: the sizes of one model by name.
         milliseconds: one call of the model with all components, and of the deployed model; None without ``latency=``.
         scores: scores of the model by mode; empty without ``score=``.
-        budget: how much of the budget is used, and whether the task asked for less; None without a budget.
+        budget: how much of the budget is used; None without a budget.
     """
 
     size: list[Any]

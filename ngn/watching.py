@@ -28,12 +28,15 @@ class LoopWatch:
 
     Attributes:
         closely: watch sizes, penalty and forward passes, too, not only the steps.
+        by_optimizer: the optimiser moves the boundaries. Under a budget the learner does, and reads their gradients.
+        gradients_read: the learner has read gradients of the boundaries.
         continued: the training resumed from a checkpoint, and the sizes may have been fixed before it.
     """
 
     def __init__(self, axes: Sequence[OrderedAxis], names: Sequence[str]) -> None:
         self.axes, self.names = axes, names
-        self.closely = self.continued = False
+        self.closely = self.continued = self.gradients_read = False
+        self.by_optimizer = True
         self._stepped = self._priced = False
         self._seen = torch.stack([self._sizes()] * 2)
         """The smallest and the largest sizes so far: [2, *R, G]."""
@@ -83,19 +86,26 @@ class LoopWatch:
         early = any(capacity.commit is not None and not capacity.committed for capacity in capacities)
         still = bool(controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all())
         reasons = {
-            "t has not moved: optimise learner.controller_parameters(), with a learning rate of about 0.05": still,
+            "t has not moved: optimise learner.controller_parameters(), with a learning rate of about 0.05": (
+                self.by_optimizer and still
+            ),
+            "no gradient of a boundary was seen: call learner.step(progress) before optimizer.zero_grad()": (
+                bool(controllers) and not (self.by_optimizer or self.gradients_read or self.continued)
+            ),
             stepless: not self._stepped,
             "all boundaries are frozen": not controllers and all(capacity.has_boundary for capacity in capacities),
             "this state was saved before the sizes were fixed": self._stepped and early,
-            "learner.penalty() was never part of a loss: add it to every loss": not self._priced and bool(controllers),
+            "learner.penalty() was never part of a loss: add it to every loss": (
+                self.by_optimizer and not self._priced and bool(controllers)
+            ),
         }
         named = zip(self.names, self.axes, strict=True)
         never = [f"{name} was never part of a forward pass" for name, axis in named if not axis.called]
         return [reason for reason, holds in reasons.items() if holds] + (never or self._moving())
 
     def _moving(self) -> list[str]:
-        """Report the sizes that still moved when they were fixed; empty for a stack."""
-        if self.axes[0].capacity.replicas is not None or len(self._late) < 2:
+        """Report the sizes that still moved when they were fixed; empty for a stack, and where a limit moves them."""
+        if not self.by_optimizer or self.axes[0].capacity.replicas is not None or len(self._late) < 2:
             return []
         before, last = (part.tolist() for part in (self._late["before"], self._late["last"].to(self._late["before"])))
         far = (MOVING[1] * (self._seen[1] - self._seen[0])).clamp(min=MOVING[0]).tolist()

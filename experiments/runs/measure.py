@@ -18,7 +18,7 @@ from experiments.runs import host
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
-from ngn.budget import BudgetLearner
+from ngn.budget import LimitedLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -95,7 +95,7 @@ def measure(
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result = replace(result, sizes=config.gate.sizes(counts[r]) or None, **own, **task.describe(deployed))
-            if isinstance(learner, BudgetLearner):
+            if isinstance(learner, LimitedLearner):
                 cost, limit = learner.cost.measured(tuple(counts[r])), learner.limit.reshape(-1)[r]
                 result.budget = {"kind": learner.budget.kind, "limit": float(limit), "cost": cost}
             result.samples = {name: text for name, text in samples.items() if text is not None} or None

@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback
 from torch.optim.swa_utils import AveragedModel
 
-from ngn.budget import BudgetLearner
+from ngn.budget import LimitedLearner
 from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
 
@@ -76,5 +76,5 @@ class SizesCallback(Callback):
             learner.step(min(1.0, self.done / self.total), trainer.optimizers[0] if plain else None, averages)
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)
-                if isinstance(learner, BudgetLearner):
+                if isinstance(learner, LimitedLearner):
                     pl_module.log(learner.budget.kind, learner.costs()[0].mean().float(), prog_bar=True)

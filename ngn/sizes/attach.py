@@ -10,7 +10,8 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from ngn.budget import BUDGET_COMMIT, Budget, BudgetLearner
+from ngn.allocation import BudgetLearner
+from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -38,13 +39,13 @@ def learn_sizes(
         sizes: a pattern over the names of ``named_modules()`` → one of ``ngn.Width``, ``ngn.Heads``, ``ngn.Channels``,
             ``ngn.Rank``, ``ngn.Depth``. ``*`` matches anything within one part of a name, ``**`` any number of parts,
             "" the model. Every matched module learns its own size.
-        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.budget.BudgetLearner`.
+        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
             budget. The library cuts every size to half and to one, and compares outputs, before any training.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
-            become integers at ``commit`` = 0.9 of training, under a budget at 0.5.
+            become integers at ``commit`` = 0.9 of training, under a budget at 0.4.
 
     Returns:
         The learner; its ``names`` are those of the modules.

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ngn.allocation import BudgetLearner
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
@@ -26,6 +27,7 @@ def fit(
     loss: Callable[[Any, Any], Tensor],
     plan: TrainPlan,
     commit: float | None = COMMIT,
+    held_out: Any = None,
     **settings: Any,
 ) -> History:
     """Train a learner, then set it to ``eval()`` mode. All studies of the suite use the same trainer.
@@ -42,6 +44,8 @@ def fit(
         plan: steps, optimiser, learning rates, clipping.
         commit: fraction of training from which boundaries are integers and the truncated model is trained. It applies
             to gates without a commit of their own (``learn_sizes`` sets one). None changes no gate.
+        held_out: under a budget, data on which benefits of components are judged, so that no size grows to memorise
+            noise. With ``targets`` a pair of inputs and targets, else batches, as ``inputs``. None: training data.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
             ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
@@ -89,12 +93,11 @@ def fit(
                 stacklevel=2,
             )
     settings.setdefault("shrink", settings.get("model") is None)
-    if targets is not None:
-        history = Trainer(learner, FullBatches(Split(inputs, targets)), Supervised(loss), plan, **settings).fit()
-    else:
-        batches: Batches = inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
-        whole = Supervised(loss) if takes_output_and_target(loss) else loss
-        history = Trainer(learner, batches, whole, plan, **settings).fit()
+    if held_out is not None and not isinstance(learner, BudgetLearner):
+        raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
+    whole = Supervised(loss) if targets is not None or takes_output_and_target(loss) else loss
+    judged = None if held_out is None else _batches(*(held_out if targets is not None else (held_out, None)))
+    history = Trainer(learner, _batches(inputs, targets), whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(
             f"the loss was no longer finite at step {diverged.min()}: lower the learning rates, or set "
@@ -102,3 +105,10 @@ def fit(
             stacklevel=2,
         )
     return history
+
+
+def _batches(inputs: Any, targets: Tensor | None) -> Batches:
+    """The batches of full data, of an iterable, or of an object that has them."""
+    if targets is not None:
+        return FullBatches(Split(inputs, targets))
+    return inputs if hasattr(inputs, "at") else IteratedBatches(inputs)

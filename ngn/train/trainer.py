@@ -68,6 +68,7 @@ class Trainer:
             training first calls it with the points from before its checkpoint.
         on_evaluate: called every ``evaluate_every`` steps and at the end, with the number of finished steps and the
             model, as in :meth:`evaluate`. If it returns a tensor [*R], that is a point of the curve "held".
+        held_out: batches for :meth:`Learner.judge <ngn.contract.Learner.judge>`; None for none.
         evaluate_every: steps between evaluations; None evaluates only at the end.
         shrink: cut fixed sizes in place (:meth:`~ngn.contract.Learner.shrink`), so that later steps are cheaper; not
             for a wrapped ``model``.
@@ -99,6 +100,7 @@ class Trainer:
     on_step: Callable[[int], None] | None = None
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
+    held_out: Batches | None = None
     evaluate_every: int | None = None
     shrink: bool = False
     _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
@@ -205,6 +207,10 @@ class Trainer:
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
+        if self.held_out is not None and learner.wants_judgement(step):
+            with evaluating(learner), self._autocast():
+                held = self.loss(self.learner, self.held_out.at(step))  # a wrapper would await gradients
+            learner.judge(held)
         learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
         if plan.clip is not None:

@@ -1,17 +1,14 @@
-"""Budgets: the controller against another implementation, and no deployed model above its budget."""
+"""Budgets: sizes part on evidence alone, and no deployed model is above its budget."""
 
-import math
 
 import pytest
 import torch
-from cooper.optim import nuPI, nuPIInitType
 from kernel_cases import BANK, Stop, assert_same, assert_same_curves, plan, state, stop_after
 from torch import nn
 
 import ngn
-from ngn.budget import BudgetLearner, pi_step
-from ngn.cost import cut_to, largest, multiply_adds
-from ngn.gate import softplus_inverse
+from ngn.allocation import BudgetLearner
+from ngn.cost import cut_to, multiply_adds
 from ngn.train.trainer import Trainer
 
 EACH = 16 + 16 + 256 + 16 + 16
@@ -31,50 +28,6 @@ def deployed(learner):
     return [sum(p.numel() for p in learner.deploy(r).parameters()) for r in each]
 
 
-def test_the_controller_is_cooper_s_nupi_on_a_quadratic():
-    """min x^2 / 2 - 3 x subject to x <= 1: gradient descent on x, multiplicative steps of the multiplier.
-
-    The logarithm of ours moves as the multiplier of nuPI does (nu = 0, initial error 0).
-    """
-    K_I, K_P = torch.tensor([0.05, 0.7], dtype=torch.float64)
-    theirs = nn.Parameter(torch.tensor(math.log(1e-3), dtype=torch.float64))
-    optimizer = nuPI([theirs], lr=1.0, Kp=K_P, Ki=K_I, ema_nu=0.0, init_type=nuPIInitType.ZEROS, maximize=True)
-    ours = theirs.detach().clone()
-    x = before = torch.zeros((), dtype=torch.float64)
-    for _ in range(2000):
-        e = x - 1.0
-        theirs.grad = e.clone()
-        optimizer.step()
-        ours = ours + pi_step(e, before, 1.0, K_I, K_P)
-        before = e
-        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-12, atol=1e-12)
-        x = x - 0.05 * (x - 3.0 + ours.exp())
-    assert float(x) == pytest.approx(1.0, abs=1e-6)
-    assert float(ours.exp()) == pytest.approx(2.0, abs=1e-5), "the multiplier of the solution"
-
-
-def test_one_step_is_the_equations_in_float64():
-    learner = bank(ngn.Budget(parameters=of(5), gains=(8.0, 0.5), price=1e-3), t0=8.3)
-    learner.set_progress(0.0)
-    cost = [EACH * 9.3 + 1, EACH * 8.8 + 1]
-    with torch.no_grad():
-        learner.gates[0].tau.copy_(softplus_inverse(7.8))
-    learner.set_progress(0.05)  # a tenth of the way to the commit
-    limit = (cost[0] + of(5)) / 2  # half-way up the ramp
-    before, e = 0.0, cost[1] / limit - 1
-    price = 1e-3 * math.exp(8.0 * 0.1 * e + 0.5 * (e - before))
-    assert float(learner.price) == pytest.approx(price, rel=1e-12)
-    gate = learner.gates[0]
-    assert float(gate.price) == pytest.approx(price * EACH / of(5), rel=1e-12)
-    expected = price * EACH / of(5) * 7.8 + float(gate.alpha) * math.sin(math.pi * 7.8) ** 2
-    assert float(learner.penalty().detach()) == pytest.approx(expected, rel=1e-9)
-    with torch.no_grad():
-        gate.tau.copy_(softplus_inverse(3.2))
-    learner.set_progress(0.075)
-    assert float(gate.price) == 0.0, "below the limit nothing is paid"
-    assert float(learner.price) > 0.0
-
-
 @pytest.mark.parametrize("t0", [1e-4, 4.3, 11.0])
 @pytest.mark.parametrize("components", [1, 3, 7, 11.9, 12, 40])
 def test_no_deployed_model_is_above_its_budget(t0, components):
@@ -90,31 +43,6 @@ def test_each_model_of_a_stack_has_its_own():
     left = deployed(learner)
     assert all(count <= limit for count, limit in zip(left, learner.reach.requested, strict=True))
     assert len(set(left)) > 1
-
-
-def test_the_price_brings_the_boundary_to_the_budget():
-    learner = bank(ngn.Budget(parameters=of(5), price=1e-2), t0=9.0, alpha_max=0.0)
-    BANK.train(Trainer, learner, plan(600, lr_boundary=0.02))
-    assert learner.count().tolist() == [5]
-
-
-def test_a_slack_budget_costs_nothing():
-    learner = bank(ngn.Budget(parameters=of(40)), t0=5.2)
-    assert str(learner.reach).endswith("the largest model is within the budget")
-    BANK.train(Trainer, learner, plan(60))
-    assert float(learner.price) < 1e-6
-    assert learner.count().tolist() == [6]
-
-
-def test_what_the_task_does_not_ask_for_is_not_used():
-    learner = bank(ngn.Budget(parameters=[of(9), of(4)]), seeds=[0, 1], t0=[3.2, 8.2])
-    BANK.train(Trainer, learner, plan(60))
-    (less,), (all_of_it,) = learner.count().tolist()
-    assert less < 9
-    assert all_of_it == 4
-    assert learner.report().budget == (
-        f"{of(less):,} of 2,881 parameters (the task asked for less), 1,281 of 1,281 parameters"
-    )
 
 
 def row(*widths):
@@ -138,10 +66,11 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     assert measured(tuple(counts)) == learner.cost.measured(tuple(counts)) <= limit
     more = [measured((*counts[:g], counts[g] + 1, *counts[g + 1 :])) for g, K in enumerate(groups) if counts[g] < K]
     assert min(more) > limit
-    learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 150][-1])  # last before the commit
+    learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 120][-1])  # last before the commit
     soft = float(learner.cost((learned + 1.0).minimum(torch.tensor(groups)))[0])
     assert soft > limit - sum(each - measured(tuple(counts)) for each in more), "as it was trained, not only when cut"
-    assert str(learner.report()).endswith(f"{measured(tuple(counts)):,.0f} of {limit:,.0f} parameters")
+    used = f"budget: {measured(tuple(counts)):,.0f} of {limit:,.0f} parameters, above it for 40% of training"
+    assert str(learner.report()).endswith(used)
 
 
 def test_a_budget_out_of_reach_is_refused_before_training():
@@ -168,17 +97,6 @@ def test_wrong_budgets_are_refused(budget, message):
         bank(ngn.Budget(**budget))
 
 
-def test_growth_without_a_preset_K_stays_below():
-    learner = bank(ngn.Budget(parameters=of(9)), K=None, t0=1.0)
-    assert learner.reach.largest is None
-    for gate in learner.gates:
-        gate.pay(torch.tensor(-1.0, dtype=torch.float64))
-    BANK.train(Trainer, learner, plan(60, lr_boundary=0.3))
-    assert deployed(learner)[0] <= of(9)
-    with pytest.raises(ValueError, match="no largest model"):
-        bank(ngn.Budget(parameters="50%"), K=None)
-
-
 @pytest.mark.parametrize("stop", [20, 56])
 def test_resumed_it_is_the_same_to_the_last_bit(stop, tmp_path):
     def make():
@@ -191,7 +109,7 @@ def test_resumed_it_is_the_same_to_the_last_bit(stop, tmp_path):
     second = BANK.train(Trainer, again, how, folder=tmp_path)
     assert second.resumed == 1
     assert_same(state(a), state(again))
-    assert torch.equal(a.price, again.price)
+    assert torch.equal(a.lead, again.lead)
     assert torch.equal(a.size(), again.size())
     assert_same_curves(first, second)
 
@@ -214,18 +132,6 @@ def unequal():
     return Two()
 
 
-def test_groups_are_priced_by_what_they_cost():
-    learner = BudgetLearner(unequal(), ngn.Budget(parameters=400))
-    for p in (0.0, 0.05):
-        learner.set_progress(p)
-    prices = [float(gate.price) for gate in learner.gates]
-    assert prices[0] / prices[1] == pytest.approx(101 / 2)
-    for p in (0.1, 0.5, 0.9):
-        learner.set_progress(p)
-    assert learner.cost.measured(tuple(learner.count().tolist())) <= 400
-    assert learner.count().tolist() == [3, 8], "three of 101 are 303, and 8 of 2 beside 17 fit"
-
-
 def test_counts_are_multiples():
     learner = bank(ngn.Budget(parameters="70%", round_to=4), t0=10.6)
     BANK.train(Trainer, learner, plan(30))
@@ -235,7 +141,7 @@ def test_counts_are_multiples():
 def test_sizes_under_one_budget_are_fixed_at_once():
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
     sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4)}
-    with pytest.raises(ValueError, match=r"give all gates one commit, not 0\.3 and 0\.5"):
+    with pytest.raises(ValueError, match=r"give all gates one commit, not 0\.3 and 0\.4"):
         ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
     sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4, commit=0.3)}
     ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters=400))
@@ -247,23 +153,6 @@ def test_what_is_not_committed_is_not_deployed_above_the_budget():
         learner.deploy()
     learner.set_progress(1.0)
     assert deployed(learner)[0] <= of(3)
-
-
-def test_one_group_gives_way_where_most_is_saved():
-    def total(counts):
-        return 10 * counts[0] + counts[1]
-
-    def chosen(sizes, limit):
-        return largest(sizes, [range(5)] * 2, total, total, limit)
-
-    assert chosen([2.6, 2.9], 33) == (3, 3)
-    assert chosen([2.6, 2.9], 32) == (3, 2), "(2, 3) would leave a quarter of the limit unused"
-    assert chosen([2.6, 2.9], 25) == (2, 3)
-    assert chosen([3.7, 2.2], 33) == (3, 3), "what is left is used where a component is half open"
-    assert chosen([0.2, 0.2], 5) == (0, 1)
-    assert chosen([4.0, 4.0], 0) == (0, 0)
-    assert chosen([2.2, 1.9], 24) == (2, 2)
-    assert largest([2.2, 1.9], [range(5)] * 2, total, total, 24, fill=True) == (2, 4)
 
 
 def test_progress_shows_the_cost():

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.methods.budget.learner import PricedLearner
 from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
-from ngn.budget import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted
@@ -113,7 +113,7 @@ class _Kernel:
         capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
-        self.budgeted = isinstance(learner, BudgetLearner)
+        self.budgeted = isinstance(learner, PricedLearner)
         self.reordered = any(isinstance(c, Weighted) and not c.order.constant for c in capacities)
         if self.budgeted:
             shapes = (CONSTANT, *shapes[1:])  # the learner sets the price at every step

@@ -21,19 +21,20 @@ from kernel_cases import (
     stop_after,
 )
 
+from experiments.methods.budget.learner import PricedLearner
 from experiments.models.kernels import KernelTrainer
-from ngn.budget import Budget, BudgetLearner
+from ngn.budget import Budget
 from ngn.orders import Order
 from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
 
 
-def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> BudgetLearner:
+def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> PricedLearner:
     """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
-    largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
+    largest = PricedLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
     model = case.learner(list(range(len(shares))), K=K, t0=6.0, beta=(6.0, 15.0), **settings).model
-    return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
+    return PricedLearner(model, Budget(parameters=[share * largest for share in shares]))
 
 
 @learned

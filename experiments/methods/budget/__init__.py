@@ -79,11 +79,11 @@ class Budgeted(Method):
         return CountGate(group.K, **group.count_gate())
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from ngn.budget import BudgetLearner
+        from experiments.methods.budget.learner import PricedLearner
 
         gated = model()
         try:
-            return BudgetLearner(gated, self._limited(gated, stack, task))
+            return PricedLearner(gated, self._limited(gated, stack, task))
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 

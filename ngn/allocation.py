@@ -1,0 +1,297 @@
+"""Learn sizes under a budget: shrink together, part on evidence.
+
+    B(p)   limit at the fraction q of the time before the commit: C_0 (B / C_0)^min(1, q / RAMP), C_0 the initial cost
+    n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
+           f: the one factor for which C(n) = B(p)
+    u_g    benefit per cost of one more component: -(dL/dt_g) / (dC/dn_g), a running mean over AVERAGE steps
+    m      mean benefit, sum_g n_g C_g u_g / sum_g n_g C_g, where C_g = dC/dn_g and benefits of less than z_min standard
+           errors count as 0
+    z_g    (u_g - m) / standard error of u_g - m; 0 if no benefit counts
+    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
+
+Boundaries follow the limit together. They part from one another only where a benefit differs from the mean benefit by
+more than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
+and the result is the even allocation. No price enters a gradient: Adam would divide it by its own size, so that all
+boundaries would fall alike, whatever their components are worth.
+
+A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is the mean benefit of
+several components. Over the last part of the way gates sharpen.
+
+Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
+allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ngn.budget import Budget, LimitedLearner
+from ngn.methods.ngn import NOMINAL_ZERO
+from ngn.report import SizeReport
+from ngn.rounding import largest
+
+RAMP = 1.0
+"""Fraction of the time before the commit in which the limit falls (or rises) to the budget."""
+SPEED = 4.0
+"""Largest change of log n_g, in units of the time before the commit, by evidence alone."""
+AVERAGE = 50
+"""Steps over which benefits are averaged."""
+JUDGED = 2
+"""Steps from one held-out batch to the next."""
+BLIND = 0.1
+"""Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
+WIDTH = 0.1
+"""Fraction of a count that its gate spans."""
+SHARPEN = 0.7
+"""Fraction of the time before the commit from which gates sharpen, down to NARROWEST components."""
+NARROWEST = 0.1
+OPEN = 4.0
+"""Widths of a gate by which the boundary of a full size lies beyond its last component, so that all gates are open."""
+NEARLY_FULL = 0.95
+"""Fraction of K above which a boundary moves beyond the last component."""
+UPDATES = 256
+"""Largest number of changes of the sizes before the commit."""
+
+
+class BudgetLearner(LimitedLearner):
+    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.allocation`.
+
+    The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
+    the boundaries are read after each backward pass and cleared. Sizes are fixed at the gates' ``commit``, else at
+    :data:`~ngn.budget.BUDGET_COMMIT`, so that no further component fits.
+
+    Args:
+        model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
+        budget: the limit.
+
+    Attributes:
+        sizes: continuous counts n, float64 [*R, G].
+        lead: a, log of the size relative to the even allocation, float64 [*R, G].
+        evidence: the z of largest magnitude so far, float64 [*R, G].
+        above: the fraction of training in which the model cost more than the budget, float64 [*R].
+
+    Raises:
+        ValueError: as :class:`~ngn.budget.LimitedLearner` does.
+
+    >>> import torch, ngn
+    >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
+    >>> learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=10))
+    >>> print(learner.reach)
+                  parameters  of the largest
+    smallest               4          22.2 %
+    requested             10          55.6 %
+    largest               18         100.0 %
+    >>> x = torch.linspace(-1, 1, 32)[:, None]
+    >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=50), progress="never")
+    >>> sum(p.numel() for p in learner.deploy().parameters())
+    10
+    """
+
+    sizes: Tensor
+    start: Tensor
+    """e, the counts at progress 0."""
+    lead: Tensor
+    evidence: Tensor
+    moments: Tensor
+    """Decayed sums of slopes and of their squares: float64 [2, *R, G]."""
+    weights: Tensor
+    """Sums of their weights and of the squares of the weights: float64 [2, *R]."""
+    above: Tensor
+    judged: Tensor
+    """1 once a held-out loss was given; else 0."""
+    moved: Tensor
+    """Progress at the last change of the sizes."""
+    progress: Tensor
+
+    def __init__(self, model: nn.Module, budget: Budget) -> None:
+        super().__init__(model, budget)
+        counts = self._given()
+        one = self.limit.new_zeros(self.limit.shape)
+        for name, value in (
+            ("sizes", counts),
+            ("start", counts.clone()),
+            ("lead", torch.zeros_like(counts)),
+            ("evidence", torch.zeros_like(counts)),
+            ("moments", torch.zeros(2, *counts.shape, dtype=torch.float64)),
+            ("weights", torch.stack([one, one])),
+            ("above", one.clone()),
+            ("judged", torch.zeros((), dtype=torch.float64)),
+            ("moved", torch.zeros((), dtype=torch.float64)),
+            ("progress", torch.zeros((), dtype=torch.float64)),
+        ):
+            self.register_buffer(name, value.to(self.gates[0].tau.device))
+        self.watch.by_optimizer = False
+        self._read = False
+
+    def _given(self) -> Tensor:
+        """The counts at which the gates stand: float64 [*R, G]."""
+        counts = torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
+        return torch.minimum(counts, self._most(counts.device))
+
+    def _counts(self) -> Tensor:
+        return self.sizes
+
+    def set_progress(self, progress: float) -> None:
+        """Move the limit, and with it the sizes; fix them at the commit."""
+        now = progress / (self.gates[0].commit or 1.0)
+        if progress < float(self.progress) or progress == 0.0:  # a training begins
+            self._begin()
+        if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
+            self._exchange(now - float(self.moved), now)
+            self.sizes.copy_(self.scaled(self._limit_at(now)))
+            self.moved.fill_(now)
+        passed, self._read = max(0.0, progress - float(self.progress)), False
+        self.progress.fill_(progress)
+        super().set_progress(progress)
+        if not self.gates[0].committed:
+            self.above += passed * (self.costs()[0] > self.limit.to(self.above.device))
+            self._place()
+
+    def _begin(self) -> None:
+        self.sizes.copy_(self._given())
+        self.start.copy_(self.sizes)
+        for value in (self.lead, self.evidence, self.moments, self.weights, self.above, self.judged, self.moved):
+            value.zero_()
+
+    def _limit_at(self, now: float) -> Tensor:
+        """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
+        first, limit = self.cost(self.start)[0], self.limit.to(self.start.device)
+        return first * (limit / first) ** min(1.0, now / RAMP)
+
+    def _exchange(self, passed: float, now: float) -> None:
+        """Move the leads by the evidence since sizes parted last."""
+        if now < BLIND or len(self.gates) == 1:
+            return
+        z = self.standard_errors()
+        self.evidence.copy_(torch.where(z.abs() > self.evidence.abs(), z, self.evidence))
+        excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
+        self.lead += SPEED * passed * z.sign() * excess
+
+    def standard_errors(self) -> Tensor:
+        """z, by how many standard errors each benefit differs from the mean benefit: float64 [*R, G]; 0 if unknown."""
+        (total, squares), (weight, of_squares) = self.moments, self.weights.unsqueeze(-1)
+        known = weight > 1.0
+        mean = total / weight.clamp(min=1.0)
+        effective = (weight**2 / of_squares.clamp(min=1e-300) - 1.0).clamp(min=1.0)
+        variance = (squares / weight.clamp(min=1.0) - mean**2).clamp(min=0.0) / effective
+        slopes = self.cost(self.sizes)[1].clamp(min=1e-9 * self.cost.full)
+        u, var = mean / slopes, variance / slopes**2
+        counts = u > self.budget.significance * var.sqrt()
+        u = torch.where(counts, u, 0.0)
+        share = slopes * self.sizes
+        share = share / share.sum(-1, keepdim=True)
+        average = (share * u).sum(-1, keepdim=True)
+        spread = ((1.0 - 2.0 * share) * var + (share**2 * var).sum(-1, keepdim=True)).clamp(min=0.0).sqrt()
+        z = (u - average) / spread.clamp(min=1e-300)
+        return torch.where(known & (spread > 0.0) & counts.any(-1, keepdim=True), z, 0.0)
+
+    def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
+        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``."""
+        device = self.sizes.device
+        most = self._most(device)
+        least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
+        base = self.start if even else self.start * self.lead.exp()
+
+        def at(factor: Tensor) -> Tensor:
+            return (base * factor.unsqueeze(-1).exp()).clamp(min=least).minimum(most)
+
+        low, high = torch.full_like(limit, -12.0, device=device), torch.full_like(limit, 12.0, device=device)
+        grid = torch.linspace(0.0, 1.0, 17, dtype=torch.float64, device=device)
+        for _ in range(9):  # each round leaves a sixteenth of the interval
+            factors = low + (high - low) * grid.view(-1, *[1] * low.dim())
+            within = (self.cost(at(factors))[0] <= limit).sum(0).clamp(1, 16)
+            low, high = (factors.gather(0, (within - 1 + i).unsqueeze(0)).squeeze(0) for i in (0, 1))
+        return at(low)
+
+    @torch.no_grad()
+    def _place(self) -> None:
+        """Move the boundaries to the sizes, and set the sharpness of the gates."""
+        fraction = float(self.moved)
+        sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
+        for g, gate in enumerate(self.gates):
+            n = self.sizes[..., g]
+            width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
+            full = torch.zeros_like(n) if gate.growing else (n / gate.K - NEARLY_FULL).clamp(min=0) / (1 - NEARLY_FULL)
+            t = (n - gate.smallest_count + OPEN * width * full).clamp(min=NOMINAL_ZERO)
+            gate.place(t, 2.0 / width)
+
+    def penalty(self) -> Tensor:
+        """0, [*R]: the budget takes the place of a price."""
+        return torch.zeros_like(self.limit)
+
+    def wants_judgement(self, step: int) -> bool:
+        return step % JUDGED == 0 and not self.gates[0].committed
+
+    def judge(self, loss: Tensor) -> None:
+        """Take benefits from the ``loss`` of a held-out batch, [*R] or its sum, in place of those of training batches.
+
+        A network that memorises noise gains from each component on its training data, and on no other. Call it every
+        few steps before the commit, with the model in eval mode; the gradients of the weights stay as they are.
+        """
+        if self.gates[0].committed:
+            return
+        taus = [gate.tau for gate in self.gates]
+        gradients = torch.autograd.grad(loss.sum(), taus, allow_unused=True)
+        if distributed.is_available() and distributed.is_initialized():
+            gradients = tuple(torch.zeros_like(t) if d is None else d for t, d in zip(taus, gradients, strict=True))
+            for gradient in gradients:
+                distributed.all_reduce(gradient)
+        self.judged.fill_(1.0)
+        self._take(gradients)
+
+    def after_backward(self, step: int) -> None:
+        """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
+        if self._read or self.gates[0].committed:
+            return
+        gradients = [gate.tau.grad for gate in self.gates]
+        if all(gradient is None for gradient in gradients):
+            return
+        self._read = self.watch.gradients_read = True
+        if not bool(self.judged):
+            self._take(gradients)
+        for gate in self.gates:
+            gate.tau.grad = None
+
+    def _take(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add dL/dtau of one batch to the moments of -dL/dt."""
+        parts = zip(self.gates, gradients, strict=True)
+        slopes = torch.stack([torch.zeros_like(g.tau) if d is None else -d / g.slope() for g, d in parts], -1).detach()
+        finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
+        slopes, left = slopes.nan_to_num(0.0, 0.0, 0.0) * finite.unsqueeze(-1), 1.0 - finite / AVERAGE
+        self.moments.mul_(left.unsqueeze(-1)).add_(torch.stack([slopes, slopes**2]))
+        self.weights.mul_(torch.stack([left, left**2])).add_(finite)
+
+    def after_step(self, step: int) -> None:
+        self.after_backward(step)
+        super().after_step(step)
+
+    def final_counts(self) -> list[tuple[int, ...]]:
+        return self._within(self.scaled(self.limit.to(self.sizes.device)))
+
+    def even_counts(self) -> list[tuple[int, ...]]:
+        """The even allocation within the budget, for each model: the result where no benefit stands out."""
+        return self._within(self.scaled(self.limit.to(self.sizes.device), even=True))
+
+    def _within(self, sizes: Tensor) -> list[tuple[int, ...]]:
+        allowed = [self._allowed(g) for g in range(len(self.gates))]
+        limits = self.limit.reshape(-1).tolist()
+        each = zip(sizes.reshape(-1, len(self.gates)).tolist(), limits, strict=True)
+        return [largest(size, allowed, self.cost.estimate, self.cost.measured, limit) for size, limit in each]
+
+    def _groups(self) -> list[SizeReport]:
+        groups = super()._groups()
+        if not groups or not self.gates[0].committed:
+            return groups
+        even, z = self.even_counts()[0], self.evidence.tolist()
+        return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
+
+    def _budget_used(self) -> str:
+        """The cost and the budget of each model, and how much of training was above the budget."""
+        rows = zip(self._costs_and_limits(), self.above.reshape(-1).tolist(), strict=True)
+        return ", ".join(
+            f"{self._used(cost, limit)}, above it for {part:.0%} of training" for (_, cost, limit), part in rows
+        )

@@ -1,0 +1,81 @@
+"""Counts within a limit: round continuous sizes to integers so that their cost fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+USED = 0.9
+"""Fraction of a limit that counts should use at least."""
+Counted = Callable[[tuple[int, ...]], float]
+
+
+def largest(
+    sizes: Sequence[float], allowed: Sequence[Sequence[int]], estimate: Counted, measured: Counted, limit: float
+) -> tuple[int, ...]:
+    """Find counts in proportion to ``sizes`` whose cost is at most ``limit``, so that no further component fits.
+
+    The search has three steps:
+
+    1. Start from the nearest counts.
+    2. While the cost is above the limit, lower the count that is largest relative to its size; of equal ones, the last.
+    3. Raise the count that is smallest relative to its size after the step, the first of equal ones, while it fits.
+
+    So all sizes give way by the same factor, and equal sizes differ by one component at most. One step of a coarse
+    axis, such as the depth, can save far more than needed and leave much of the limit unused. If a tenth is unused, the
+    search is repeated with each lowered count held in place, one at a time. The counts that use most of the limit win.
+
+    Args:
+        sizes: positive sizes, one per axis.
+        allowed: ascending counts of each axis.
+        estimate, measured: cost of counts; ``measured`` is exact and slow.
+
+    >>> total = lambda counts: sum(counts)
+    >>> largest([8.0] * 4, [range(1, 17)] * 4, total, total, 16)
+    (4, 4, 4, 4)
+    >>> largest([2.6, 1.4], [range(1, 9)] * 2, total, total, 6)
+    (4, 2)
+    >>> depth_times_width = lambda counts: counts[0] * counts[1]
+    >>> largest([2.0, 6.4], [range(1, 3), range(1, 7)], depth_times_width, depth_times_width, 11)
+    (2, 5)
+    """
+    counts = _search(sizes, allowed, estimate, measured, limit, None)
+    assert counts is not None
+    if estimate(counts) < USED * limit:
+        nearest = [min(a, key=lambda n: (abs(n - s), n)) for s, a in zip(sizes, allowed, strict=True)]
+        gave_way = [g for g, (now, n) in enumerate(zip(counts, nearest, strict=True)) if now < n]
+        others = (_search(sizes, allowed, estimate, measured, limit, g) for g in gave_way)
+        counts = max((counts, *filter(None, others)), key=estimate)
+    return counts
+
+
+def _search(
+    sizes: Sequence[float],
+    allowed: Sequence[Sequence[int]],
+    estimate: Counted,
+    measured: Counted,
+    limit: float,
+    stays: int | None,
+) -> tuple[int, ...] | None:
+    """One search of :func:`largest`, in which axis ``stays`` is not lowered; None if nothing fits then."""
+    at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
+
+    def counts() -> tuple[int, ...]:
+        return tuple(a[i] for i, a in zip(at, allowed, strict=True))
+
+    def fits() -> bool:
+        return estimate(counts()) <= limit and measured(counts()) <= limit
+
+    while not fits():
+        able = [g for g, i in enumerate(at) if i > 0 and g != stays]
+        if not able:
+            break
+        at[max(able, key=lambda g: (allowed[g][at[g]] / sizes[g], g))] -= 1
+    if stays is not None and not fits():
+        return None
+    rising = set(range(len(at)))
+    while rising := {g for g in rising if at[g] + 1 < len(allowed[g])}:
+        at[g := min(rising, key=lambda g: (allowed[g][at[g] + 1] / sizes[g], g))] += 1
+        if not fits():
+            at[g] -= 1
+            rising.remove(g)
+    return counts()
