@@ -1,18 +1,18 @@
 """Learn sizes under a budget: shrink together, part on evidence.
 
-    B(p)   limit at the fraction q of the time before the commit: C_0 (B / C_0)^min(1, q / RAMP), C_0 the initial cost
+    B(q)   limit at the fraction q of the time before the commit: C_0 (B / C_0)^q, C_0 the initial cost
     n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
-           f: the one factor for which C(n) = B(p)
-    u_g    benefit per cost of one more component: -(dL/dt_g) / (dC/dn_g), a running mean over AVERAGE steps
-    m      mean benefit, sum_g n_g C_g u_g / sum_g n_g C_g, where C_g = dC/dn_g and benefits of less than z_min standard
-           errors count as 0
-    z_g    (u_g - m) / standard error of u_g - m; 0 if no benefit counts
+           f: the one factor for which C(n) = B(q)
+    u_g    benefit per cost of one more component on a batch: -(dL/dt_g) / C_g, C_g = dC/dn_g
+    d_g    u_g - sum_h n_h C_h u_h / sum_h n_h C_h: what moving cost to g gains
+    z_g    mean of d_g over about AVERAGE steps, in standard errors of that mean
     a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
 
 Boundaries follow the limit together. They part from one another only where a benefit differs from the mean benefit by
 more than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
-and the result is the even allocation. No price enters a gradient: Adam would divide it by its own size, so that all
-boundaries would fall alike, whatever their components are worth.
+and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``). No price
+enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike, whatever their
+components are worth.
 
 A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is the mean benefit of
 several components. Over the last part of the way gates sharpen.
@@ -30,19 +30,18 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ngn.budget import Budget, LimitedLearner
+from ngn.confirmation import Confirmation
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
 from ngn.rounding import largest
 
-RAMP = 1.0
-"""Fraction of the time before the commit in which the limit falls (or rises) to the budget."""
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
 AVERAGE = 50
 """Steps over which benefits are averaged."""
 JUDGED = 2
 """Steps from one held-out batch to the next."""
-BLIND = 0.1
+BLIND = 0.15
 """Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
 WIDTH = 0.1
 """Fraction of a count that its gate spans."""
@@ -97,12 +96,10 @@ class BudgetLearner(LimitedLearner):
     lead: Tensor
     evidence: Tensor
     moments: Tensor
-    """Decayed sums of slopes and of their squares: float64 [2, *R, G]."""
+    """Decayed sums of d and of its square: float64 [2, *R, G]."""
     weights: Tensor
     """Sums of their weights and of the squares of the weights: float64 [2, *R]."""
     above: Tensor
-    judged: Tensor
-    """1 once a held-out loss was given; else 0."""
     moved: Tensor
     """Progress at the last change of the sizes."""
     progress: Tensor
@@ -119,11 +116,11 @@ class BudgetLearner(LimitedLearner):
             ("moments", torch.zeros(2, *counts.shape, dtype=torch.float64)),
             ("weights", torch.stack([one, one])),
             ("above", one.clone()),
-            ("judged", torch.zeros((), dtype=torch.float64)),
             ("moved", torch.zeros((), dtype=torch.float64)),
             ("progress", torch.zeros((), dtype=torch.float64)),
         ):
             self.register_buffer(name, value.to(self.gates[0].tau.device))
+        self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
         self._read = False
 
@@ -148,46 +145,41 @@ class BudgetLearner(LimitedLearner):
         self.progress.fill_(progress)
         super().set_progress(progress)
         if not self.gates[0].committed:
-            self.above += passed * (self.costs()[0] > self.limit.to(self.above.device))
+            cost, slopes = self.costs()
+            self._cost_slopes = slopes.clamp(min=1e-9 * self.cost.full)
+            self.above += passed * (cost > self.limit.to(self.above.device))
             self._place()
 
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
-        for value in (self.lead, self.evidence, self.moments, self.weights, self.above, self.judged, self.moved):
+        for value in (self.lead, self.evidence, self.moments, self.weights, self.above, self.moved):
             value.zero_()
+        self.confirmation.clear()
 
     def _limit_at(self, now: float) -> Tensor:
         """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
         first, limit = self.cost(self.start)[0], self.limit.to(self.start.device)
-        return first * (limit / first) ** min(1.0, now / RAMP)
+        return first * (limit / first) ** min(1.0, now)
 
     def _exchange(self, passed: float, now: float) -> None:
         """Move the leads by the evidence since sizes parted last."""
         if now < BLIND or len(self.gates) == 1:
             return
         z = self.standard_errors()
+        if bool(self.confirmation.given):
+            z = torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0)
         self.evidence.copy_(torch.where(z.abs() > self.evidence.abs(), z, self.evidence))
         excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
         self.lead += SPEED * passed * z.sign() * excess
 
     def standard_errors(self) -> Tensor:
-        """z, by how many standard errors each benefit differs from the mean benefit: float64 [*R, G]; 0 if unknown."""
+        """z, by how many standard errors moving cost to each size helps: float64 [*R, G]; 0 if unknown."""
         (total, squares), (weight, of_squares) = self.moments, self.weights.unsqueeze(-1)
-        known = weight > 1.0
         mean = total / weight.clamp(min=1.0)
         effective = (weight**2 / of_squares.clamp(min=1e-300) - 1.0).clamp(min=1.0)
-        variance = (squares / weight.clamp(min=1.0) - mean**2).clamp(min=0.0) / effective
-        slopes = self.cost(self.sizes)[1].clamp(min=1e-9 * self.cost.full)
-        u, var = mean / slopes, variance / slopes**2
-        counts = u > self.budget.significance * var.sqrt()
-        u = torch.where(counts, u, 0.0)
-        share = slopes * self.sizes
-        share = share / share.sum(-1, keepdim=True)
-        average = (share * u).sum(-1, keepdim=True)
-        spread = ((1.0 - 2.0 * share) * var + (share**2 * var).sum(-1, keepdim=True)).clamp(min=0.0).sqrt()
-        z = (u - average) / spread.clamp(min=1e-300)
-        return torch.where(known & (spread > 0.0) & counts.any(-1, keepdim=True), z, 0.0)
+        error = ((squares / weight.clamp(min=1.0) - mean**2).clamp(min=0.0) / effective).sqrt()
+        return torch.where((weight > 1.0) & (error > 0.0), mean / error.clamp(min=1e-300), 0.0)
 
     def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
         """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``."""
@@ -223,25 +215,29 @@ class BudgetLearner(LimitedLearner):
         """0, [*R]: the budget takes the place of a price."""
         return torch.zeros_like(self.limit)
 
-    def wants_judgement(self, step: int) -> bool:
-        return step % JUDGED == 0 and not self.gates[0].committed
+    def held_out_batch(self, step: int) -> int | None:
+        blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
+        return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
-    def judge(self, loss: Tensor) -> None:
-        """Take benefits from the ``loss`` of a held-out batch, [*R] or its sum, in place of those of training batches.
+    def judge(self, loss: Tensor, number: int) -> None:
+        """Learn from held-out data whether training and capacity help; see :mod:`ngn.confirmation`.
 
-        A network that memorises noise gains from each component on its training data, and on no other. Call it every
-        few steps before the commit, with the model in eval mode; the gradients of the weights stay as they are.
+        Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
+
+        Args:
+            loss: mean loss of a held-out batch, [*R].
+            number: number of the batch; a batch that comes again should have the same number, modulo 16.
         """
         if self.gates[0].committed:
             return
         taus = [gate.tau for gate in self.gates]
-        gradients = torch.autograd.grad(loss.sum(), taus, allow_unused=True)
+        slopes = self._slopes(torch.autograd.grad(loss.sum(), taus, allow_unused=True))
+        gain = (self.sizes * slopes).sum(-1)
         if distributed.is_available() and distributed.is_initialized():
-            gradients = tuple(torch.zeros_like(t) if d is None else d for t, d in zip(taus, gradients, strict=True))
-            for gradient in gradients:
-                distributed.all_reduce(gradient)
-        self.judged.fill_(1.0)
-        self._take(gradients)
+            loss = loss.detach().clone()
+            for value in (gain, loss):
+                distributed.all_reduce(value)
+        self.confirmation.add(number, loss, gain)
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -251,19 +247,21 @@ class BudgetLearner(LimitedLearner):
         if all(gradient is None for gradient in gradients):
             return
         self._read = self.watch.gradients_read = True
-        if not bool(self.judged):
-            self._take(gradients)
+        slopes = self._slopes(gradients)
+        finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
+        benefit = slopes.nan_to_num(0.0, 0.0, 0.0) / self._cost_slopes
+        share = self._cost_slopes * self.sizes
+        gain = (benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)) * finite.unsqueeze(-1)
+        left = 1.0 - finite / AVERAGE
+        self.moments.mul_(left.unsqueeze(-1)).add_(torch.stack([gain, gain**2]))
+        self.weights.mul_(torch.stack([left, left**2])).add_(finite)
         for gate in self.gates:
             gate.tau.grad = None
 
-    def _take(self, gradients: Sequence[Tensor | None]) -> None:
-        """Add dL/dtau of one batch to the moments of -dL/dt."""
+    def _slopes(self, gradients: Sequence[Tensor | None]) -> Tensor:
+        """-dL/dt of dL/dtau: float64 [*R, G]."""
         parts = zip(self.gates, gradients, strict=True)
-        slopes = torch.stack([torch.zeros_like(g.tau) if d is None else -d / g.slope() for g, d in parts], -1).detach()
-        finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
-        slopes, left = slopes.nan_to_num(0.0, 0.0, 0.0) * finite.unsqueeze(-1), 1.0 - finite / AVERAGE
-        self.moments.mul_(left.unsqueeze(-1)).add_(torch.stack([slopes, slopes**2]))
-        self.weights.mul_(torch.stack([left, left**2])).add_(finite)
+        return torch.stack([torch.zeros_like(g.tau) if d is None else -d / g.slope() for g, d in parts], -1).detach()
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)

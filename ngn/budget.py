@@ -53,7 +53,7 @@ class Budget:
     milliseconds: Limit | None = None
     example: Any = None
     round_to: int = 1
-    significance: float = 4.0
+    significance: float = 3.0
 
     def __post_init__(self) -> None:
         given = [name for name in ("parameters", "macs", "milliseconds") if getattr(self, name) is not None]

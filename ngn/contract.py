@@ -77,12 +77,12 @@ class Learner(Sized):
         """A penalty on activations of the last forward pass, [*R]; None if there is none."""
         return None
 
-    def wants_judgement(self, step: int) -> bool:
-        """Whether :meth:`judge` should be called in this step, where there are held-out data."""
-        return False
+    def held_out_batch(self, step: int) -> int | None:
+        """The number of the held-out batch to :meth:`judge` in this step; None for none."""
+        return None
 
-    def judge(self, loss: Tensor) -> None:
-        """Learn from the ``loss``, [*R], of a held-out batch what sizes are worth."""
+    def judge(self, loss: Tensor, number: int) -> None:
+        """Learn from the ``loss``, [*R], of held-out batch ``number`` whether sizes are worth it."""
 
     def after_backward(self, step: int) -> None:
         """Use the gradients of a step, before they are clipped and the optimiser moves."""

@@ -45,6 +45,23 @@ class FullBatches:
         return self.split.inputs, self.split.targets
 
 
+class Parts:
+    """Held-out samples in ``count`` parts, in their own order, again and again.
+
+    >>> Parts(Split(torch.arange(6), torch.arange(6)), 3).at(4)[0].tolist()
+    [2, 3]
+    """
+
+    def __init__(self, split: Split, count: int) -> None:
+        self.split, self.count = split, min(count, len(split))
+
+    def at(self, index: int) -> tuple[Tensor, Tensor]:
+        """Part ``index`` modulo ``count``: inputs and targets."""
+        part = index % self.count
+        here = slice(part * len(self.split) // self.count, (part + 1) * len(self.split) // self.count)
+        return self.split.inputs[here], self.split.targets[here]
+
+
 class MiniBatches:
     """Shuffled minibatches without replacement; the seed of each replica gives its order.
 

@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ngn.allocation import BudgetLearner
+from ngn.confirmation import PARTS
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
-from ngn.train.batches import Batches, FullBatches, IteratedBatches, Split
+from ngn.train.batches import Batches, FullBatches, IteratedBatches, Parts, Split
 from ngn.train.losses import Supervised, takes_output_and_target
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
@@ -96,7 +97,9 @@ def fit(
     if held_out is not None and not isinstance(learner, BudgetLearner):
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
     whole = Supervised(loss) if targets is not None or takes_output_and_target(loss) else loss
-    judged = None if held_out is None else _batches(*(held_out if targets is not None else (held_out, None)))
+    judged = None if held_out is None else _batches(held_out, None)
+    if held_out is not None and targets is not None:
+        judged = Parts(Split(*held_out), PARTS)
     history = Trainer(learner, _batches(inputs, targets), whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(

@@ -207,10 +207,10 @@ class Trainer:
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
-        if self.held_out is not None and learner.wants_judgement(step):
+        if self.held_out is not None and (number := learner.held_out_batch(step)) is not None:
             with evaluating(learner), self._autocast():
-                held = self.loss(self.learner, self.held_out.at(step))  # a wrapper would await gradients
-            learner.judge(held)
+                held = self.loss(learner, self.held_out.at(number))  # a wrapper would await gradients
+            learner.judge(held, number)
         learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
         if plan.clip is not None:

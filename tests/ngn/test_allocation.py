@@ -1,0 +1,229 @@
+"""Sizes under a budget part on evidence: positive and negative controls, and the equations."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from ngn.allocation import AVERAGE, BLIND, SPEED, BudgetLearner
+from ngn.confirmation import PARTS, Confirmation
+from ngn.rounding import largest
+
+RANKS, WIDTH = (1, 1, 2, 10), 16
+"""Ranks of the target's four linear maps: the right allocation is uneven by construction."""
+EVEN = [4, 4, 4, 4]
+"""A quarter of each width."""
+
+
+class Sum(nn.Module):
+    """A sum of bottlenecks on separate inputs."""
+
+    def __init__(self, widths=(WIDTH,) * 4):
+        super().__init__()
+        self.parts = nn.ModuleList(
+            nn.Sequential(nn.Linear(WIDTH, n, bias=False), nn.Linear(n, WIDTH, bias=False)) for n in widths
+        )
+
+    def forward(self, x):
+        return sum(part(x[:, i]) for i, part in enumerate(self.parts))
+
+
+def samples(seed, count, shuffled=False):
+    source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(7)
+    x = torch.randn(count, 4, WIDTH, generator=source)
+    y = 0.3 * torch.randn(count, WIDTH, generator=source)
+    for i, rank in enumerate(RANKS):
+        left, right = (torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=fixed))[0][:, :rank] for _ in range(2))
+        y = y + x[:, i] @ left @ right.T
+    return x, y[torch.randperm(count, generator=source)] if shuffled else y
+
+
+PLAN = ngn.TrainPlan(steps=500, lr=5e-3, lr_shape=ngn.Shape("cosine"))
+
+
+class Minibatches:
+    def __init__(self, x, y, seed):
+        self.x, self.y, self.seed = x, y, seed
+
+    def at(self, index):
+        rows = torch.randint(len(self.x), (128,), generator=torch.Generator().manual_seed(1000 * self.seed + index))
+        return self.x[rows], self.y[rows]
+
+
+def learned(seed, shuffled=False, **budget):
+    torch.manual_seed(seed)
+    learner = ngn.learn_sizes(Sum(), {"parts.*": ngn.Width()}, budget=ngn.Budget(parameters="25%", **budget))
+    held_out = Minibatches(*samples(100 + seed, 2048, shuffled), seed + 50)
+    batches = Minibatches(*samples(seed, 2048, shuffled), seed)
+    ngn.fit(learner, batches, None, nn.functional.mse_loss, PLAN, held_out=held_out, progress="never")
+    return learner
+
+
+def error(model):
+    x, y = samples(999, 2048)
+    with torch.no_grad():
+        return float((model(x) - y).square().mean().sqrt())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_sizes_follow_the_task_and_are_better_than_even_ones(seed):
+    learner = learned(seed)
+    torch.manual_seed(seed)
+    even = Sum(EVEN)
+    fixed = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.FixedCount(1), seed=0, name="unused"))
+    fixed.model = even  # the same trainer, without sizes
+    ngn.fit(fixed, Minibatches(*samples(seed, 2048), seed), None, nn.functional.mse_loss, PLAN, progress="never")
+    counts = learner.count().tolist()
+    assert sum(counts) == sum(EVEN)
+    assert counts[3] >= 9, counts
+    assert error(learner.deploy()) < 0.6 * error(even)
+    assert learner.evidence[3] > 3.0
+    assert "(even: 4; benefit +" in str(learner.report())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_shuffled_targets_leave_the_sizes_exactly_even(seed):
+    assert learned(seed, shuffled=True).count().tolist() == EVEN
+
+
+def test_without_significance_the_sizes_are_exactly_even():
+    learner = learned(0, significance=math.inf)
+    assert learner.count().tolist() == EVEN
+    assert str(learner.report()).count("(even)") == 4
+    assert bool((learner.lead == 0).all())
+
+
+def two(significance=3.0, **gate):
+    """Two widths whose units cost 9 and 4 parameters."""
+    model = nn.ModuleDict({"a": nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 4)),
+                           "b": nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2))})  # fmt: skip
+    budget = ngn.Budget(parameters="50%", significance=significance)
+    return ngn.learn_sizes(model, {"*": ngn.Width()}, budget=budget, **gate)
+
+
+def test_the_evidence_is_the_equations():
+    learner, source = two(), np.random.default_rng(0)
+    learner.set_progress(0.0)
+    slopes = source.normal([0.9, 0.1], 0.2, (40, 2))
+    learner.set_progress(0.1)  # a quarter of the way
+    for step, (a, b) in enumerate(slopes):
+        for gate, slope in zip(learner.gates, (a, b), strict=True):
+            gate.tau.grad = torch.tensor(-slope * float(gate.slope()))
+        learner.after_backward(step)
+        learner._read = False
+        assert all(gate.tau.grad is None for gate in learner.gates)
+    cost, n = np.array([9.0, 4.0]), learner.sizes.numpy()
+    benefit = slopes / cost
+    gain = benefit - (benefit * n * cost).sum(1, keepdims=True) / (n * cost).sum()
+    weights = (1 - 1 / AVERAGE) ** np.arange(39, -1, -1)[:, None]
+    mean = (weights * gain).sum(0) / weights.sum()
+    variance = (weights * gain**2).sum(0) / weights.sum() - mean**2
+    z = mean / np.sqrt(variance / (weights.sum() ** 2 / (weights**2).sum() - 1))
+    np.testing.assert_allclose(learner.standard_errors().numpy(), z, rtol=1e-9)
+    assert z[0] > 0 > z[1], "0.1 a parameter against 0.025"
+    before = learner.lead.clone()
+    learner.set_progress(0.108)
+    step = SPEED * (0.108 - 0.1) / 0.4 * np.sign(z) * np.clip(np.abs(z) - 3.0, 0.0, 1.0)
+    np.testing.assert_allclose((learner.lead - before).numpy(), step, rtol=1e-9)
+    limit = learner.cost.full * 0.5 ** (0.108 / 0.4)
+    assert float(learner.costs()[0]) == pytest.approx(limit, rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.93, 1.0])
+@pytest.mark.parametrize("lead", [(0.0, 0.0), (1.5, -0.7), (-4.0, 4.0)])
+def test_sizes_have_the_cost_of_the_limit(share, lead):
+    learner = two()
+    learner.lead.copy_(torch.tensor(lead, dtype=torch.float64))
+    limit = torch.tensor(share * learner.cost.full, dtype=torch.float64)
+    counts = learner.scaled(limit)
+    assert float(learner.cost(counts)[0]) == pytest.approx(float(limit), rel=1e-6)
+    assert bool(((counts >= 1) & (counts <= 32)).all())
+    inside = (counts > 1) & (counts < 32)
+    if bool(inside.all()):
+        assert float((counts[0] / counts[1]).log()) == pytest.approx(lead[0] - lead[1], abs=1e-9)
+
+
+def test_no_size_parts_before_there_is_evidence_and_none_without_gradients():
+    learner = two()
+    for step in range(50):
+        learner.set_progress(step / 100)
+    assert bool((learner.lead == 0).all())
+    assert learner.count().tolist() == list(learner.even_counts()[0])
+    with pytest.warns(UserWarning, match=r"no gradient of a boundary was seen: call learner.step\(progress\) before"):
+        learner.deploy()
+
+
+def test_the_optimiser_moves_no_boundary_and_nothing_is_paid():
+    learner = two()
+    optimizer = torch.optim.SGD(learner.parameters(), lr=1e3, weight_decay=0.1)
+    learner.set_progress(0.0)
+    for step in range(3):
+        loss = learner.model["a"](torch.randn(8, 4)).square().mean() + learner.penalty()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        learner.step((step + 1) / 1000)
+    assert float(learner.penalty()) == 0.0
+    assert learner.size()[0] == learner.size()[1], "in step, whatever the optimiser did"
+
+
+def test_a_budget_is_reached_from_below():
+    learner = two(t0=1.0)
+    assert learner.sizes.tolist() == [2.0, 2.0]
+    costs = []
+    for step in range(41):
+        learner.set_progress(step / 100)
+        costs.append(float(learner.costs()[0]))
+    assert costs[:-1] == sorted(costs[:-1])
+    assert learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
+    assert learner.count().tolist() == [16, 15], "one more of 9 parameters fits, and none of 4 beside it"
+
+
+def noise(step):
+    return torch.tensor(0.01 * math.sin(37.0 * step), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("loss", "gain", "confirmed"),
+    [
+        (lambda step: 1.0 / (2 + step), lambda step: 0.0, True),
+        (lambda step: 1.0 + 0.01 * step, lambda step: 0.0, False),
+        (lambda step: 1.0 + 0.01 * step, lambda step: 0.05, True),
+        (lambda step: 1.0, lambda step: -0.05, False),
+    ],
+)
+def test_held_out_data_confirm_learning_or_capacity(loss, gain, confirmed):
+    test = Confirmation(None)
+    assert not bool(test.given)
+    for step in range(3 * PARTS):
+        test.add(step, loss(step) + noise(step), gain(step) + noise(step + 1))
+    assert bool(test.confirms(3.0)) == confirmed
+    test.clear()
+    assert not bool(test.given)
+
+
+def test_sizes_give_way_evenly():
+    assert largest([8.0] * 4, [range(1, 17)] * 4, sum, sum, 16) == (4, 4, 4, 4)
+    assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 45) == (15, 15, 15)
+    assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 46) == (16, 15, 15)
+    assert largest([40.0, 20.0], [range(1, 65)] * 2, sum, sum, 30) == (20, 10)
+
+
+def test_nothing_is_learned_before_the_first_share_of_the_way():
+    learner = two()
+    learner.set_progress(0.0)
+    learner.moments[0], learner.weights[:] = 1.0, 1.0
+    learner.set_progress(0.99 * BLIND * 0.4)
+    assert bool((learner.lead == 0).all())
+
+
+def test_held_out_data_need_a_budget():
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    learner = ngn.learn_sizes(model, {"": ngn.Width()})
+    x, y = torch.zeros(4, 2), torch.zeros(4, 1)
+    assert not isinstance(learner, BudgetLearner)
+    with pytest.raises(ValueError, match="held_out= judges sizes under a budget"):
+        ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1), held_out=(x, y))
