@@ -123,6 +123,7 @@ class BudgetLearner(LimitedLearner):
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
         self._read = False
+        self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
         """The counts at which the gates stand: float64 [*R, G]."""
@@ -244,7 +245,7 @@ class BudgetLearner(LimitedLearner):
         if self._read or self.gates[0].committed:
             return
         gradients = [gate.tau.grad for gate in self.gates]
-        if all(gradient is None for gradient in gradients):
+        if all(gradient is None for gradient in gradients) or float(self.progress) == 0.0:
             return
         self._read = self.watch.gradients_read = True
         slopes = self._slopes(gradients)

@@ -45,10 +45,10 @@ class FullBatches:
         return self.split.inputs, self.split.targets
 
 
-class Parts:
+class HeldOutParts:
     """Held-out samples in ``count`` parts, in their own order, again and again.
 
-    >>> Parts(Split(torch.arange(6), torch.arange(6)), 3).at(4)[0].tolist()
+    >>> HeldOutParts(Split(torch.arange(6), torch.arange(6)), 3).at(4)[0].tolist()
     [2, 3]
     """
 

@@ -15,7 +15,7 @@ from ngn.confirmation import PARTS
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
-from ngn.train.batches import Batches, FullBatches, IteratedBatches, Parts, Split
+from ngn.train.batches import Batches, FullBatches, IteratedBatches, HeldOutParts, Split
 from ngn.train.losses import Supervised, takes_output_and_target
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
@@ -99,7 +99,7 @@ def fit(
     whole = Supervised(loss) if targets is not None or takes_output_and_target(loss) else loss
     judged = None if held_out is None else _batches(held_out, None)
     if held_out is not None and targets is not None:
-        judged = Parts(Split(*held_out), PARTS)
+        judged = HeldOutParts(Split(*held_out), PARTS)
     history = Trainer(learner, _batches(inputs, targets), whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(

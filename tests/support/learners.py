@@ -3,11 +3,11 @@
 import torch
 
 from experiments.methods.awnn.capacity import AdaptiveWidth
-from experiments.methods.budget.learner import PricedLearner
 from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.sora.capacity import SoRA
 from experiments.methods.ste.capacity import StraightThrough
+from experiments.models.price import PricedLearner
 from ngn.budget import Budget
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount, Retained

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.methods.budget.learner import PricedLearner
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.kernels.array_layout import WIDTHS
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
+from experiments.models.price import PricedLearner
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted

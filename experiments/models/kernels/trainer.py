@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.methods.budget.learner import PricedLearner
 from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
+from experiments.models.price import PricedLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted

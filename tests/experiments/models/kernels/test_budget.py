@@ -21,8 +21,8 @@ from kernel_cases import (
     stop_after,
 )
 
-from experiments.methods.budget.learner import PricedLearner
 from experiments.models.kernels import KernelTrainer
+from experiments.models.price import PricedLearner
 from ngn.budget import Budget
 from ngn.orders import Order
 from ngn.train.trainer import Trainer

@@ -9,8 +9,8 @@ from kernel_cases import BANK, Stop, assert_same, assert_same_curves, plan, stat
 from torch import nn
 
 import ngn
-from experiments.methods.budget.learner import PricedLearner, pi_step
-from experiments.methods.budget.nearest import largest
+from experiments.models.nearest import largest
+from experiments.models.price import PricedLearner, pi_step
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 

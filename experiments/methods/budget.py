@@ -79,7 +79,7 @@ class Budgeted(Method):
         return CountGate(group.K, **group.count_gate())
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from experiments.methods.budget.learner import PricedLearner
+        from experiments.models.price import PricedLearner
 
         gated = model()
         try:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from experiments.methods.budget.nearest import largest
+from experiments.models.nearest import largest
 from ngn.budget import Budget, LimitedLearner
 
 COMMIT = 0.5
