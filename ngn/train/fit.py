@@ -15,7 +15,7 @@ from ngn.confirmation import PARTS
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
-from ngn.train.batches import Batches, FullBatches, IteratedBatches, HeldOutParts, Split
+from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, Split
 from ngn.train.losses import Supervised, takes_output_and_target
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
