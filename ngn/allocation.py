@@ -131,7 +131,7 @@ class BudgetLearner(LimitedLearner):
         return torch.minimum(counts, self._most(counts.device))
 
     def _counts(self) -> Tensor:
-        return self.sizes
+        return self._given() if self.gates[0].committed else self.sizes
 
     def set_progress(self, progress: float) -> None:
         """Move the limit, and with it the sizes; fix them at the commit."""

@@ -29,8 +29,10 @@ class Confirmation(nn.Module):
     """
 
     first: Tensor
-    """Loss of each part when it was first seen: float64 [PARTS, *R]; NaN before."""
+    """Loss of each part when it was first seen: float64 [PARTS, *R]."""
     last: Tensor
+    seen: Tensor
+    """How often each part was seen: float64 [PARTS]."""
     moments: Tensor
     """Decayed sums of the gain of capacity and of its square: float64 [2, *R]."""
     weight: Tensor
@@ -38,8 +40,9 @@ class Confirmation(nn.Module):
     def __init__(self, replicas: int | None) -> None:
         super().__init__()
         shape = () if replicas is None else (replicas,)
-        self.register_buffer("first", torch.full((PARTS, *shape), torch.nan, dtype=torch.float64))
-        self.register_buffer("last", torch.full((PARTS, *shape), torch.nan, dtype=torch.float64))
+        self.register_buffer("first", torch.zeros(PARTS, *shape, dtype=torch.float64))
+        self.register_buffer("last", torch.zeros(PARTS, *shape, dtype=torch.float64))
+        self.register_buffer("seen", torch.zeros(PARTS, dtype=torch.float64))
         self.register_buffer("moments", torch.zeros(2, *shape, dtype=torch.float64))
         self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
 
@@ -50,17 +53,16 @@ class Confirmation(nn.Module):
 
     def clear(self) -> None:
         """Forget everything: a new training begins."""
-        self.first.fill_(torch.nan)
-        self.last.fill_(torch.nan)
-        self.moments.zero_()
-        self.weight.zero_()
+        for value in (self.first, self.last, self.seen, self.moments, self.weight):
+            value.zero_()
 
     @torch.no_grad()
     def add(self, number: int, loss: Tensor, gain: Tensor) -> None:
         """Add held-out batch ``number``: its loss and what capacity would gain on it, both [*R]."""
         part, value = number % PARTS, loss.detach().to(self.last).reshape(self.last.shape[1:])
-        self.first[part] = torch.where(self.first[part].isnan(), value, self.first[part])
+        self.first[part] = torch.where(self.seen[part] > 0, self.first[part], value)
         self.last[part] = value
+        self.seen[part] += 1.0
         rate = 1.0 - 0.5 / PARTS
         self.moments.mul_(rate).add_(torch.stack([gain, gain**2]).reshape(self.moments.shape))
         self.weight.mul_(rate).add_(1.0)
@@ -71,4 +73,4 @@ class Confirmation(nn.Module):
         learning = fall.mean(0) > significance * fall.std(0) / PARTS**0.5
         mean, square = self.moments / self.weight.clamp(min=1.0)
         capacity = mean > significance * ((square - mean**2).clamp(min=0.0) / (PARTS - 1)).sqrt()
-        return (learning | capacity) & ~fall.isnan().any(0)
+        return (learning | capacity) & (self.seen > 1).all()

@@ -57,11 +57,12 @@ class BoundaryOptimizer:
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.
 
-        The boundaries do not move if a gradient is not finite, as after an overflow in float16.
+        Under a budget the learner reads the gradients, and moves the boundaries itself. The boundaries do not move if a gradient is not finite, as after an overflow in float16.
         """
         penalty = self.learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()
+        self.learner.after_backward(self.learner._steps)
         gradients = [p.grad for p in self.optimizer.param_groups[0]["params"] if p.grad is not None]
         # one copy to the host for all gradients
         if not gradients or bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all()):
