@@ -5,7 +5,7 @@
            f: the one factor for which C(n) = B(q)
     u_g    benefit per cost of one more component on a batch: -(dL/dt_g) / C_g, C_g = dC/dn_g
     d_g    u_g - sum_h n_h C_h u_h / sum_h n_h C_h: what moving cost to g gains
-    z_g    mean of d_g over about AVERAGE steps, in standard errors of that mean
+    z_g    mean of d_g over about fifty steps, in standard errors of that mean (``ngn/evidence.py``)
     a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
 
 Boundaries follow the limit together. They part from one another only where a benefit differs from the mean benefit by
@@ -31,14 +31,13 @@ from torch import Tensor, distributed, nn
 
 from ngn.budget import Budget, LimitedLearner
 from ngn.confirmation import Confirmation
+from ngn.evidence import BenefitMoments
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
 from ngn.rounding import largest
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
-AVERAGE = 50
-"""Steps over which benefits are averaged."""
 JUDGED = 2
 """Steps from one held-out batch to the next."""
 BLIND = 0.15
@@ -54,6 +53,8 @@ NEARLY_FULL = 0.95
 """Fraction of K above which a boundary moves beyond the last component."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
+CUTS = 8
+"""Parts of the time before the commit at whose ends closed components are cut."""
 
 
 class BudgetLearner(LimitedLearner):
@@ -70,7 +71,7 @@ class BudgetLearner(LimitedLearner):
     Attributes:
         sizes: continuous counts n, float64 [*R, G].
         lead: a, log of the size relative to the even allocation, float64 [*R, G].
-        evidence: the z of largest magnitude so far, float64 [*R, G].
+        strongest: the z of largest magnitude so far, float64 [*R, G].
         above: the fraction of training in which the model cost more than the budget, float64 [*R].
 
     Raises:
@@ -94,12 +95,10 @@ class BudgetLearner(LimitedLearner):
     start: Tensor
     """e, the counts at progress 0."""
     lead: Tensor
-    evidence: Tensor
-    moments: Tensor
-    """Decayed sums of d and of its square: float64 [2, *R, G]."""
-    weights: Tensor
-    """Sums of their weights and of the squares of the weights: float64 [2, *R]."""
+    strongest: Tensor
     above: Tensor
+    even: Tensor
+    """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
     moved: Tensor
     """Progress at the last change of the sizes."""
     progress: Tensor
@@ -107,22 +106,21 @@ class BudgetLearner(LimitedLearner):
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model, budget)
         counts = self._given()
-        one = self.limit.new_zeros(self.limit.shape)
         for name, value in (
             ("sizes", counts),
             ("start", counts.clone()),
             ("lead", torch.zeros_like(counts)),
-            ("evidence", torch.zeros_like(counts)),
-            ("moments", torch.zeros(2, *counts.shape, dtype=torch.float64)),
-            ("weights", torch.stack([one, one])),
-            ("above", one.clone()),
+            ("strongest", torch.zeros_like(counts)),
+            ("above", torch.zeros_like(self.limit)),
+            ("even", torch.zeros_like(counts)),
             ("moved", torch.zeros((), dtype=torch.float64)),
             ("progress", torch.zeros((), dtype=torch.float64)),
         ):
             self.register_buffer(name, value.to(self.gates[0].tau.device))
+        self.evidence = BenefitMoments(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
-        self._read = False
+        self._read = self._cutting = False
         self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
@@ -142,6 +140,8 @@ class BudgetLearner(LimitedLearner):
             self._exchange(now - float(self.moved), now)
             self.sizes.copy_(self.scaled(self._limit_at(now)))
             self.moved.fill_(now)
+        before = float(self.progress) / (self.gates[0].commit or 1.0)
+        self._cutting = int(CUTS * now) > int(CUTS * before)
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
         super().set_progress(progress)
@@ -154,8 +154,9 @@ class BudgetLearner(LimitedLearner):
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
-        for value in (self.lead, self.evidence, self.moments, self.weights, self.above, self.moved):
+        for value in (self.lead, self.strongest, self.above, self.moved):
             value.zero_()
+        self.evidence.clear()
         self.confirmation.clear()
 
     def _limit_at(self, now: float) -> Tensor:
@@ -167,20 +168,12 @@ class BudgetLearner(LimitedLearner):
         """Move the leads by the evidence since sizes parted last."""
         if now < BLIND or len(self.gates) == 1:
             return
-        z = self.standard_errors()
+        z = self.evidence.standard_errors()
         if bool(self.confirmation.given):
             z = torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0)
-        self.evidence.copy_(torch.where(z.abs() > self.evidence.abs(), z, self.evidence))
+        self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
         excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
         self.lead += SPEED * passed * z.sign() * excess
-
-    def standard_errors(self) -> Tensor:
-        """z, by how many standard errors moving cost to each size helps: float64 [*R, G]; 0 if unknown."""
-        (total, squares), (weight, of_squares) = self.moments, self.weights.unsqueeze(-1)
-        mean = total / weight.clamp(min=1.0)
-        effective = (weight**2 / of_squares.clamp(min=1e-300) - 1.0).clamp(min=1.0)
-        error = ((squares / weight.clamp(min=1.0) - mean**2).clamp(min=0.0) / effective).sqrt()
-        return torch.where((weight > 1.0) & (error > 0.0), mean / error.clamp(min=1e-300), 0.0)
 
     def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
         """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``."""
@@ -208,9 +201,19 @@ class BudgetLearner(LimitedLearner):
         for g, gate in enumerate(self.gates):
             n = self.sizes[..., g]
             width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
-            full = torch.zeros_like(n) if gate.growing else (n / gate.K - NEARLY_FULL).clamp(min=0) / (1 - NEARLY_FULL)
+            share = torch.zeros_like(n) if gate.growing else n / self.cost.largest[g]
+            full = (share - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
             t = (n - gate.smallest_count + OPEN * width * full).clamp(min=NOMINAL_ZERO)
             gate.place(t, 2.0 / width)
+
+    def wanted_components(self) -> list[int] | None:
+        """As in :class:`~ngn.learner.CapacityLearner`; on the way, the components whose gates are not closed."""
+        if self.gates[0].committed or not self._cutting or self.growing:
+            return super().wanted_components()
+        reach = self.sizes + OPEN * (WIDTH * self.sizes).clamp(min=1.0)
+        step = self.budget.round_to
+        most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
+        return [min(axis.K, n * step) for axis, n in zip(self.axes, most, strict=True)]
 
     def penalty(self) -> Tensor:
         """0, [*R]: the budget takes the place of a price."""
@@ -252,10 +255,8 @@ class BudgetLearner(LimitedLearner):
         finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
         benefit = slopes.nan_to_num(0.0, 0.0, 0.0) / self._cost_slopes
         share = self._cost_slopes * self.sizes
-        gain = (benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)) * finite.unsqueeze(-1)
-        left = 1.0 - finite / AVERAGE
-        self.moments.mul_(left.unsqueeze(-1)).add_(torch.stack([gain, gain**2]))
-        self.weights.mul_(torch.stack([left, left**2])).add_(finite)
+        gain = (benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True))
+        self.evidence.add(gain, finite)
         for gate in self.gates:
             gate.tau.grad = None
 
@@ -269,11 +270,9 @@ class BudgetLearner(LimitedLearner):
         super().after_step(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
-        return self._within(self.scaled(self.limit.to(self.sizes.device)))
-
-    def even_counts(self) -> list[tuple[int, ...]]:
-        """The even allocation within the budget, for each model: the result where no benefit stands out."""
-        return self._within(self.scaled(self.limit.to(self.sizes.device), even=True))
+        limit = self.limit.to(self.sizes.device)
+        self.even.copy_(torch.tensor(self._within(self.scaled(limit, even=True))).reshape(self.even.shape))
+        return self._within(self.scaled(limit))
 
     def _within(self, sizes: Tensor) -> list[tuple[int, ...]]:
         allowed = [self._allowed(g) for g in range(len(self.gates))]
@@ -285,7 +284,7 @@ class BudgetLearner(LimitedLearner):
         groups = super()._groups()
         if not groups or not self.gates[0].committed:
             return groups
-        even, z = self.even_counts()[0], self.evidence.tolist()
+        even, z = self.even.int().tolist(), self.strongest.tolist()
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def _budget_used(self) -> str:

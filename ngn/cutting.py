@@ -29,7 +29,7 @@ class Choice:
     scale: Tensor | None
 
 
-Parts = list[tuple[Cut, Choice]]
+TensorCuts = list[tuple[Cut, Choice]]
 """The cuts of one tensor, each with the choice of its axis."""
 
 
@@ -57,9 +57,9 @@ def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
     return isinstance(part, nn.ModuleList) and not isinstance(part, ParametrizationList)
 
 
-def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, Parts]]:
+def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
     """The parts of each tensor or list of layers, by its id, with a cut that names it."""
-    plans: dict[int, tuple[Cut, Parts]] = {}
+    plans: dict[int, tuple[Cut, TensorCuts]] = {}
     for axis, choice in choices.items():
         cuts = {(id(t), cut.dim, cut.start): cut for cut in axis.cuts if (t := owned(cut)) is not None}
         for (tensor, _, _), cut in cuts.items():
@@ -73,13 +73,13 @@ def stacked_tensors(model: nn.Module) -> set[int]:
     return {id(value) for stack in stacks for value in (*stack._parameters.values(), *stack._buffers.values())}
 
 
-def kept_layers(layers: nn.ModuleList, parts: Parts) -> list[nn.Module]:
+def kept_layers(layers: nn.ModuleList, parts: TensorCuts) -> list[nn.Module]:
     """The layers that every one of ``parts`` keeps."""
     kept = functools.reduce(torch.logical_and, (choice.kept for _, choice in parts)).tolist()
     return [layer for layer, stays in zip(layers, kept, strict=True) if stays]
 
 
-def cut_tensor(value: Tensor, parts: Parts, lead: int = 0) -> Tensor:
+def cut_tensor(value: Tensor, parts: TensorCuts, lead: int = 0) -> Tensor:
     """Cut ``value`` along every dimension that ``parts`` name; they count from behind the first ``lead`` dimensions."""
     for dim, here in by_dimension(value, parts, lead).items():
         keep, factor = kept_entries(value.shape[dim], here), torch.ones(value.shape[dim], dtype=torch.float64)
@@ -96,15 +96,15 @@ def cut_tensor(value: Tensor, parts: Parts, lead: int = 0) -> Tensor:
     return value
 
 
-def by_dimension(value: Tensor, parts: Parts, lead: int = 0) -> dict[int, Parts]:
+def by_dimension(value: Tensor, parts: TensorCuts, lead: int = 0) -> dict[int, TensorCuts]:
     """The ``parts`` of each dimension of ``value``, in ascending order."""
-    dims: dict[int, Parts] = {}
+    dims: dict[int, TensorCuts] = {}
     for cut, choice in parts:
         dims.setdefault(cut.dim % (value.dim() - lead) + lead, []).append((cut, choice))
     return dict(sorted(dims.items()))
 
 
-def kept_entries(size: int, parts: Parts) -> Tensor:
+def kept_entries(size: int, parts: TensorCuts) -> Tensor:
     """Which of the ``size`` entries along a dimension its ``parts`` keep, bool [size].
 
     Raises:

@@ -15,7 +15,7 @@ from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import cut_to
 from ngn.methods.base import Mode
-from ngn.report import SizeReport, Whole, size_reports
+from ngn.report import SizeReport, WholeModel, size_reports
 from ngn.shrinking import load_cut_states, shrink
 from ngn.watching import LoopWatch
 
@@ -131,9 +131,9 @@ class CapacityLearner(Learner):
             return whole.on(next(self.model.parameters()).device)
         return cut_to(self.model, self.axes, [axis.K for axis in self.axes])
 
-    def _before(self) -> Whole | None:
+    def _before(self) -> WholeModel | None:
         """The model before its first cut; None if it was never cut."""
-        whole: Whole | None = self.axes[0].whole
+        whole: WholeModel | None = self.axes[0].whole
         return whole
 
     def _parameters_before(self) -> int:

@@ -125,7 +125,7 @@ def component_parameters(axis: OrderedAxis) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeModel:
     """What reports compare with once a model is cut in place.
 
     Attributes:
@@ -139,7 +139,7 @@ class Whole:
     sizes: dict[OrderedAxis, tuple[int, int | None, Tensor]]
 
     @classmethod
-    def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> Whole:
+    def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> WholeModel:
         """Describe ``model``, which has not been cut."""
         controllers = (p for axis in axes for p in axis.capacity.controllers() if p.requires_grad)
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)

@@ -22,7 +22,7 @@ from ngn.checks import axes_of
 from ngn.cut_modules import TrainingHook, breaks_groups, renumber_layers, update_attributes
 from ngn.cutting import (
     Choice,
-    Parts,
+    TensorCuts,
     by_dimension,
     cut_tensor,
     is_stack,
@@ -33,7 +33,7 @@ from ngn.cutting import (
     stacked_tensors,
 )
 from ngn.methods.base import Capacity
-from ngn.report import Whole
+from ngn.report import WholeModel
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def shrink(
     if optimizer is not None:
         _check_state(optimizer, choices[0])
     if present[0].whole is None:
-        whole = Whole.of(model, present)
+        whole = WholeModel.of(model, present)
         for axis in present:
             axis.whole = whole
     for part, chosen in zip(models, choices, strict=True):
@@ -153,7 +153,7 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizer: Opt
             continue
         plain = [(replace(c, fold=False, merge=False), choice) for c, choice in parts]
 
-        def smaller(held: Any, shape: Any = value.shape, parts: Parts = plain, lead: int = key in stacked) -> Any:
+        def smaller(held: Any, shape: Any = value.shape, parts: TensorCuts = plain, lead: int = key in stacked) -> Any:
             return cut_tensor(held, parts, lead) if isinstance(held, Tensor) and held.shape == shape else held
 
         new = smaller(value.detach())
@@ -177,7 +177,7 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizer: Opt
         axis.shrunk(choice.kept)
 
 
-def _moved(cut: Cut, plans: Mapping[int, tuple[Cut, Parts]]) -> Cut:
+def _moved(cut: Cut, plans: Mapping[int, tuple[Cut, TensorCuts]]) -> Cut:
     """``cut`` with its start where it will be after the cuts of ``plans``."""
     value = _held(cut)
     if cut.start <= 0 or id(value) not in plans:

@@ -57,7 +57,8 @@ class BoundaryOptimizer:
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.
 
-        Under a budget the learner reads the gradients, and moves the boundaries itself. The boundaries do not move if a gradient is not finite, as after an overflow in float16.
+        Under a budget the learner reads the gradients, and moves the boundaries itself. The boundaries do not move if a
+        gradient is not finite, as after an overflow in float16.
         """
         penalty = self.learner.penalty()
         if penalty.requires_grad:

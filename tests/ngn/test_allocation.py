@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import AVERAGE, BLIND, SPEED, BudgetLearner
+from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
+from ngn.evidence import AVERAGE
 from ngn.rounding import largest
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
@@ -80,7 +81,7 @@ def test_sizes_follow_the_task_and_are_better_than_even_ones(seed):
     assert sum(counts) == sum(EVEN)
     assert counts[3] >= 9, counts
     assert error(learner.deploy()) < 0.6 * error(even)
-    assert learner.evidence[3] > 3.0
+    assert learner.strongest[3] > 3.0
     assert "(even: 4; benefit +" in str(learner.report())
 
 
@@ -122,7 +123,7 @@ def test_the_evidence_is_the_equations():
     mean = (weights * gain).sum(0) / weights.sum()
     variance = (weights * gain**2).sum(0) / weights.sum() - mean**2
     z = mean / np.sqrt(variance / (weights.sum() ** 2 / (weights**2).sum() - 1))
-    np.testing.assert_allclose(learner.standard_errors().numpy(), z, rtol=1e-9)
+    np.testing.assert_allclose(learner.evidence.standard_errors().numpy(), z, rtol=1e-9)
     assert z[0] > 0 > z[1], "0.1 a parameter against 0.025"
     before = learner.lead.clone()
     learner.set_progress(0.108)
@@ -151,7 +152,7 @@ def test_no_size_parts_before_there_is_evidence_and_none_without_gradients():
     for step in range(50):
         learner.set_progress(step / 100)
     assert bool((learner.lead == 0).all())
-    assert learner.count().tolist() == list(learner.even_counts()[0])
+    assert learner.count().tolist() == learner.even.tolist()
     with pytest.warns(UserWarning, match=r"no gradient of a boundary was seen: call learner.step\(progress\) before"):
         learner.deploy()
 
@@ -215,7 +216,7 @@ def test_sizes_give_way_evenly():
 def test_nothing_is_learned_before_the_first_share_of_the_way():
     learner = two()
     learner.set_progress(0.0)
-    learner.moments[0], learner.weights[:] = 1.0, 1.0
+    learner.evidence.moments[0], learner.evidence.weights[:] = 1.0, 1.0
     learner.set_progress(0.99 * BLIND * 0.4)
     assert bool((learner.lead == 0).all())
 
