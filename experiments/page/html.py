@@ -132,7 +132,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         report=report,
         headline=headline(report),
         of_the_paper=of_the_paper(report.claims),
-        reasons=reasons(),
+        reasons=reasons(report.claims),
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,

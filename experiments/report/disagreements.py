@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from experiments.analysis.compare import Comparison, totals
-from experiments.analysis.verdict import DISAGREES
+from experiments.analysis.verdict import CANNOT_TELL, DISAGREES
+from experiments.report.claims import Judged
 
 SOURCE = Path(__file__).with_name("disagreements.yaml")
 
@@ -49,6 +50,13 @@ def _source() -> dict[str, Any]:
     return found
 
 
+def _outside(items: Iterable[Comparison]) -> tuple[Comparison, ...]:
+    """Return one cell of each single published run that lies outside the range of our seeds."""
+    single = [item for item in items if item.row.seeds == 1]
+    apart = {item.fact: item for item in single if not all(part.inside for part in item.verdict.parts)}
+    return tuple(apart.values())
+
+
 def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
     """Return the entries of the file with the comparisons of their cells.
 
@@ -60,7 +68,8 @@ def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
     numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
 
     def cells(entry: Mapping[str, Any]) -> tuple[Comparison, ...]:
-        return tuple(by_name[name] for name in entry.get("cells", ()))
+        names = entry.get("cells", ())
+        return _outside(by_name.values()) if names == "outside" else tuple(by_name[name] for name in names)
 
     return tuple(
         Group(
@@ -73,7 +82,8 @@ def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
     )
 
 
-def reasons() -> Mapping[str, str]:
+def reasons(claims: Iterable[Judged]) -> Mapping[str, str]:
     """Return the reason, as far as known, for each claim that disagrees or that our runs cannot tell."""
-    found: dict[str, str] = _source()["claims"]
-    return found
+    known: dict[str, str] = _source()["claims"]
+    words = {claim.key: claim.word for claim in claims}
+    return {key: text for key, text in known.items() if words[key] in (DISAGREES, CANNOT_TELL)}

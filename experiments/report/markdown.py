@@ -60,7 +60,13 @@ def disagreements(report: ReportContent) -> str:
     found = report.totals
     words = {claim.key: claim.word for claim in report.claims}
     page = _environment().get_template("disagreements.md.j2")
-    return page.render(report=report, totals=found, by_chance=LEVEL * found.tests, reasons=reasons(), words=words)
+    return page.render(
+        report=report,
+        totals=found,
+        by_chance=LEVEL * found.tests,
+        reasons=reasons(report.claims),
+        words=words,
+    )
 
 
 def about_the_paper(report: ReportContent) -> str:
