@@ -61,7 +61,7 @@ def _fixed(evidence: Evidence) -> Outcome:
     return Outcome(parts, because)
 
 
-@claim("vision_prune", "table 8")
+@claim("vision_prune", "table 8", "after results, 2026-11-21")
 def _not_universal(evidence: Evidence) -> Outcome:
     """Pruning back from a high start is not universal: in some row not every seed does."""
     words = {row: evidence.cell(f"dataeightbody.{row}.prunes_back") for row in _ROWS}
