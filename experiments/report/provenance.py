@@ -46,6 +46,11 @@ def _number(value: float) -> float | int:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
+def _end(value: float) -> float | int | None:
+    """Return the end of an interval; None where too few runs leave it open."""
+    return _number(value) if math.isfinite(value) else None
+
+
 def _cell(item: Comparison, runs: _Runs) -> dict[str, Any]:
     cell = item.cell
     steps = [
@@ -96,7 +101,7 @@ def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[
         claim.key: {
             "verdict": claim.word,
             "numbers": [
-                [finding.what, *(_number(n) for n in (finding.value, finding.low, finding.high)), finding.wanted]
+                [finding.what, _number(finding.value), _end(finding.low), _end(finding.high), finding.wanted]
                 for finding in claim.findings
             ],
             "runs": runs.of(claim.runs),

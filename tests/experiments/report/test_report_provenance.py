@@ -17,7 +17,7 @@ from experiments.analysis.collect import Reader
 from experiments.report.content import build
 from experiments.report.provenance import document
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.tables.one_d import BASELINE, FOUR
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +72,14 @@ def test_what_does_not_count_is_said_and_not_used(store: Store) -> None:
     assert baseline_id(3) not in [trace["runs"][at][0] for at in cell["runs"]]
     assert any(problem.startswith("dirty: ") for problem in cell["problems"])
     assert trace["code"] is None
+
+
+def test_the_open_end_of_an_interval_is_null(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key in ("baseline", "lambda_const", "alpha_const"):
+        for seed in range(5):
+            samples.put(store, FOUR.runs[key], seed, {"grown": samples.grown([6.0], 1e-5, 1e-5 * (1 + seed))})
+    reader = Reader(store)
+    claim = document(build(reader), reader, None)["claims"]["constant_schedules"]
+    assert claim["verdict"] == "cannot tell", "five pairs do not bound a median at 95 %"
+    assert [number[2:4] for number in claim["numbers"]] == [[None, None], [None, None]]
