@@ -121,7 +121,8 @@ class CapacityLearner(Learner):
     def penalty(self) -> Tensor:
         """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
         if all(axis.capacity.committed for axis in self.axes):
-            return self.size().new_zeros(() if self.replicas is None else self.replicas)
+            like = next(self.axes[0].capacity.parameters())
+            return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=like.device)
         penalty = torch.stack([axis.capacity.penalty() for axis in self.axes]).sum(0)
         self.watch.priced(penalty)
         return penalty

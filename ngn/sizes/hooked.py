@@ -28,8 +28,12 @@ class HookedAxis(OrderedAxis):
             return -1 - len(consumer.kernel_size)
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]] | None:
         """Multiply the first input, by position or keyword; a forward pre-hook of a consumer."""
+        if self.called and (capacity := self.capacity) is not None and capacity.all_open:
+            return None
         dim = self.dim_at(module)
         if args:
             return (self._scaled(args[0], dim), *args[1:]), kwargs
