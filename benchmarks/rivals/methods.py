@@ -53,7 +53,7 @@ def train(work: Workload, model: nn.Module, seed: int, first: float = 0.0, last:
         nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)
         optimizer.step()
         if learner is not None:
-            learner.step((step + 1) / settings.steps)
+            learner.step((step + 1) / settings.steps, optimizer)
     return model.eval()
 
 
