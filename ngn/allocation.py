@@ -34,7 +34,6 @@ from ngn.confirmation import Confirmation
 from ngn.evidence import BenefitMoments
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
-from ngn.rounding import largest
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
@@ -176,9 +175,13 @@ class BudgetLearner(LimitedLearner):
         self.lead += SPEED * passed * z.sign() * excess
 
     def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
-        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``."""
+        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
+
+        Without ``even`` no size is larger than what was not cut yet.
+        """
         device = self.sizes.device
-        most = self._most(device)
+        whole = [torch.inf if gate.growing else float(K) for gate, K in zip(self.gates, self.cost.largest, strict=True)]
+        most = torch.tensor(whole, dtype=torch.float64, device=device) if even else self._most(device)
         least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
         base = self.start if even else self.start * self.lead.exp()
 
@@ -255,7 +258,7 @@ class BudgetLearner(LimitedLearner):
         finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
         benefit = slopes.nan_to_num(0.0, 0.0, 0.0) / self._cost_slopes
         share = self._cost_slopes * self.sizes
-        gain = (benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True))
+        gain = benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
         self.evidence.add(gain, finite)
         for gate in self.gates:
             gate.tau.grad = None
@@ -271,14 +274,11 @@ class BudgetLearner(LimitedLearner):
 
     def final_counts(self) -> list[tuple[int, ...]]:
         limit = self.limit.to(self.sizes.device)
-        self.even.copy_(torch.tensor(self._within(self.scaled(limit, even=True))).reshape(self.even.shape))
-        return self._within(self.scaled(limit))
-
-    def _within(self, sizes: Tensor) -> list[tuple[int, ...]]:
-        allowed = [self._allowed(g) for g in range(len(self.gates))]
-        limits = self.limit.reshape(-1).tolist()
-        each = zip(sizes.reshape(-1, len(self.gates)).tolist(), limits, strict=True)
-        return [largest(size, allowed, self.cost.estimate, self.cost.measured, limit) for size, limit in each]
+        counts = even = self._within(self.scaled(limit))
+        if bool((self.lead != 0.0).any()):
+            even = self._within(self.scaled(limit, even=True), before_cuts=True)
+        self.even.copy_(torch.tensor(even).reshape(self.even.shape))
+        return counts
 
     def _groups(self) -> list[SizeReport]:
         groups = super()._groups()

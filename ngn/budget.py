@@ -19,6 +19,7 @@ from ngn.cost import Cost
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
+from ngn.rounding import largest
 from ngn.watching import refuse_diverged
 
 Limit = float | str | Sequence[float] | Tensor
@@ -199,11 +200,22 @@ class LimitedLearner(CapacityLearner):
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
 
-    def _allowed(self, g: int) -> list[int]:
-        """The counts that axis ``g`` may end with, ascending."""
-        low, step = self.cost.smallest[g], self.budget.round_to
-        K = max(self.axes[g].K, self.cost.largest[g])  # grown, or cut
-        return sorted({K, *(n for n in range(0, K + 1, step) if n >= low)})
+    def _allowed(self, g: int, before_cuts: bool = False) -> list[int]:
+        """The counts that axis ``g`` may end with, or could before components were cut on the way; ascending."""
+        low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
+        most = max(K, self.cost.largest[g])
+        K = most if before_cuts else K
+        return sorted(({K} if most == K else set()) | {n for n in range(0, K + 1, step) if n >= low})
+
+    def _within(self, sizes: Tensor, before_cuts: bool = False) -> list[tuple[int, ...]]:
+        """The largest counts within the limit of each model, in proportion to ``sizes``, [*R, G].
+
+        Without the components that were cut on the way, a cost ``before_cuts`` is an estimate.
+        """
+        allowed = [self._allowed(g, before_cuts) for g in range(len(self.gates))]
+        measured = self.cost.estimate if before_cuts else self.cost.measured
+        each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
+        return [largest(size, allowed, self.cost.estimate, measured, limit) for size, limit in each]
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
         """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
