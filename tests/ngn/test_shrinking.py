@@ -376,3 +376,22 @@ def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert str(whole.report()) == str(second.report())
     assert str(whole.report(latency=X)).count("->") == str(second.report()).count("->") + 1
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of tensors that it looks at
+def test_a_compiled_model_follows_the_cut():
+    def trained(compiled):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)).double()
+        learner = ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, commit=0.5)
+        called, optimizer = torch.compile(learner, backend="eager") if compiled else learner, optimizer_of(learner)
+        for n in range(6):
+            loss = (called(X) - X.sin()).square().mean() + learner.penalty()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            learner.step((n + 1) / 6, optimizer)
+        assert model[0].out_features == 3
+        return called(X)
+
+    torch.testing.assert_close(trained(True), trained(False), rtol=1e-9, atol=1e-11)
