@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.table:
         text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
-        table.write_between_marks(PAGE, given.scale, text)
+        table.write_between_marks(PAGE, f"rivals {given.scale}", text)
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")

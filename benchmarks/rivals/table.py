@@ -76,13 +76,13 @@ def mean(values: list[float], text: Callable[[float], str], spread: bool = True)
     return text(statistics.fmean(values)) + deviation
 
 
-def write_between_marks(page: Path, scale: str, text: str) -> None:
-    """Write ``text`` between the marks of ``scale`` in a page.
+def write_between_marks(page: Path, name: str, text: str) -> None:
+    """Write ``text`` between the marks of ``name`` in a page.
 
     Raises:
         ValueError: if the page has no such marks.
     """
-    begin, end = (f"<!-- rivals {scale}: {word} -->" for word in ("begin", "end"))
+    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
     before = page.read_text()
     after, found = re.subn(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL)
     if not found:

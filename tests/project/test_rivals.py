@@ -102,10 +102,10 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
     assert "| 50 % | Torch-Pruning | -- | -- | -- | -- | 0 |" in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
-    table.write_between_marks(page, "small", text)
+    table.write_between_marks(page, "rivals small", text)
     assert page.read_text() == f"a\n<!-- rivals small: begin -->\n\n{text}\n\n<!-- rivals small: end -->\nb\n"
     with pytest.raises(ValueError, match="no marks"):
-        table.write_between_marks(page, "full", text)
+        table.write_between_marks(page, "rivals full", text)
 
 
 def test_committed_units_are_of_test_data_and_committed_code() -> None:
