@@ -204,35 +204,33 @@ def run(name: str, seeds: Sequence[int], path: Path, steps: int | None) -> None:
 
 
 def table(records: list[Unit]) -> str:
-    """Say where learned sizes do not beat even ones, then format one table: means over seeds."""
+    """Say where learned sizes do not beat even ones, then format one table: means over the seeds that have all rows."""
     lost, even, shuffled, rows = [], 0, 0, []
     for record in records:
+        at = {(u["row"], u["seed"]): u for u in record["units"]}
+        seeds = sorted({seed for _, seed in at if all((row, seed) in at for row in ROWS)})
+        if not seeds:
+            continue
         title = CONTROLS[record["control"]].title
-        of = {row: {u["seed"]: u for u in record["units"] if u["row"] == row} for row in ROWS}
-
-        def better(row: str, of: dict[str, dict[int, Unit]] = of) -> list[float]:
-            """Error of even sizes less that of ``row``, by seed."""
-            return [of["even"][s]["error"] - u["error"] for s, u in of[row].items() if s in of["even"]]
-
-        gains = better("learned")
-        if (won := sum(gain > 0 for gain in gains)) < len(gains):
-            lost.append(f"{record['control']} (better with {won} of {len(gains)} seeds)")
-        shuffled += len(of["shuffled"])
-        even += sum(u["sizes"] == of["even"][s]["sizes"] for s, u in of["shuffled"].items() if s in of["even"])
         heading = f"{title}; {record['share']}, {record['steps']:,} steps"
-        for row, units in of.items():
-            times = [u["processor_seconds"] / of["all"][s]["processor_seconds"] for s, u in units.items()
-                     if s in of["all"]]  # fmt: skip
-            sizes = zip(*(u["sizes"] for u in units.values()), strict=True)
-            tested = row != "shuffled"
+        for row in ROWS:
+            units = [at[row, seed] for seed in seeds]
+            base, largest = ([at[name, seed] for seed in seeds] for name in ("even", "all"))
+            gains = [b["error"] - u["error"] for u, b in zip(units, base, strict=True)]
+            times = [u["processor_seconds"] / b["processor_seconds"] for u, b in zip(units, largest, strict=True)]
+            if row == "learned" and (won := sum(gain > 0 for gain in gains)) < len(seeds):
+                lost.append(f"{record['control']} (better with {won} of {len(seeds)} seeds)")
+            if row == "shuffled":
+                shuffled += len(seeds)
+                even += sum(u["sizes"] == b["sizes"] for u, b in zip(units, base, strict=True))
             cells = [
                 heading,
                 NAMES[row],
-                ", ".join(f"{statistics.fmean(size):.3g}" for size in sizes) or "--",
-                mean([u["error"] for u in units.values()] if tested else [], "{:.3f}".format),
-                mean(better(row) if row not in ("even", "shuffled") else [], "{:+.3f}".format),
+                ", ".join(f"{statistics.fmean(size):.3g}" for size in zip(*(u["sizes"] for u in units), strict=True)),
+                mean([u["error"] for u in units] if row != "shuffled" else [], "{:.3f}".format),
+                mean(gains if row not in ("even", "shuffled") else [], "{:+.3f}".format),
                 mean(times, "{:.2f}".format, spread=False),
-                str(len(units)),
+                str(len(seeds)),
             ]
             rows.append(f"| {' | '.join(cells)} |")
             heading = ""
@@ -242,7 +240,7 @@ def table(records: list[Unit]) -> str:
     return "\n".join(
         [
             textwrap.fill(
-                f"{beaten} From shuffled targets the sizes were the even ones in {even} of {shuffled} trainings .", 120
+                f"{beaten} From shuffled targets the sizes were the even ones in {even} of {shuffled} trainings.", 120
             ),
             "",
             "| control | how | sizes | error | better than even by | processor time x all | seeds |",
