@@ -157,7 +157,8 @@ def test_two_sweeps_share_the_runs(tmp_path):
 
     def put_off_or_over():
         told = log.read_text() if log.exists() else ""
-        return told.count(f"trained by others, first {name} by") >= 2 or any(one.poll() is not None for one in both)
+        held = told.count(f"are training 1 runs, the first: {name} (process") >= 2
+        return held or any(one.poll() is not None for one in both)
 
     with Leases(plan.results) as leases:
         leases.take([name])  # so that both sweeps run, and put it off, before one can finish
