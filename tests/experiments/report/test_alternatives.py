@@ -65,7 +65,7 @@ def test_the_inferred_setting_changes_what_its_plan_says() -> None:
 
 def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:
     made = build(Reader(Store(tmp_path))).alternatives
-    assert [both.study.name for both in made] == list(DECLARED)
+    assert [both.study.name for both in made] == [name for name in STUDIES if name in DECLARED]
     for both in made:
         assert both.cells
         assert {pair.other.verdict.word for pair in both.cells} == {NOT_RUN}
