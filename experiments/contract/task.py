@@ -83,7 +83,7 @@ class Task(ABC, Generic[Gate]):
 
     def curve(self, model: nn.Module) -> Tensor:
         """Return the value of the curve "held" for each model during training, [*R]; for tasks with ``evaluations``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has evaluations, so it needs a method curve")
 
     def sample(self, model: nn.Module) -> str | None:
         """Return a text that the model generates, for the record; None for models without text."""

@@ -178,15 +178,18 @@ DECAY = Table(
     "its hard error, as the paper's caption says; no model was trained for it.",
 )
 
+SIZE_AND_ERROR = (
+    column("t", "learned t", "grown.t", MEAN_T),
+    column("integer", "integer", "integer", r"<rate:.0f>\%"),
+    column("soft", "soft MSE", "grown.soft.mse", MEDIAN_MSE),
+    column("truncated", "trunc. MSE", "grown.truncated.mse", MEDIAN_MSE),
+)
+"""Columns of a table about the 1D baseline."""
+
 DRAWS = OwnTable(
     "draws",
     "The 1D baseline at five draws of the inputs",
-    (
-        column("t", "learned t", "grown.t", MEAN_T),
-        column("integer", "integer", "integer", r"<rate:.0f>\%"),
-        column("soft", "soft MSE", "grown.soft.mse", MEDIAN_MSE),
-        column("truncated", "trunc. MSE", "grown.truncated.mse", MEDIAN_MSE),
-    ),
+    SIZE_AND_ERROR,
     tuple(
         row(f"draw{draw}", f"draw {draw}", seeds=10, runs=BASELINE.with_overrides({"task.draw": draw}))
         for draw in range(5)

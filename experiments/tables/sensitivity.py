@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.tables.model import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, row
-from experiments.tables.one_d import BASELINE
+from experiments.tables.model import OwnTable, Row, row
+from experiments.tables.one_d import BASELINE, SIZE_AND_ERROR
 
 
 def _changed(key: str, label: str, overrides: Mapping[str, Any] | None = None) -> Row:
@@ -16,12 +16,7 @@ def _changed(key: str, label: str, overrides: Mapping[str, Any] | None = None) -
 SENSITIVITY = OwnTable(
     "sensitivity",
     "What the settings of the 1D study do",
-    (
-        column("t", "learned t", "grown.t", MEAN_T),
-        column("integer", "integer", "integer", r"<rate:.0f>\%"),
-        column("soft", "soft MSE", "grown.soft.mse", MEDIAN_MSE),
-        column("truncated", "trunc. MSE", "grown.truncated.mse", MEDIAN_MSE),
-    ),
+    SIZE_AND_ERROR,
     (
         _changed("baseline", "baseline: width 16, boundary rate 3e-2, joint clip 0.003, cosine body rate, draw 1"),
         _changed("width8", "hidden width 8", {"gate.width": 8}),

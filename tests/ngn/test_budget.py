@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from kernel_cases import BANK, Stop, assert_same, assert_same_curves, plan, state, stop_after
+from kernel_cases import BANK, plan, resumed_exactly
 from torch import nn
 
 import ngn
@@ -102,34 +102,8 @@ def test_resumed_it_is_the_same_to_the_last_bit(stop, tmp_path):
     def make():
         return bank(ngn.Budget(parameters=[of(3), of(5)]), seeds=[0, 1], t0=7.4)
 
-    a, b, again, how = make(), make(), make(), plan(60, lr_boundary=0.1)
-    first = BANK.train(Trainer, a, how)
-    with pytest.raises(Stop):
-        BANK.train(Trainer, b, how, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(stop))
-    second = BANK.train(Trainer, again, how, folder=tmp_path)
-    assert second.resumed == 1
-    assert_same(state(a), state(again))
-    assert torch.equal(a.lead, again.lead)
-    assert torch.equal(a.size(), again.size())
-    assert_same_curves(first, second)
-
-
-def unequal():
-    """Two axes whose components cost a hundred to one."""
-    wide, narrow = nn.Linear(100, 8), nn.Linear(1, 8)
-
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wide, self.narrow, self.out = wide, narrow, nn.Linear(16, 1)
-            self.a = ngn.OrderedAxis(ngn.CountGate(8, t0=6.6, alpha_max=0.0), [*ngn.outputs(wide)])
-            self.b = ngn.OrderedAxis(ngn.CountGate(8, t0=6.6, alpha_max=0.0), [*ngn.outputs(narrow)])
-
-        def forward(self, x):
-            h = torch.cat([self.a(self.wide(x)), self.b(self.narrow(x[:, :1]))], -1)
-            return self.out(nn.functional.pad(h, (0, 16 - h.shape[-1])))
-
-    return Two()
+    straight, again = resumed_exactly(make, plan(60, lr_boundary=0.1), stop, tmp_path)
+    assert torch.equal(straight.lead, again.lead)
 
 
 def test_counts_are_multiples():

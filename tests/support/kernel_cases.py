@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -186,3 +187,19 @@ def stop_after(step: int) -> Any:
             raise Stop
 
     return stop
+
+
+def resumed_exactly(
+    make: Callable[[], CapacityLearner], how: TrainPlan, stop: int, folder: Path
+) -> tuple[CapacityLearner, CapacityLearner]:
+    """Train the 1D bank straight and with a stop after ``stop`` steps; assert that both end alike, and return both."""
+    straight, stopped, again = make(), make(), make()
+    first = BANK.train(Trainer, straight, how)
+    with pytest.raises(Stop):
+        BANK.train(Trainer, stopped, how, folder=folder, checkpoint_seconds=0.0, on_step=stop_after(stop))
+    second = BANK.train(Trainer, again, how, folder=folder)
+    assert second.resumed == 1
+    assert_same(state(straight), state(again))
+    assert torch.equal(straight.size(), again.size())
+    assert_same_curves(first, second)
+    return straight, again
