@@ -10,12 +10,17 @@ import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+NAME_BYTES = 200
+"""Bytes of a file's name that the name of its temporary file keeps. File systems allow names of 255 bytes."""
 
 
 class FileError(ValueError):
@@ -55,15 +60,30 @@ def _machine_digest() -> str:
 
 def temporary_path(path: Path) -> Path:
     """The name of a temporary file beside ``path``; it contains the machine and the process that write it."""
-    return path.with_name(f".{path.name}.{_machine_digest()}-{os.getpid()}-{os.urandom(4).hex()}.part")
+    start = os.fsdecode(os.fsencode(path.name)[:NAME_BYTES])
+    return path.with_name(f".{start}.{_machine_digest()}-{os.getpid()}-{os.urandom(4).hex()}.part")
 
 
 def remove_stale_files(folder: Path) -> None:
     """Remove the temporary files that dead processes of this machine have left in a folder."""
-    for path in folder.glob(f".*.{_machine_digest()}-*.part"):
-        if start_tick(int(path.name.split("-")[-2])) is None:
+    ours = re.compile(rf"\..*\.{_machine_digest()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    for name in os.listdir(folder):
+        found = ours.fullmatch(name)
+        if found is not None and start_tick(int(found[1])) is None:
             with contextlib.suppress(FileNotFoundError):  # another process may sweep at the same time
-                remove(path)
+                remove(folder / name)
+
+
+def chosen_file(path: str | Path) -> Path:
+    """The file that a path names whom a person chose: a link is followed, so that it stays.
+
+    Raises:
+        OSError: if links lead in a circle, or the path names a folder or a device.
+    """
+    file = Path(os.path.realpath(path))
+    if os.path.lexists(file) and not stat.S_ISREG(file.stat().st_mode):
+        raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
+    return file
 
 
 def remove(path: Path) -> None:
@@ -86,6 +106,8 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
     """
     if not path.parent.is_dir():  # cheaper than mkdir
         path.parent.mkdir(parents=True, exist_ok=True)
+    if replace:
+        _require_replaceable(path)
     written = temporary_path(path)
     try:
         if callable(content):
@@ -116,6 +138,20 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
     return done
 
 
+def _require_replaceable(path: Path) -> None:
+    """Raise an OSError if there is something at ``path`` that is neither a file nor a link, such as a device."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
+
+
+def system_error(fault: Exception) -> OSError:
+    """The OSError behind an exception of safetensors, which gives the system's error code in its text only."""
+    code = re.search(r"os error (\d+)", str(fault))
+    return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(errno.EIO, str(fault))
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
 
@@ -129,13 +165,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         place.mkdir()
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-            safetensors.torch.save_file(alone, place / path.name, metadata)
+            safetensors.torch.save_file(alone, place / "tensors", metadata)
             to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
-            os.chmod(place / path.name, to.stat().st_mode)
-            os.replace(place / path.name, to)
-        except safetensors.SafetensorError as fault:  # it gives the system's error code in its text only
-            code = re.search(r"os error (\d+)", str(fault))
-            raise OSError(int(code[1]) if code else errno.EIO, str(fault)) from fault
+            os.chmod(place / "tensors", to.stat().st_mode)
+            os.replace(place / "tensors", to)
+        except safetensors.SafetensorError as fault:
+            raise system_error(fault) from fault
         finally:
             shutil.rmtree(place)
 

@@ -49,13 +49,16 @@ def ordering_weights(r: Tensor | float, K: int) -> Tensor:
 
 
 def half_up(x: Tensor) -> Tensor:
-    """Round to the nearest integer, halves up: int64 (``round`` takes halves to the even neighbour)."""
+    """Round to the nearest integer, halves up: int64 (``round`` takes halves to the even neighbour).
+
+    x must be below 2^63, which int64 holds.
+    """
     return torch.floor(x + 0.5).to(torch.int64)
 
 
 def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
     """The number of components that truncation keeps, int64 [*R]: at most K, also if t is beyond the last one."""
-    return (half_up(t) + (1 if delta > 0 else 0)).clamp(max=K)
+    return (half_up(t.clamp(max=K)) + (1 if delta > 0 else 0)).clamp(max=K)
 
 
 def rounded_up(width: Tensor, K: int) -> Tensor:
@@ -63,7 +66,7 @@ def rounded_up(width: Tensor, K: int) -> Tensor:
 
     An excess of 1e-9 is ignored, so that an initial width of 16 stays 16 in spite of rounding errors.
     """
-    return torch.ceil(width - 1e-9).to(torch.int64).clamp(1, K)
+    return torch.ceil((width - 1e-9).clamp(1, K)).to(torch.int64)
 
 
 def prefix(count: Tensor, K: int) -> Tensor:

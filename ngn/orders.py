@@ -30,6 +30,8 @@ from ngn.gate import ordering_weights
 from ngn.streams import generator
 
 OrderKind = Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"]
+KINDS: tuple[OrderKind, ...] = get_args(OrderKind)
+"""A state holds the place of its order in this list: append to it only."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Order:
     seeds: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(OrderKind):
-            raise ValueError(f"an order must be one of {', '.join(get_args(OrderKind))}, not {self.kind!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"an order must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if not self.exponent > 0:
             raise ValueError(f"the exponent of an order must be positive, not {self.exponent}")
         if self.ranks is not None and (not isinstance(self.ranks, (tuple, list)) or min(self.ranks, default=0) < 1):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from ngn.checks import arguments, check_equal
+from ngn.files import chosen_file, remove_stale_files, temporary_path, write_atomically
 from ngn.shapes import check_deployed
 
 
@@ -28,6 +33,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
         TypeError: if the model is a learner.
         ValueError: if sizes are still learned, the suffix is unknown, the example has one sample, or the model would
             return a cache. Also if the ``.pt2`` program differs from the model on the example.
+        OSError: if the file cannot be written, or ``path`` is a folder or a device.
         ImportError: if ``.onnx`` is asked for and ONNX is not installed.
 
     >>> import tempfile, torch, ngn
@@ -65,9 +71,24 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
         with torch.no_grad():
             program = torch.onnx.export(model, args, kwargs=named, dynamo=True, dynamic_shapes=shapes, verbose=False)
         assert program is not None
-        program.save(str(path))
+        _write(path, program.save)
         return
     with torch.no_grad():
         exported = torch.export.export(model, args, named, dynamic_shapes=shapes)
     check_equal(model, exported.module(), example)
-    torch.export.save(exported, path)
+    _write(path, functools.partial(torch.export.save, exported))
+
+
+def _write(path: Path, save: Callable[[str], object]) -> None:
+    """Let ``save`` write a program and its files of large tensors, if any, to ``path``; the program comes last."""
+    file = chosen_file(path)
+    if file.parent.is_dir():
+        remove_stale_files(file.parent)
+    place = temporary_path(file)
+    place.mkdir(parents=True)
+    try:
+        save(str(place / file.name))
+        for written in sorted(place.iterdir(), key=lambda one: one.name == file.name):
+            write_atomically(file.with_name(written.name), functools.partial(os.replace, written), replace=True)
+    finally:
+        shutil.rmtree(place)

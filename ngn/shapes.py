@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +14,8 @@ from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
 from ngn.cut_modules import value_of
 from ngn.cutting import Choice, is_stack, owned
-from ngn.files import write_tensors
+from ngn.files import FileError
+from ngn.tensor_files import read_checked, write_checked
 from ngn.truncation import truncated, without_tensors
 
 
@@ -33,12 +32,16 @@ def check_deployed(model: nn.Module, call: str) -> None:
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
 
+    The file is complete or absent, and holds a SHA-256 of its content, which :func:`load` checks. If ``path`` is a
+    link, the file that it leads to is written.
+
     Args:
         frozen: also write frozen parameters. Without them, :func:`load` uses those of its model.
 
     Raises:
         TypeError: if the model is a learner.
         ValueError: if sizes are still learned.
+        OSError: if the file cannot be written, or ``path`` is a folder or a device.
 
     >>> import tempfile, torch, ngn
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -46,7 +49,7 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """
     check_deployed(model, "save")
     kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
-    write_tensors(Path(path), kept)
+    write_checked(path, kept)
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:
@@ -74,10 +77,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         raise TypeError(f"load takes a model, then a file; the model is a {type(model).__name__}")
     if isinstance(model, Learner):
         model = model.model
-    try:
-        stored = safetensors.torch.load(Path(path).read_bytes())
-    except safetensors.SafetensorError as fault:
-        raise ValueError(f"{path} is not a file of ngn.save, or is damaged ({fault})") from None
+    stored = read_checked(path)
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
     if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -105,6 +105,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             raise ValueError(
                 f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}"
             )
+        if _kind(stored[name]) != _kind(value):
+            raise FileError(f"{name} has the type {stored[name].dtype} in {path}, but {value.dtype} in the model")
         new: Any = stored[name]
         if isinstance(value, nn.Parameter):
             new = nn.Parameter(new, value.requires_grad)
@@ -116,6 +118,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             "the CPU, or under accelerate.init_empty_weights()"
         )
     return result
+
+
+def _kind(value: Tensor) -> object:
+    """What must agree between a file and a model: floats may have another precision, other types may not."""
+    return "float" if value.is_floating_point() else value.dtype
 
 
 def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor], path: str | Path) -> nn.Module:
@@ -142,6 +149,11 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                     break
                 if name not in stored:
                     raise ValueError(f"{path} belongs to another model: it does not hold {name}")
+                if stored[name].dim() != tensor.dim():
+                    raise ValueError(
+                        f"{path} belongs to another model: {name} has {stored[name].dim()} dimensions, not "
+                        f"{tensor.dim()}"
+                    )
                 size, left = value_of(cut.module, cut.name).shape[cut.dim], stored[name].shape[cut.dim]
                 width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
             else:

@@ -22,6 +22,7 @@ from ngn.budget import LimitedLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
+from ngn.files import digest
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train.batches import Batches
@@ -101,6 +102,7 @@ def measure(
             result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
                 save(deployed, keep[r], frozen=task.keeps_frozen)
+                result.model_sha256 = digest(keep[r])
         results.append(result)
     return results
 

@@ -17,6 +17,7 @@ from experiments.runs.groups import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read
 from experiments.tasks import make_task
+from ngn.files import digest
 
 
 def load_model(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
@@ -43,10 +44,27 @@ def load_run(
     file = Path(record).with_suffix(f".{phase}.safetensors")
     if phase not in content["phases"] or not file.exists():
         raise RecordError(f"{file}: no such model; a run saves its models if you add save=deployed")
+    _check(file, content["phases"][phase].get("model_sha256"))
     config = CheckedConfig.model_validate({**content["config"], "data_root": data_root})
     counts = content["phases"][phase]["count"]
     if config.gate.K is None:
         config = config.model_copy(update={"gate": config.gate.model_copy(update={"K": max(1, *counts)})})
     task = make_task(config, torch.device("cpu"))
     method = Fixed(name="fixed", count=fixed_size(counts)) if phase == "fixed" else config.method
-    return config, task, ngn.load(gated_model(method, Stack.of(config), task), file)
+    try:
+        return config, task, ngn.load(gated_model(method, Stack.of(config), task), file)
+    except ValueError as fault:
+        raise RecordError(f"{fault}; run it again with save=deployed force=true") from None
+
+
+def _check(file: Path, recorded: str | None) -> None:
+    """Raise a RecordError if a saved model is not the one of its record. Records before 2026-11-26 name no digest."""
+    try:
+        found = digest(file)
+    except OSError as fault:
+        raise RecordError(f"{file}: unreadable ({fault.strerror})") from None
+    if recorded not in (None, found):
+        raise RecordError(
+            f"{file}: changed or damaged, its SHA-256 is not that of the record; run it again with save=deployed "
+            "force=true"
+        )

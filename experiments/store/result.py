@@ -179,6 +179,14 @@ class Result:
         ),
     ] = None
 
+    model_sha256: Annotated[
+        str | Absent,
+        key(
+            "SHA-256 of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); loading checks it",
+            pattern="^[0-9a-f]{64}$",
+        ),
+    ] = None
+
     @property
     def complete(self) -> bool:
         """Whether the phase has scores."""

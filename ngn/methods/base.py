@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.gate import prefix
-from ngn.orders import Order
+from ngn.orders import KINDS, Order
 
 Mode = Literal["soft", "kept", "hard"]
 """soft: all candidates with their gates. kept: the retained components with their gates. hard: the retained components
@@ -183,6 +183,8 @@ class Weighted(Capacity):
     r: Tensor
     w: Tensor
     """The weights that truncation keeps, [*R, K]."""
+    kind: Tensor
+    """The place of the order's kind in ``KINDS``: it travels with the state."""
     law: Tensor | None
     """The weights that truncation drops, [*R, K]: ones from the commit on; None if the order keeps its weights."""
     u: Tensor | None = None
@@ -202,6 +204,7 @@ class Weighted(Capacity):
             )
         self.register_buffer("w", None)
         self.register_buffer("law", None, persistent=False)
+        self.register_buffer("kind", torch.tensor(float(KINDS.index(self.order.kind)), dtype=torch.float64))
         self.weigh(0.0)
 
     def weigh(self, progress: float) -> None:
@@ -213,7 +216,16 @@ class Weighted(Capacity):
         self.law = None if order.kept else torch.ones_like(w) if done else w
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(f"{prefix}w", self.w)  # states of version 0.1 lack it
+        state_dict.setdefault(f"{prefix}w", self.w)  # states of version 0.1 lack these
+        state_dict.setdefault(f"{prefix}kind", self.kind)
+        kind = KINDS[round(float(state_dict[f"{prefix}kind"]))]
+        if kind != self.order.kind:
+            errors: list[str] = args[-1]
+            errors.append(
+                f"{prefix}w: the state is of the order {kind}, but the capacity has the order {self.order.kind}; "
+                "build it as for the training"
+            )
+            return
         if (K := state_dict[f"{prefix}w"].shape[-1]) < self.K:  # a state of after a cut
             self.shrink(K)
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -68,7 +68,7 @@ MISTAKES = {
     "most must be at least 1, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
     "save takes a model, then a file; the model is a str": lambda: ngn.save("small.safetensors", MLP),
-    "not a file of ngn.save, or is damaged": lambda: ngn.load(MLP, __file__),
+    "is no file of safetensors, or is damaged": lambda: ngn.load(MLP, __file__),
     "fit needs a loss function and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
     "a DataLoader already yields the targets": lambda: fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), MSE

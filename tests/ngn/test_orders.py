@@ -159,3 +159,12 @@ def test_wrong_orders_are_refused():
         ngn.CountGate(None, order=ngn.Order("matryoshka"))
     with pytest.raises(ValueError, match=r"needs the geometric order r\^k"):
         DecayGate(3, order=ngn.Order("power"))
+
+
+def test_a_state_of_another_order_is_refused():
+    power = ngn.CountGate(4, order=ngn.Order("power"))
+    state = ngn.CountGate(4).state_dict()
+    with pytest.raises(RuntimeError, match="the state is of the order geometric, but the capacity has the order power"):
+        power.load_state_dict(dict(state))
+    del state["kind"]  # as in version 0.1
+    power.load_state_dict(state)

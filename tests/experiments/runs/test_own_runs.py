@@ -126,7 +126,7 @@ def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_missing_model_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
     from experiments.runs.models import load_model
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
@@ -141,6 +141,17 @@ def test_a_missing_model_is_named(tmp_path: Path) -> None:
     launch([wanted.model_copy(update={"force": True})])
     (again,) = launch([wanted])
     assert again.message.endswith("add force=true to run it again")
+    load_model(made.path)
+    (model,) = tmp_path.rglob("*.grown.safetensors")
+    content = model.read_bytes()
+    for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:99], b""):
+        model.write_bytes(damaged)
+        with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
+            load_model(made.path)
+    model.unlink()
+    model.mkdir()
+    with pytest.raises(RecordError, match=r"grown\.safetensors: unreadable"):
+        load_model(made.path)
 
 
 @pytest.mark.parametrize("seeds", ["0", "0..1"])

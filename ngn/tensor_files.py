@@ -1,0 +1,66 @@
+"""Files of tensors that carry a digest: safetensors with the SHA-256 of their content in the metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from ngn.files import FileError, chosen_file, remove_stale_files, write_tensors
+
+DIGEST = "sha256"
+HEXADECIMAL = re.compile("[0-9a-f]{64}")
+"""A digest, also if the name of its key was damaged."""
+
+
+def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 over metadata and the names, types, shapes and bytes of tensors. Their order does not matter."""
+    content = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name, value in sorted(tensors.items()):
+        content.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        content.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors with their digest; see :func:`~ngn.files.write_tensors`. A link is followed.
+
+    Files that killed processes have left in the folder are removed.
+
+    Raises:
+        OSError: if the file cannot be written, or the path names a folder or a device.
+    """
+    file = chosen_file(path)
+    if file.parent.is_dir():
+        remove_stale_files(file.parent)
+    said = dict(metadata or {})
+    write_tensors(file, tensors, {**said, DIGEST: tensors_digest(tensors, said)})
+
+
+def read_checked(path: str | Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file. If it holds a digest, they must match it.
+
+    Files of version 0.1 of ``ngn.save``, and those of other programs, have none.
+
+    Raises:
+        FileError: if the file is damaged, or not one of safetensors.
+        OSError: if it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        tensors = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as fault:
+        raise FileError(f"{path} is no file of safetensors, or is damaged ({fault})") from None
+    length = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+    written = metadata.pop(DIGEST, next(filter(HEXADECIMAL.fullmatch, metadata.values()), None))
+    if written is not None and written != tensors_digest(tensors, metadata):
+        raise FileError(f"{path} was changed or damaged: its SHA-256 does not match; write it again")
+    return tensors
