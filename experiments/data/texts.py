@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.data import text_schemas as forms
 from experiments.data.errors import DataError
 from experiments.data.source import DataInfo, Folder
 
@@ -27,22 +27,28 @@ class TextSet:
     Attributes:
         NAME: name of the data set and of its folder below the data root.
         layouts: possible sets of files, best first. A later one is a stand-in or another packing.
-        keys: file name → keys that each of its records must have. Text files have no entry.
+        schemas: file name → type of each of its records. Text files have no entry.
         inside: folders of the official packing, where the files may also be.
         OFFICIAL: digests of official files.
+        check: checks what records of several files must agree on.
     """
 
     NAME: str
     layouts: tuple[tuple[str, ...], ...]
-    keys: Mapping[str, tuple[str, ...]]
+    schemas: Mapping[str, Any]
     inside: tuple[str, ...] = ()
     OFFICIAL: Mapping[str, str] = field(default_factory=dict)
+    check: forms.Check = forms.check_nothing
 
     def read_folder(self, folder: Folder) -> Texts:
         """Read the first complete layout; see :meth:`load_data`."""
         places = (folder.path, *(folder.path / name for name in self.inside))
         files = [[(place / name,) for name in layout] for layout in self.layouts for place in places]
         parts = {path.name: self._parsed(path, folder.read(path).tobytes()) for path in folder.choose(files)}
+        try:
+            self.check(parts)
+        except ValueError as fault:
+            raise DataError(f"{folder.path}: {fault}") from None
         return Texts(parts, folder.info())
 
     def load_data(self, root: Path) -> Texts:
@@ -56,34 +62,28 @@ class TextSet:
     def _parsed(self, path: Path, content: bytes) -> Any:
         try:
             text = content.decode()
-            if path.name not in self.keys:
-                return text
-            if path.suffix == ".jsonl":
-                records = [json.loads(line) for line in text.splitlines() if line.strip()]
-            else:
-                whole = json.loads(text)
-                records = whole["data"] if isinstance(whole, dict) else whole
-        except (UnicodeDecodeError, json.JSONDecodeError, KeyError) as fault:
+        except UnicodeDecodeError as fault:
             raise DataError(f"{path}: unreadable ({fault})") from None
-        wanted = self.keys[path.name]
-        if not records or not all(isinstance(record, dict) and record.keys() >= set(wanted) for record in records):
-            raise DataError(f"{path}: is not a list of records with {', '.join(wanted)}")
-        return records
+        if path.name in self.schemas:
+            return forms.read_records(path, text, self.schemas[path.name])
+        if not text.strip():
+            raise DataError(f"{path}: holds no text")
+        return text
 
 
-_WIKISQL = {"question": ("table_id", "question", "sql"), "table": ("id", "header")}
 WIKISQL = TextSet(
     "wikisql",
     (("train.jsonl", "train.tables.jsonl", "test.jsonl", "test.tables.jsonl"), ("dev.jsonl", "dev.tables.jsonl")),
-    {f"{part}.jsonl": _WIKISQL["question"] for part in ("train", "dev", "test")}
-    | {f"{part}.tables.jsonl": _WIKISQL["table"] for part in ("train", "dev", "test")},
+    {f"{part}.jsonl": forms.WikiSQLQuestion for part in ("train", "dev", "test")}
+    | {f"{part}.tables.jsonl": forms.WikiSQLTable for part in ("train", "dev", "test")},
     inside=("data",),
+    check=forms.check_wikisql,
 )
 """Zhong, Xiong and Socher, "Seq2SQL", 2017; BSD-3-Clause. The stand-in has only the official dev questions."""
 GSM8K = TextSet(
     "gsm8k",
     (("train.jsonl", "test.jsonl"),),
-    {"train.jsonl": ("question", "answer"), "test.jsonl": ("question", "answer")},
+    dict.fromkeys(("train.jsonl", "test.jsonl"), forms.GSM8KQuestion),
     inside=("grade_school_math/data",),
     OFFICIAL={
         "train.jsonl": "sha256:17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
@@ -91,32 +91,30 @@ GSM8K = TextSet(
     },
 )
 """Cobbe et al., "Training Verifiers to Solve Math Word Problems", 2021; MIT. Digests of openai/grade-school-math."""
-_SPIDER = ("question", "query", "db_id")
 SPIDER = TextSet(
     "spider",
     (("train_spider.json", "dev.json", "tables.json"),),
-    {
-        "train_spider.json": _SPIDER,
-        "dev.json": _SPIDER,
-        "tables.json": ("db_id", "table_names_original", "column_names_original"),
-    },
+    dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion)
+    | {"tables.json": forms.SpiderDatabase},
     inside=("spider", "spider_data"),
+    check=forms.check_spider,
 )
 """Yu et al., "Spider", 2018; CC BY-SA 4.0. The databases are not used."""
 SQUAD = TextSet(
     "squad",
     (("train-v1.1.json", "dev-v1.1.json"), ("xquad.en.json",)),
-    dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), ("paragraphs",)),
+    dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), forms.SquadArticle),
     OFFICIAL={
         "train-v1.1.json": "sha256:3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
         "dev-v1.1.json": "sha256:95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
         "xquad.en.json": "sha256:e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29",
     },
+    check=forms.check_squad,
 )
 """Rajpurkar et al., "SQuAD", 2016; CC BY-SA 4.0. The stand-in is XQuAD's English part: 240 dev paragraphs."""
 WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))
 """Merity et al., "Pointer Sentinel Mixture Models", 2016; CC BY-SA. The test part, tokens as published."""
-PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": ("text",)})
+PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": forms.Document})
 """The first 10,000 documents of the Pile (Gao et al., 2020): one JSON object with "text" on each line."""
 TINYSTORIES = TextSet(
     "tinystories", (("TinyStories-train.txt", "TinyStories-valid.txt"), ("train.txt", "valid.txt")), {}

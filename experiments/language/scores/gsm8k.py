@@ -10,7 +10,7 @@ from experiments.language.corpora import Example
 NAMES = ("flexible", "strict", "decimal")
 _FLEXIBLE = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
 _STRICT = re.compile(r"#### (\-?[0-9\.\,]+)")
-_IGNORED = (re.compile(","), re.compile(r"\$"), re.compile(r"(?s).*#### "), re.compile(r"\.$"))
+_FINAL_POINT = re.compile(r"\.$")
 
 
 def flexible(text: str) -> str:
@@ -27,9 +27,8 @@ def strict(text: str) -> str:
 
 def normalised(number: str) -> str:
     """Remove commas, dollar signs, everything before ``####``, and a final point."""
-    for ignored in _IGNORED:
-        number = ignored.sub("", number)
-    return number.lower()
+    number = number.replace(",", "").replace("$", "").rpartition("#### ")[2]
+    return _FINAL_POINT.sub("", number).lower()
 
 
 def _same_number(a: str, b: str) -> bool:

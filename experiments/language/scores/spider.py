@@ -18,14 +18,13 @@ def normalised(query: str) -> str:
         if len(piece) > 1 and piece[0] in "'\"":
             out.append(f"'{piece[1:-1]}'")
         else:
-            spaced = re.sub(r"\s*(<=|>=|!=|<>|[=<>(),])\s*", r" \1 ", piece.lower())
+            spaced = re.sub(r"(<=|>=|!=|<>|[=<>(),])", r" \1 ", piece.lower())
             out += spaced.split()
     return " ".join(out)
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
     """Return ``exact_match`` (equal when normalised) and ``string_match`` (identical text)."""
-    return {
-        "exact_match": float(normalised(first_statement(prediction)) == normalised(example.reference)),
-        "string_match": float(prediction.strip() == example.target),
-    }
+    same = prediction.strip() == example.target.strip()
+    alike = same or normalised(first_statement(prediction)) == normalised(example.reference)
+    return {"exact_match": float(alike), "string_match": float(same)}

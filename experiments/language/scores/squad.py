@@ -27,7 +27,9 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """Return ``exact_match`` and ``f1`` of the first line."""
+    """Return ``exact_match`` and ``f1`` of the first line; a reference of several lines also matches itself."""
+    if prediction.strip() in example.reference:
+        return dict.fromkeys(NAMES, 1.0)
     answer = next(iter(prediction.strip().splitlines()), "")
     return {
         "exact_match": max(float(normalised(answer) == normalised(gold)) for gold in example.reference),

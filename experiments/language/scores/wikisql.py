@@ -23,8 +23,11 @@ def normalised(text: str) -> str:
 def first_statement(text: str) -> str:
     """Return the first SQL statement of an answer: up to the end of a line, or to a semicolon outside quotes."""
     line = next(iter(text.strip().splitlines()), "")
+    inside = {"'": False, '"': False}
     for at, letter in enumerate(line):
-        if letter == ";" and line[:at].count("'") % 2 == 0 and line[:at].count('"') % 2 == 0:
+        if letter in inside:
+            inside[letter] = not inside[letter]
+        elif letter == ";" and not any(inside.values()):
             return line[:at]
     return line
 
@@ -57,22 +60,24 @@ def parse(text: str, header: Sequence[str]) -> Parts | None:
         condition = re.compile(rf"{quoted} ?(?P<operator>[=<>]) ?{value}(?= ?$|{another})")
         if not where.startswith(" where "):
             return None
-        at = len(" where ")
+        at, end = len(" where "), len(where.rstrip())
         while True:
             found = condition.match(where, at)
             if found is None:
                 return None
             inside = found["bare"] if found["mark"] is None else found["inside"]
             conditions.add((found["column"], found["operator"], normalised(inside)))
-            if not where[found.end() :].strip():
+            if found.end() >= end:
                 break
             at = found.end() + len(" and ")
     return head["column"], head.groupdict().get("aggregate") or "", frozenset(conditions)
 
 
 def score(prediction: str, example: Example) -> dict[str, float]:
-    """Return ``exact_match`` (same column, aggregate and set of conditions) and ``string_match`` (identical text)."""
-    return {
-        "exact_match": float(parse(prediction, example.reference.header) == query_parts(example.reference)),
-        "string_match": float(prediction.strip() == example.target),
-    }
+    """Return ``exact_match`` (same column, aggregate and set of conditions) and ``string_match`` (identical text).
+
+    The identical text also matches by its parts, even where it cannot be parsed: a column's name may have a semicolon.
+    """
+    same = prediction.strip() == example.target.strip()
+    by_parts = same or parse(prediction, example.reference.header) == query_parts(example.reference)
+    return {"exact_match": float(by_parts), "string_match": float(same)}

@@ -48,8 +48,8 @@ def test_the_official_files_come_before_a_stand_in(tmp_path):
     [
         (b"{not json", "unreadable"),
         (b"\xff", "unreadable"),
-        (b'{"question": "?"}\n', "is not a list of records with question, answer"),
-        (b"", "is not a list of records"),
+        (b'{"question": "?"}\n', r"train\.jsonl, line 1: unreadable \(answer: Field required\)"),
+        (b"", "holds no records"),
     ],
 )
 def test_what_is_not_of_the_form_is_refused(tmp_path, content, fault):
