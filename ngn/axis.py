@@ -218,15 +218,24 @@ class OrderedAxis(nn.Module):
         return self._scaled(h, self.dim)
 
     def _scaled(self, h: Tensor, dim: int) -> Tensor:
+        factor = self.factor(h, dim)
+        return h if factor is None else h * factor
+
+    def factor(self, h: Tensor, dim: int) -> Tensor | None:
+        """The coefficients in the shape and the type that multiplies ``h`` along dimension ``dim``; None for ones.
+
+        Raises:
+            ValueError: if ``h`` does not have the components there.
+        """
         c = self.coefficients()
         if c is None:
-            return h
+            return None
         if h.shape[dim] % max(1, len(c)):
             shape = f"dimension {dim} of the activation {list(h.shape)}"
             raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {len(c)} components")
         width = h.shape[dim] // max(1, len(c))
         after = h.dim() - 1 - dim % h.dim()
-        return h * c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
+        return c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
 
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]."""

@@ -107,8 +107,12 @@ def remove_idle_axes(model: nn.Module) -> None:
                 method = hook.func if isinstance(hook, functools.partial) else hook
                 if idle(getattr(method, "__self__", None)):
                     del hooks[key]
-                    module._forward_hooks_with_kwargs.pop(key, None)
-                    module._forward_pre_hooks_with_kwargs.pop(key, None)
+                    for kinds in (
+                        module._forward_hooks_with_kwargs,
+                        module._forward_pre_hooks_with_kwargs,
+                        module._forward_hooks_always_called,
+                    ):
+                        kinds.pop(key, None)
         for name, child in [*module._modules.items()]:
             if idle(child):
                 del module._modules[name]

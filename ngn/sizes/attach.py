@@ -16,6 +16,7 @@ from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
+from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import refuse_different
 
@@ -112,6 +113,9 @@ def learn_sizes(
             refuse_different(model, axes, example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.watch.closely = capacity is None
+    for axis in axes:
+        if isinstance(axis, HookedAxis):
+            axis.in_weights = capacity is None  # other capacities may have recorded results, to the last bit
     return learner
 
 

@@ -1,8 +1,8 @@
 """The base of the kinds of size: widths, heads, channels, ranks, layers.
 
 A size finds the tensors with its axis (their cuts, ``ngn/axis.py``) and the module that consumes the activation with
-it. That module gets the axis as its child ``size`` and a hook that calls it (``hooked.py``). The hook multiplies the
-activation, not a weight, so frozen weights need no gradient. Truncation removes the axis and the hook.
+it. That module gets the axis as its child ``size`` and hooks that call it (``hooked.py``). They multiply its weight or
+the activation, whichever costs less. Truncation removes the axis and the hooks.
 """
 
 from __future__ import annotations

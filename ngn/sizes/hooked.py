@@ -9,18 +9,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import OrderedAxis
+from ngn.axis import Cut, OrderedAxis
 
 
 class HookedAxis(OrderedAxis):
     """An ordered axis called by hooks, on the inputs of other modules or around layers.
 
+    The coefficients multiply the input of a consumer, h, or its weight, W: (W c) h = W (c h), up to rounding. In
+    training it is the weight if that is trained and has fewer entries than the input. Frozen weights keep the input, as
+    their gradient would cost a product of its own; so do quantised and parametrised ones. A weight that tensor
+    parallelism has divided takes the coefficients itself: its process sees only a part of the input.
+
     Truncation removes the axis and its hooks as soon as no coefficient differs from one.
     """
 
     hooked = True
+    in_weights = False
+    """Whether coefficients may multiply the weight of a consumer."""
+    _replaced: dict[int, nn.Parameter]
+    """Weights replaced during the pass of a module, by its id."""
     _written: tuple[int, int] | None = None
     """(id, version) of a layer's input, to detect writes into it."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._replaced = {}
 
     def dim_at(self, consumer: nn.Module) -> int:
         """Return the dimension of the axis in the input of ``consumer``: the last, or a convolution's channels."""
@@ -31,14 +44,42 @@ class HookedAxis(OrderedAxis):
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
-        """Multiply the first input, by position or keyword; a forward pre-hook of a consumer."""
+        """Multiply the first input, by position or keyword, or the weight; a forward pre-hook of a consumer."""
         if self.called and (capacity := self.capacity) is not None and capacity.all_open:
             return None
-        dim = self.dim_at(module)
-        if args:
-            return (self._scaled(args[0], dim), *args[1:]), kwargs
-        name = next(iter(kwargs))
-        return (), kwargs | {name: self._scaled(kwargs[name], dim)}
+        dim, name = self.dim_at(module), None if args else next(iter(kwargs))
+        h = args[0] if name is None else kwargs[name]
+        if (cut := self._weight_for(module, h)) is not None:
+            weight: Any = module._parameters["weight"]
+            factor: Any = self.factor(weight, cut.dim)
+            if factor is not None:
+                self._replaced[id(module)] = weight
+                # A plain tensor in the place of the parameter, for this pass; gradients flow through it to both.
+                module._parameters["weight"] = weight * (like(factor, weight) if divided(weight) else factor)
+            return None
+        if name is None:
+            return (self._scaled(h, dim), *args[1:]), kwargs
+        return (), kwargs | {name: self._scaled(h, dim)}
+
+    def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Put the weight back that :meth:`before` has replaced; a forward hook, called after errors, too."""
+        if (weight := self._replaced.pop(id(module), None)) is not None:
+            module._parameters["weight"] = weight
+
+    def _weight_for(self, consumer: nn.Module, h: Tensor) -> Cut | None:
+        """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input.
+
+        Threads may share a model where nothing is trained, so there the module stays as it is.
+        """
+        weight = consumer._parameters.get("weight")
+        if not divided(weight):
+            if not self.in_weights or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+                return None
+            if type(weight) is not nn.Parameter or not weight.requires_grad or weight.numel() >= h.numel():
+                return None
+        own = (cut for cut in self.cuts if cut.module is consumer and cut.name == "weight")
+        whole = (cut for cut in own if cut.start == 0 and cut.fold and weight.shape[cut.dim] == self.K * cut.width)  # type: ignore[union-attr]
+        return next(whole, None)
 
     def before_layer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the version of the input; a forward pre-hook of a layer of a residual stack."""
@@ -80,6 +121,19 @@ class HookedAxis(OrderedAxis):
                         layer._forward_hooks[key] = partial(hook.func, number)
 
 
+def divided(weight: Any) -> bool:
+    """Whether a weight is a ``DTensor``, divided among processes."""
+    return hasattr(weight, "device_mesh")
+
+
+def like(factor: Tensor, weight: Any) -> Tensor:
+    """``factor``, the same in every process, as a ``DTensor`` on the processes of ``weight``."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = weight.device_mesh
+    return DTensor.from_local(factor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
 def taken_by(consumer: nn.Module) -> HookedAxis | None:
     """Return the axis that multiplies the input of ``consumer``, or None."""
     for called in consumer._forward_pre_hooks.values():
@@ -101,4 +155,5 @@ def call_before(axis: HookedAxis, *consumers: nn.Module) -> None:
                 "remove one. If learn_sizes was called on this model before, use that learner, or build the model anew"
             )
         consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
+        consumer.register_forward_hook(axis.after, always_call=True)
     consumers[0].add_module("size", axis)
