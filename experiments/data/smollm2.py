@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +54,22 @@ def load_data(root: Path) -> ModelFolder:
         DataError: if a file is missing or differs from the manifest.
     """
     return read_folder(Folder(root, NAME, OFFICIAL))
+
+
+def check_others(folder: Path, digests: Mapping[str, str]) -> None:
+    """Check the files beside those of the model, which transformers would read, too.
+
+    Args:
+        digests: sha256 of each file that loading can read.
+
+    Raises:
+        DataError: if the manifest does not list one with this digest.
+    """
+    listed = manifest.read_manifest(folder / manifest.FILE)
+    known = {} if listed is None else listed.files
+    for name, found in digests.items():
+        if name not in (*FILES, manifest.FILE) and known.get(name) != found:
+            raise DataError(f"{folder / name}: is not a file of {NAME}, but would be read; remove it")
 
 
 def install_from_package(working: Path, folder: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from experiments.blocks import ConfigError
@@ -21,6 +20,7 @@ from experiments.data.fetch import file_digest
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo, combined_digest
+from experiments.language.model_files import FILES, digests_of
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
 
@@ -31,8 +31,6 @@ MAPS = {
     "down": ("down_proj", "dense_4h_to_h"),
 }
 """Kind → names of the linear map in a layer, in the Llama family and in GPT-NeoX."""
-FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
-"""Files read from a folder or a repository; never code."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,11 @@ def _base(model: Any, tokenizer: Any, info: DataInfo, device: torch.device) -> P
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         raise DataError(f"{info.name}: its tokenizer has {len(tokenizer)} tokens, but the model only {rows}")
-    _check_causal(model, info)
+    try:
+        _check_causal(model, info)
+    except (RuntimeError, IndexError) as fault:
+        why = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        raise DataError(f"{info.name}: a {type(model).__name__} of this configuration cannot run ({why})") from None
     listed = model.generation_config.eos_token_id
     listed = listed if isinstance(listed, list) else [] if listed is None else [listed]
     end = tuple(dict.fromkeys([tokenizer.eos_token_id, *listed]))
@@ -157,7 +159,9 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
             if not folder.exists():
                 convert_to_safetensors(gguf, folder)
     elif settings.data == "smollm2":
-        return smollm2.load_data(root)
+        folder, info = smollm2.load_data(root)
+        smollm2.check_others(folder, digests_of(folder))
+        return folder, info
     else:
         folder = _from_hub(settings)
         provenance = f"{settings.source}, revision {folder.name}"
@@ -165,8 +169,7 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
         raise DataError(
             f"model={settings.name}: no config.json in {folder}; a model folder needs it next to model.safetensors"
         )
-    files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
-    digests = {path.name: file_digest(path, "sha256") for path in files}
+    digests = {name: f"sha256:{found}" for name, found in digests_of(folder).items()}
     return folder, DataInfo(settings.name, combined_digest(digests), provenance)
 
 
@@ -197,7 +200,7 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Pretrain
                 folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa",
                 output_loading_info=True,
             )  # fmt: skip
-        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as fault:
+        except Exception as fault:  # a damaged file can make the readers fail in any way
             why = f"{type(fault).__name__}: {fault}".splitlines()[0]
             raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
         model, said = read  # ``said``: which tensors were missing or had another shape

@@ -55,7 +55,7 @@ class SizesCallback(TrainerCallback, ExportableState):
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        self.boundaries.learner.resume(state.global_step, state.global_step / state.max_steps)
+        self.boundaries.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.boundaries.step()
@@ -68,4 +68,9 @@ class SizesCallback(TrainerCallback, ExportableState):
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         masked = args.deepspeed or args.fsdp or args.torch_compile or args.load_best_model_at_end
         optimizer = others["optimizer"] if self.shrink and not masked else None
-        self.boundaries.learner.step(state.global_step / state.max_steps, optimizer)
+        self.boundaries.learner.step(self._progress(state), optimizer)
+
+    @staticmethod
+    def _progress(state: Any) -> float:
+        """Training progress in [0, 1]: resumed from its last checkpoint, a Trainer takes one step beyond the last."""
+        return min(1.0, state.global_step / state.max_steps)
