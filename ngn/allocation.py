@@ -3,19 +3,18 @@
     B(q)   limit at the fraction q of the time before the commit: C_0 (B / C_0)^q, C_0 the initial cost
     n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
            f: the one factor for which C(n) = B(q)
-    u_g    benefit per cost of one more component on a batch: -(dL/dt_g) / C_g, C_g = dC/dn_g
-    d_g    u_g - sum_h n_h C_h u_h / sum_h n_h C_h: what moving cost to g gains
-    z_g    mean of d_g over about fifty steps, in standard errors of that mean (``ngn/evidence.py``)
+    z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
+           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/evidence.py``)
     a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
 
-Boundaries follow the limit together. They part from one another only where a benefit differs from the mean benefit by
-more than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
+Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
+than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
 and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``). No price
 enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike, whatever their
 components are worth.
 
-A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is the mean benefit of
-several components. Over the last part of the way gates sharpen.
+A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
+components. Over the last part of the way gates sharpen.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -31,7 +30,7 @@ from torch import Tensor, distributed, nn
 
 from ngn.budget import Budget, LimitedLearner
 from ngn.confirmation import Confirmation
-from ngn.evidence import BenefitMoments
+from ngn.evidence import Evidence
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
 
@@ -116,7 +115,7 @@ class BudgetLearner(LimitedLearner):
             ("progress", torch.zeros((), dtype=torch.float64)),
         ):
             self.register_buffer(name, value.to(self.gates[0].tau.device))
-        self.evidence = BenefitMoments(counts.shape).to(self.gates[0].tau.device)
+        self.evidence = Evidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
         self._read = self._cutting = False
@@ -167,8 +166,9 @@ class BudgetLearner(LimitedLearner):
         """Move the leads by the evidence since sizes parted last."""
         if now < BLIND or len(self.gates) == 1:
             return
-        z = self.evidence.standard_errors()
-        if bool(self.confirmation.given):
+        judged = bool(self.confirmation.given)
+        z = self.evidence.standard_errors(held_out=judged)
+        if judged:
             z = torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0)
         self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
         excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
@@ -256,10 +256,8 @@ class BudgetLearner(LimitedLearner):
         self._read = self.watch.gradients_read = True
         slopes = self._slopes(gradients)
         finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
-        benefit = slopes.nan_to_num(0.0, 0.0, 0.0) / self._cost_slopes
-        share = self._cost_slopes * self.sizes
-        gain = benefit - (share * benefit).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
-        self.evidence.add(gain, finite)
+        beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
+        self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
         for gate in self.gates:
             gate.tau.grad = None
 

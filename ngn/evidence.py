@@ -1,4 +1,15 @@
-"""A running mean and its standard error."""
+"""The evidence on which sizes part: what a component is worth, and whether the slope at the boundary agrees.
+
+    importance   I_g = (dL/dt_g)^2 / (beta_g C_g), the mean square of the slope at a boundary, per cost: an estimate of
+                 the curvature of the loss (Fisher), so of what the loss of a component would do to a trained model.
+                 Dividing by beta_g makes it that of one component, as a gate spans 2 / beta_g of them
+    slope        u_g = -(dL/dt_g) / C_g, what one more component would gain at once, per cost
+
+Both less their mean over the sizes, weighted by cost. The importance alone knows no compensation: components that share
+the work of others all look important. The slope alone sees only weights that still move. So the importance decides, and
+a slope that points the other way by more than DOUBT standard errors stops it. Noise has a mean square, too. So without
+held-out data (``ngn/confirmation.py``) both must say the same, and the weaker counts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +18,8 @@ from torch import Tensor, nn
 
 AVERAGE = 50
 """Steps over which values are averaged."""
+DOUBT = 1.0
+"""Standard errors by which a slope must point the other way to stop what the importance says."""
 
 
 class BenefitMoments(nn.Module):
@@ -51,3 +64,50 @@ class BenefitMoments(nn.Module):
         effective = (weight**2 / of_squares.clamp(min=1e-300) - 1.0).clamp(min=1.0)
         error = ((squares / weight.clamp(min=1.0) - mean**2).clamp(min=0.0) / effective).sqrt()
         return torch.where((weight > 1.0) & (error > 0.0), mean / error.clamp(min=1e-300), 0.0)
+
+
+class Evidence(nn.Module):
+    """The running importance and slope of each size; equations above.
+
+    >>> evidence = Evidence(torch.Size([2]))
+    >>> one = torch.ones(2, dtype=torch.float64)
+    >>> for step in range(100):
+    ...     slopes = torch.tensor([2.0, 1.0 + 0.1 * (-1) ** step], dtype=torch.float64)
+    ...     evidence.add(slopes, beta=one, costs=one, counts=one, valid=torch.ones((), dtype=torch.float64))
+    >>> (evidence.standard_errors(held_out=True) > 3).tolist(), (evidence.standard_errors(held_out=True) < -3).tolist()
+    ([True, False], [False, True])
+    """
+
+    def __init__(self, shape: torch.Size) -> None:
+        super().__init__()
+        self.importance, self.slope = BenefitMoments(shape), BenefitMoments(shape)
+
+    def clear(self) -> None:
+        """Forget everything: a new training begins."""
+        self.importance.clear()
+        self.slope.clear()
+
+    def add(self, slopes: Tensor, beta: Tensor, costs: Tensor, counts: Tensor, valid: Tensor) -> None:
+        """Add the slopes -dL/dt of a step.
+
+        Args:
+            slopes, beta, costs, counts: -dL/dt_g, beta_g, C_g = dC/dn_g and n_g, float64 [*R, G].
+            valid: 0 where the step says nothing, float64 [*R].
+        """
+        share = costs * counts
+        share = share / share.sum(-1, keepdim=True)
+        for moments, value in ((self.importance, slopes**2 / beta), (self.slope, slopes)):
+            worth = value / costs
+            moments.add(worth - (share * worth).sum(-1, keepdim=True), valid)
+
+    def standard_errors(self, held_out: bool) -> Tensor:
+        """The evidence in standard errors, float64 [*R, G]: 0 if there is none, positive if a size deserves more.
+
+        Args:
+            held_out: whether held-out data confirm that there is something to learn.
+        """
+        important, slope = self.importance.standard_errors(), self.slope.standard_errors()
+        agreement = important.sign() * slope
+        if held_out:
+            return torch.where(agreement < -DOUBT, 0.0, important)
+        return important.sign() * torch.minimum(important.abs(), agreement.clamp(min=0.0))

@@ -10,7 +10,7 @@ from torch import nn
 import ngn
 from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
-from ngn.evidence import AVERAGE
+from ngn.evidence import AVERAGE, Evidence
 from ngn.rounding import largest
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
@@ -117,20 +117,41 @@ def test_the_evidence_is_the_equations():
         learner._read = False
         assert all(gate.tau.grad is None for gate in learner.gates)
     cost, n = np.array([9.0, 4.0]), learner.sizes.numpy()
-    benefit = slopes / cost
-    gain = benefit - (benefit * n * cost).sum(1, keepdims=True) / (n * cost).sum()
-    weights = (1 - 1 / AVERAGE) ** np.arange(39, -1, -1)[:, None]
-    mean = (weights * gain).sum(0) / weights.sum()
-    variance = (weights * gain**2).sum(0) / weights.sum() - mean**2
-    z = mean / np.sqrt(variance / (weights.sum() ** 2 / (weights**2).sum() - 1))
-    np.testing.assert_allclose(learner.evidence.standard_errors().numpy(), z, rtol=1e-9)
+    beta = 2.0 / np.maximum(1.0, 0.1 * n)
+
+    def errors(worth):
+        gain = worth - (worth * n * cost).sum(1, keepdims=True) / (n * cost).sum()
+        weights = (1 - 1 / AVERAGE) ** np.arange(39, -1, -1)[:, None]
+        mean = (weights * gain).sum(0) / weights.sum()
+        variance = (weights * gain**2).sum(0) / weights.sum() - mean**2
+        return mean / np.sqrt(variance / (weights.sum() ** 2 / (weights**2).sum() - 1))
+
+    important, slope = errors(slopes**2 / beta / cost), errors(slopes / cost)
+    np.testing.assert_allclose(learner.evidence.standard_errors(held_out=True).numpy(), important, rtol=1e-9)
+    z = np.sign(important) * np.minimum(np.abs(important), np.abs(slope))
     assert z[0] > 0 > z[1], "0.1 a parameter against 0.025"
+    np.testing.assert_allclose(learner.evidence.standard_errors(held_out=False).numpy(), z, rtol=1e-9)
     before = learner.lead.clone()
     learner.set_progress(0.108)
     step = SPEED * (0.108 - 0.1) / 0.4 * np.sign(z) * np.clip(np.abs(z) - 3.0, 0.0, 1.0)
     np.testing.assert_allclose((learner.lead - before).numpy(), step, rtol=1e-9)
     limit = learner.cost.full * 0.5 ** (0.108 / 0.4)
     assert float(learner.costs()[0]) == pytest.approx(limit, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mean", "held_out", "alone"),
+    [(0.0, True, False), (1.0, True, True), (-1.0, False, False)],
+    ids=["noise", "a slope that agrees", "a slope that contradicts"],
+)
+def test_the_importance_decides_unless_the_slope_contradicts(mean, held_out, alone):
+    source, one = np.random.default_rng(3), torch.ones(2, dtype=torch.float64)
+    evidence = Evidence(torch.Size([2]))
+    for _ in range(200):  # the first size has slopes of three times the magnitude
+        slopes = torch.tensor([source.normal(mean, 3.0), source.normal(0.0, 1.0)])
+        evidence.add(slopes, beta=one, costs=one, counts=one, valid=torch.ones((), dtype=torch.float64))
+    assert (float(evidence.standard_errors(held_out=True)[0]) > 3.0) == held_out
+    assert (float(evidence.standard_errors(held_out=False)[0]) > 2.0) == alone
 
 
 @pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.93, 1.0])
@@ -216,7 +237,8 @@ def test_sizes_give_way_evenly():
 def test_nothing_is_learned_before_the_first_share_of_the_way():
     learner = two()
     learner.set_progress(0.0)
-    learner.evidence.moments[0], learner.evidence.weights[:] = 1.0, 1.0
+    for moments in (learner.evidence.importance, learner.evidence.slope):
+        moments.moments[0], moments.weights[:] = 1.0, 1.0
     learner.set_progress(0.99 * BLIND * 0.4)
     assert bool((learner.lead == 0).all())
 
