@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -119,7 +120,8 @@ def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> Non
         cells = [(100, "dense"), *((share, m) for share in given.shares for m in METHODS if m != "dense")]
         for seed in given.seeds:
             for share, method in cells:
-                path = folder / f"{name}-{method.replace(' ', '_')}-{share}-s{seed}.json"
+                named = re.sub(r"[^\w-]+", "_", method)
+                path = folder / f"{name}-{named}-{share}-s{seed}.json"
                 if path.exists() or method not in given.methods:
                     continue
                 if (package := missing(method)) is not None:

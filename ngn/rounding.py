@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Sequence
 
 USED = 0.9
 """Fraction of a limit that counts should use at least."""
+HELD = 4
+"""Largest number of lowered counts that are tried unlowered, one at a time."""
 Counted = Callable[[tuple[int, ...]], float]
 
 
@@ -21,8 +25,9 @@ def largest(
     3. Raise the count that is smallest relative to its size after the step, the first of equal ones, while it fits.
 
     So all sizes give way by the same factor, and equal sizes differ by one component at most. One step of a coarse
-    axis, such as the depth, can save far more than needed and leave much of the limit unused. If a tenth is unused, the
-    search is repeated with each lowered count held in place, one at a time. The counts that use most of the limit win.
+    axis, such as the depth or the heads of a layer, can save far more than needed. So the search is repeated with each
+    of the counts that gave way most held in place, one at a time. The counts nearest to ``sizes`` win, by the sum of
+    their squared log ratios; counts that leave a tenth of the limit unused only if all do.
 
     Args:
         sizes: positive sizes, one per axis.
@@ -37,15 +42,21 @@ def largest(
     >>> depth_times_width = lambda counts: counts[0] * counts[1]
     >>> largest([2.0, 6.4], [range(1, 3), range(1, 7)], depth_times_width, depth_times_width, 11)
     (2, 5)
+    >>> largest([1.8, 16.0], [range(1, 5), range(1, 33)], lambda n: 10 * n[0] + n[1], lambda n: 10 * n[0] + n[1], 34)
+    (2, 14)
     """
     counts = _search(sizes, allowed, estimate, measured, limit, None)
     assert counts is not None
-    if estimate(counts) < USED * limit:
-        nearest = [min(a, key=lambda n: (abs(n - s), n)) for s, a in zip(sizes, allowed, strict=True)]
-        gave_way = [g for g, (now, n) in enumerate(zip(counts, nearest, strict=True)) if now < n]
-        others = (_search(sizes, allowed, estimate, measured, limit, g) for g in gave_way)
-        counts = max((counts, *filter(None, others)), key=estimate)
-    return counts
+    nearest = [min(a, key=lambda n: (abs(n - s), n)) for s, a in zip(sizes, allowed, strict=True)]
+    gave_way = [g for g, (now, n) in enumerate(zip(counts, nearest, strict=True)) if now < n]
+    held = heapq.nsmallest(HELD, gave_way, key=lambda g: counts[g] / sizes[g])
+    others = (_search(sizes, allowed, estimate, measured, limit, g) for g in held)
+
+    def distance(found: tuple[int, ...]) -> tuple[bool, float]:
+        ratios = (max(n, 0.5) / s for n, s in zip(found, sizes, strict=True))
+        return estimate(found) < USED * limit, sum(math.log(ratio) ** 2 for ratio in ratios)
+
+    return min((counts, *filter(None, others)), key=distance)
 
 
 def _search(

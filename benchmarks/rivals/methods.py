@@ -142,12 +142,40 @@ def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
     return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
 
 
-def learned(work: Workload, seed: int, limit: int) -> nn.Module:
+@functools.lru_cache(maxsize=1)
+def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) -> ngn.CapacityLearner:
     """Learn the sizes with the weights, within the budget."""
-    sizes, budget = work.sizes(work.settings.K, None), ngn.Budget(parameters=limit)
-    learner = ngn.learn_sizes(seeded(work, seed), sizes, budget=budget, commit=work.settings.commit)
-    train(work, learner, seed)
-    return learner.deploy(example=work.example)
+    budget = ngn.Budget(parameters=limit, significance=significance)
+    sizes = work.sizes(work.settings.K, None)
+    made = ngn.learn_sizes(seeded(work, seed), sizes, budget=budget, commit=work.settings.commit)
+    train(work, made, seed)
+    return made
+
+
+def learned(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Learn the sizes: see :func:`learner`."""
+    return learner(work, seed, limit).deploy(example=work.example)
+
+
+def shrunk(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Shrink as NGN does, but to even sizes: no evidence is enough to part."""
+    return learner(work, seed, limit, math.inf).deploy(example=work.example)
+
+
+def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Train a new model of the sizes that NGN has learned with this seed."""
+    counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
+    sizes = work.sizes(work.settings.K, None)
+    keeper = ngn.learn_sizes(seeded(work, seed), sizes, capacity=lambda name, K: ngn.Retained(K))
+    for name, axis in zip(keeper.names, keeper.axes, strict=True):
+        kept: Any = axis.capacity
+        kept.left.fill_(counts[name])
+    return train(work, keeper.deploy(unsettled="allow"), seed)
+
+
+def cut(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Train; cut each size to the same fraction, by index; train on."""
+    return train(work, cut_evenly(work, trained(work, seed), limit), seed, first=work.settings.before)
 
 
 def largest(count: Callable[[float], int], limit: int) -> float:
@@ -162,8 +190,11 @@ def largest(count: Callable[[float], int], limit: int) -> float:
 METHODS = {
     "dense": dense,
     "NGN": learned,
+    "NGN's sizes from scratch": scratch,
+    "shrunk to even sizes": shrunk,
     "uniform width": uniform,
     "even sizes": even,
+    "even sizes, cut half-way": cut,
     "magnitude": magnitude,
     "Torch-Pruning": torch_pruning,
 }
