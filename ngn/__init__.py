@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.sizes.heads import Heads as Heads
     from ngn.sizes.rank import Rank as Rank
     from ngn.sizes.width import Width as Width
+    from ngn.tracing.groups import find_sizes as find_sizes
     from ngn.train.fit import fit as fit
     from ngn.train.losses import Supervised as Supervised
     from ngn.train.plan import TrainPlan as TrainPlan
@@ -56,6 +57,7 @@ _NAMES = {
     "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
     "ngn.truncation": "deploy",
     "ngn.sizes.attach": "learn_sizes",
+    "ngn.tracing.groups": "find_sizes",
     "ngn.sizes.base": "Size",
     "ngn.sizes.width": "Width",
     "ngn.sizes.heads": "Heads",

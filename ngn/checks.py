@@ -165,7 +165,7 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
         torch.manual_seed(0)
         wanted = outputs_on(model, example)
         torch.manual_seed(0)
-        args, named = arguments(_copied(example))
+        args, named = arguments(copied(example))
         with _refusing_calls(model):
             outputs = floating(deployed(*args, **named))
     if not wanted:
@@ -195,7 +195,7 @@ def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
     Raises:
         ExampleError: if the model fails; with the first line of its message.
     """
-    args, named = arguments(_copied(example))
+    args, named = arguments(copied(example))
     try:
         return floating(model(*args, **named))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as fault:
@@ -215,7 +215,7 @@ def apart(want: Tensor, got: Tensor) -> float | None:
     return None if worst <= min(100 * eps**0.9, max(10 * eps, 1e-4)) else worst
 
 
-def _copied(example: Any) -> Any:
+def copied(example: Any) -> Any:
     """A copy of the example, which the model may write into; caches in it are copied, too."""
     tensors = [part for part in tree_leaves(example) if isinstance(part, Tensor)]
     return copy.deepcopy(example, {id(tensor): tensor.detach().clone() for tensor in tensors})

@@ -37,6 +37,8 @@ class CapacityLearner(Learner):
     """
 
     watch: LoopWatch
+    found: Any = None
+    """What :func:`~ngn.sizes.attach.learn_sizes` found, and what of it cannot be cut; None for sizes by name."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)

@@ -149,12 +149,12 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                     break
                 if name not in stored:
                     raise ValueError(f"{path} belongs to another model: it does not hold {name}")
-                if stored[name].dim() != tensor.dim():
+                shape = value_of(cut.module, cut.name).shape
+                if stored[name].dim() != len(shape):
                     raise ValueError(
-                        f"{path} belongs to another model: {name} has {stored[name].dim()} dimensions, not "
-                        f"{tensor.dim()}"
+                        f"{path} belongs to another model: {name} has {stored[name].dim()} dimensions, not {len(shape)}"
                     )
-                size, left = value_of(cut.module, cut.name).shape[cut.dim], stored[name].shape[cut.dim]
+                size, left = shape[cut.dim], stored[name].shape[cut.dim]
                 width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
             else:
                 continue

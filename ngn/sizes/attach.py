@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -16,14 +16,17 @@ from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
+from ngn.sizes.found import attach_found, keep_sound
 from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import refuse_different
+from ngn.tracing.found import FoundSizes
+from ngn.tracing.groups import find_sizes
 
 
 def learn_sizes(
     model: nn.Module,
-    sizes: Mapping[str, Size],
+    sizes: Mapping[str, Size] | FoundSizes | None = None,
     *,
     budget: Budget | None = None,
     example: Any = None,
@@ -36,10 +39,14 @@ def learn_sizes(
     Training starts from your model unchanged: every gate is open (1 - 1e-7), without ordering weights. With ``t0=``
     near 0, components grow from few instead.
 
+    Without ``sizes`` everything is learned that :func:`~ngn.tracing.groups.find_sizes` finds, and that passes its
+    trial. What was found and fails is left as it is; ``learner.found`` lists it with the reason.
+
     Args:
-        sizes: a pattern over the names of ``named_modules()`` → one of ``ngn.Width``, ``ngn.Heads``, ``ngn.Channels``,
-            ``ngn.Rank``, ``ngn.Depth``. ``*`` matches anything within one part of a name, ``**`` any number of parts,
-            "" the model. Every matched module learns its own size.
+        sizes: None for all that is found; a choice among it, such as ``find_sizes(model, x).without("head")``; or
+            a pattern over the names of ``named_modules()`` → one of ``ngn.Width``, ``ngn.Heads``,
+            ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``. ``*`` matches anything within one part of a name, ``**``
+            any number of parts, "" the model. Every matched module learns its own size.
         budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
             budget. The library cuts every size to half and to one, and compares outputs, before any training.
@@ -67,12 +74,12 @@ def learn_sizes(
     Traceback (most recent call last):
     ValueError: no module matches 'block.*.mlp'; did you mean blocks.*.mlp, blocks.*.mlp.*, blocks.*?
     """
-    if not isinstance(model, nn.Module) or not isinstance(sizes, Mapping):
+    if not isinstance(model, nn.Module) or not (sizes is None or isinstance(sizes, (Mapping, FoundSizes))):
         raise TypeError(
             f"learn_sizes got a {type(model).__name__} and a {type(sizes).__name__}; it takes a model and a dictionary "
             "of names and sizes: ngn.learn_sizes(model, {'blocks.*.mlp': ngn.Width(16)})"
         )
-    for pattern, size in sizes.items():
+    for pattern, size in sizes.items() if isinstance(sizes, Mapping) else ():
         if not isinstance(size, Size):
             raise TypeError(f"{pattern!r}: {size!r} is not a size; give one such as ngn.Width(16)")
     if not (budget is None or isinstance(budget, Budget)):
@@ -85,38 +92,94 @@ def learn_sizes(
             )
         if any(map(is_lazy, module.parameters(recurse=False))):
             raise ValueError(f"{path or 'the model'} has no shapes yet: call the model once on data first")
-    matched = {pattern: _matches(model, pattern) for pattern in sizes}
+    if example is None:
+        example = sizes.example if isinstance(sizes, FoundSizes) else None if budget is None else budget.example
+    common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
+
+    def maker(size: Size) -> Maker:
+        def make(name: str, K: int) -> Capacity:
+            made = size.gate(K, common) if capacity is None else capacity(name, K)
+            parameter = next(model.parameters(), None)
+            return made if parameter is None or parameter.is_meta else made.to(parameter.device)
+
+        return make
+
     with unchanged_on_error(model):
         if frozen:
             model.requires_grad_(False)
-        common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
-        for pattern, size in sizes.items():
-
-            def make(name: str, K: int, size: Size = size) -> Capacity:
-                made = size.gate(K, common) if capacity is None else capacity(name, K)
-                parameter = next(model.parameters(), None)
-                return made if parameter is None or parameter.is_meta else made.to(parameter.device)
-
-            for name in matched[pattern]:
-                size.attach(model, name, make)
-        for module in model.modules():
-            if isinstance(module, nn.TransformerEncoder):
-                module.use_nested_tensor = False  # its fast path skips the hooks of the axes
-        axes = axes_of(model)
-        names = [axis.name for axis in axes]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
-        if example is None and budget is not None:
-            example = budget.example
-        refuse_uncuttable(model, axes, tried=example is not None)
-        if example is not None:
-            refuse_different(model, axes, example)
+        found = None
+        if isinstance(sizes, Mapping):
+            _attach_named(model, sizes, maker, example)
+        else:
+            found = _attach_found(model, sizes, maker(_Unit()), example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
+    learner.found = found
     learner.watch.closely = capacity is None
-    for axis in axes:
+    for axis in learner.axes:
         if isinstance(axis, HookedAxis):
             axis.in_weights = capacity is None  # other capacities may have recorded results, to the last bit
     return learner
+
+
+class _Unit(Size):
+    """The single units of a group that was found."""
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        raise NotImplementedError
+
+
+def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, example: Any) -> FoundSizes:
+    """Make what was found learnable, without what fails its trial."""
+    if found is None:
+        example = dummy(model) if example is None else example
+        found = find_sizes(model, example)
+    elif found.model is not model:
+        raise ValueError("these sizes were found in another model: call find_sizes with this one")
+    axes = attach_found(model, found, make)
+    kept = keep_sound(model, axes, found)
+    if not kept.groups:
+        raise ValueError(f"no size of this model can be cut:\n{kept}")
+    for axis in axes:
+        axis.called = False  # only calls in training count
+    if kept.groups:
+        refuse_uncuttable(model, axes_of(model), tried=True)
+    return kept
+
+
+def dummy(model: nn.Module) -> Any:
+    """The input that a model of transformers brings with it.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if not (inputs := getattr(model, "dummy_inputs", None)):
+        raise ValueError(
+            "sizes are found by tracing the model: pass example=, an input of it (a tuple for several arguments, a "
+            "dictionary for keyword arguments)"
+        )
+    return dict(inputs)
+
+
+def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[[Size], Maker], example: Any) -> None:
+    """Make the sizes of the modules that match each pattern learnable.
+
+    Raises:
+        ValueError: as :func:`learn_sizes`.
+    """
+    matched = {pattern: _matches(model, pattern) for pattern in sizes}
+    for pattern, size in sizes.items():
+        for name in matched[pattern]:
+            size.attach(model, name, maker(size))
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # its fast path skips the hooks of the axes
+    axes = axes_of(model)
+    names = [axis.name for axis in axes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
+    refuse_uncuttable(model, axes, tried=example is not None)
+    if example is not None:
+        refuse_different(model, axes, example)
 
 
 def _matches(model: nn.Module, pattern: str) -> list[str]:

@@ -41,13 +41,21 @@ class HookedAxis(OrderedAxis):
             return -1 - len(consumer.kernel_size)
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
+    def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
+        """Values of the components, [K] in the order of places, for each of the ``size`` entries of a consumer."""
+        return values.repeat_interleave(size // max(1, len(values)))
+
+    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
+        """``h``, the input of ``consumer``, times the coefficients."""
+        return self._scaled(h, self.dim_at(consumer))
+
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
         """Multiply the first input, by position or keyword, or the weight; a forward pre-hook of a consumer."""
         if self.called and (capacity := self.capacity) is not None and capacity.all_open:
             return None
-        dim, name = self.dim_at(module), None if args else next(iter(kwargs))
+        name = None if args else next(iter(kwargs))
         h = args[0] if name is None else kwargs[name]
         if (cut := self._weight_for(module, h)) is not None:
             weight: Any = module._parameters["weight"]
@@ -58,8 +66,8 @@ class HookedAxis(OrderedAxis):
                 module._parameters["weight"] = weight * (like(factor, weight) if divided(weight) else factor)
             return None
         if name is None:
-            return (self._scaled(h, dim), *args[1:]), kwargs
-        return (), kwargs | {name: self._scaled(h, dim)}
+            return (self.read(h, module), *args[1:]), kwargs
+        return (), kwargs | {name: self.read(h, module)}
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Put the weight back that :meth:`before` has replaced; a forward hook, called after errors, too."""
@@ -134,12 +142,10 @@ def like(factor: Tensor, weight: Any) -> Tensor:
     return DTensor.from_local(factor, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
-def taken_by(consumer: nn.Module) -> HookedAxis | None:
-    """Return the axis that multiplies the input of ``consumer``, or None."""
-    for called in consumer._forward_pre_hooks.values():
-        if getattr(called, "__func__", None) is HookedAxis.before:
-            return getattr(called, "__self__", None)
-    return None
+def taken_by(consumer: nn.Module) -> list[HookedAxis]:
+    """Return the axes that multiply the input of ``consumer``."""
+    hooks = consumer._forward_pre_hooks.values()
+    return [hook.__self__ for hook in hooks if getattr(hook, "__func__", None) is HookedAxis.before]  # type: ignore[attr-defined]
 
 
 def call_before(axis: HookedAxis, *consumers: nn.Module) -> None:
@@ -149,7 +155,7 @@ def call_before(axis: HookedAxis, *consumers: nn.Module) -> None:
         ValueError: if a consumer already has an axis.
     """
     for consumer in consumers:
-        if hasattr(consumer, "size") or taken_by(consumer) is not None:
+        if hasattr(consumer, "size") or taken_by(consumer):
             raise ValueError(
                 f"{axis.name or 'the model'}: its consumer already has a learned size. If two patterns match it, "
                 "remove one. If learn_sizes was called on this model before, use that learner, or build the model anew"

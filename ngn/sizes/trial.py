@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,10 +38,10 @@ def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
     if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
         trials.append(("half", lambda axis: axis.K if _of_layers(axis) else half(axis)))
     for said, count in trials:
-        if axes and (reason := _difference(model, axes, example, count)):
+        if axes and (reason := difference(model, axes, example, count)):
 
             def alone(axis: OrderedAxis, count: Callable[[OrderedAxis], int] = count) -> str | None:
-                return _difference(model, axes, example, lambda each: count(each) if each is axis else each.K)
+                return difference(model, axes, example, lambda each: count(each) if each is axis else each.K)
 
             axis, reason = next(((axis, found) for axis in axes if (found := alone(axis))), (axes[0], reason))
             parts = _parts_of(model, axis)
@@ -72,14 +73,15 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
     hooked: set[str] = set()
     handles = []
     for consumer in model.modules():
-        if (axis := taken_by(consumer)) is None or axis not in axes:
+        names = {axis.name for axis in taken_by(consumer) if axis in axes}
+        if not names:
             continue
-        hooked.add(axis.name)
+        hooked |= names
 
-        def note(_: nn.Module, args: Any, kwargs: Any, name: str = axis.name) -> None:
+        def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
             h = args[0] if args else next(iter(kwargs.values()))
             if bool(h.any()):
-                live.add(name)
+                live.update(names)
 
         handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
     try:
@@ -101,7 +103,7 @@ def _of_layers(axis: OrderedAxis) -> bool:
     return any(is_stack(owned(cut)) for cut in axis.cuts)
 
 
-def _difference(
+def difference(
     model: nn.Module,
     axes: Sequence[OrderedAxis],
     example: Any,
@@ -151,15 +153,18 @@ def _activations(
     handles = []
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
-        axis = taken_by(consumer)
-        if axis is None or axis not in axes:
+        having = [axis for axis in taken_by(consumer) if axis in axes]
+        if not having:
             continue
-        kept, dim = axis.in_place(axis.retained()[0]), axis.dim_at(consumer)
-        wanted, got = seen.setdefault(f"{axis.name} in {path}" if axis.name in seen else axis.name, ([], []))
+        name, dim = having[0].name, having[0].dim_at(consumer)
+        wanted, got = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], []))
 
-        def note(module: nn.Module, args: Any, kwargs: Any, kept: Any = kept, dim: int = dim, to: Any = wanted) -> None:
+        def note(
+            module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
+        ) -> None:
             h = args[0] if args else next(iter(kwargs.values()))
-            index = kept.repeat_interleave(h.shape[dim] // len(kept)).nonzero().flatten()
+            kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
+            index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
             to.append(h.index_select(dim, index.to(h.device)))
 
         def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:

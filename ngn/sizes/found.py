@@ -1,0 +1,179 @@
+"""Learned sizes of groups that a trace has found (``ngn/tracing``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.cut_modules import value_of
+from ngn.methods.base import Capacity
+from ngn.sizes.base import Maker
+from ngn.sizes.hooked import HookedAxis
+from ngn.sizes.trial import difference
+from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
+from ngn.tracing.run import use_cuttable_attention
+
+
+class FoundAxis(HookedAxis):
+    """The axis of a group: it multiplies what each product reads, in the input of a layer or else in the weight.
+
+    What lies between the modules that produce the units and those that read them does not matter: a removed unit
+    reaches no product.
+    """
+
+    def __init__(self, capacity: Capacity, group: SizeGroup) -> None:
+        super().__init__(capacity, group.cuts, group.counts, -1, group.order, group.name, group.unit)
+        self.consumers = group.consumers
+        if not bool((capacity.weights() == 1).all()) and not all(
+            any(c.fold for c in self._of(r)) for r in self.consumers
+        ):
+            raise ValueError(f"{group.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
+        self._units: list[Tensor] = []
+        self._gated: list[tuple[nn.Module, str, dict[str, Any], Any]] = []
+        self._note_units()
+
+    def _of(self, consumer: Consumer) -> list[Any]:
+        place = (consumer.holder, consumer.name, consumer.dim)
+        return [cut for cut in self.cuts if (cut.module, cut.name, cut.dim) == place]
+
+    def _note_units(self) -> None:
+        """Note, for each consumer, the unit of every entry that it reads; K for entries of other sizes."""
+        self._units = []
+        for consumer in self.consumers:
+            value = value_of(consumer.holder, consumer.name)
+            units = torch.full((value.shape[consumer.dim],), self.K)
+            for cut in self._of(consumer):
+                units[cut.start : cut.start + self.K * cut.width] = torch.arange(self.K).repeat_interleave(cut.width)
+            self._units.append(units)
+
+    def shrunk(self, kept: Tensor) -> None:
+        super().shrunk(kept)
+        self._note_units()
+
+    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
+        super().truncated(kept, scale)
+        self.consumers, self._units = (), []
+
+    def attach(self) -> None:
+        """Let the consumers call the axis, which becomes a child of the first."""
+        for site in dict.fromkeys(consumer.site for consumer in self.consumers):
+            if any(consumer.by_input for consumer in self.consumers if consumer.site is site):
+                site.register_forward_pre_hook(self.before, with_kwargs=True)
+                site.register_forward_hook(self.after, always_call=True)
+            else:
+                site.register_forward_pre_hook(self.before_weights)
+                site.register_forward_hook(self.after_weights, prepend=True, always_call=True)
+        site, number = self.consumers[0].site, 1
+        while hasattr(site, name := "size" if number == 1 else f"size_{number}"):
+            number += 1
+        site.add_module(name, self)
+
+    def detach(self) -> None:
+        """Undo :meth:`attach`."""
+        for site in (consumer.site for consumer in self.consumers):
+            for hooks in (site._forward_pre_hooks, site._forward_hooks):
+                for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is self]:
+                    del hooks[key]
+            for name in [name for name, child in site._modules.items() if child is self]:
+                del site._modules[name]
+
+    def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
+        number = next(n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input)
+        return self._spread(values, number)
+
+    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
+        c = self.coefficients()
+        if c is None:
+            return h
+        dim = self.dim_at(consumer)
+        return h * self.along(consumer, c, h.shape[dim]).to(h.dtype).view(-1, *[1] * (-1 - dim))
+
+    def _spread(self, values: Tensor, number: int) -> Tensor:
+        """Values of the units, [K], for the entries that a consumer reads; one for other entries."""
+        units = self._units[number]
+        if units.device != values.device:
+            units = self._units[number] = units.to(values.device)
+        return torch.cat([values, values.new_ones(1)])[units]
+
+    def before_weights(self, module: nn.Module, args: Any) -> None:
+        """Put gated weights in the place of those that ``module`` reads; a forward pre-hook."""
+        c = self.coefficients()
+        for number, consumer in enumerate(self.consumers if c is not None else ()):
+            if consumer.site is module:
+                table: Any = consumer.holder._parameters
+                weight = table[consumer.name]
+                factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
+                self._gated.append((module, consumer.name, table, weight))
+                table[consumer.name] = weight * factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
+
+    def after_weights(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Put the weights back that :meth:`before_weights` has replaced; a forward hook, called after errors, too."""
+        while self._gated and self._gated[-1][0] is module:
+            _, name, table, weight = self._gated.pop()
+            table[name] = weight
+
+
+def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[FoundAxis]:
+    """Make the sizes of ``found`` learnable."""
+    use_cuttable_attention([cut.module for group in found for cut in group.cuts])
+    axes = [FoundAxis(make(group.name, group.length), group) for group in found]
+    for axis in axes:
+        axis.attach()
+    return axes
+
+
+def keep_sound(model: nn.Module, axes: Sequence[FoundAxis], found: FoundSizes) -> FoundSizes:
+    """Take away the sizes that fail a trial: cut to half and to one, alone and together.
+
+    Returns:
+        ``found`` with these among what is fixed, each with the difference of the outputs.
+    """
+    failed: dict[FoundAxis, str] = {}
+    for name, count in _TRIALS:
+
+        def differs(some: Sequence[FoundAxis], count: Any = count) -> str | None:
+            counts = {axis: count(axis, axes.index(axis)) if axis in some else axis.K for axis in axes}
+            return difference(model, axes, found.example, lambda axis: counts[axis])  # type: ignore[index]
+
+        left = [axis for axis in axes if axis not in failed]
+        for axis, reason in _culprits(left, differs).items():
+            failed[axis] = f"cut to {name}, the model computes something else ({reason})"
+    for axis in failed:
+        axis.detach()
+    names = {axis.name for axis in failed}
+    members = {group.name: group.members for group in found}
+    more = tuple(Uncut(members[axis.name], axis.K, reason) for axis, reason in failed.items())
+    return replace(found, groups=tuple(g for g in found if g.name not in names), fixed=(*found.fixed, *more))
+
+
+_TRIALS: tuple[tuple[str, Any], ...] = (
+    ("half", lambda axis, number: max(1, axis.K // 2)),
+    ("one", lambda axis, number: 1),
+    ("a different part each", lambda axis, number: max(1, axis.K * (number % 3 + 1) // 4)),
+)
+"""Sizes of the trials. In the last one a program that divides a length by the number of pieces finds them unequal."""
+
+
+def _culprits(axes: Sequence[FoundAxis], differs: Any) -> dict[FoundAxis, str]:
+    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones."""
+    reason = differs(axes) if axes else None
+    if reason is None:
+        return {}
+    if len(axes) == 1:
+        return {axes[0]: reason}
+    half = len(axes) // 2
+    failed = _culprits(axes[:half], differs) | _culprits(axes[half:], differs)
+    left = [axis for axis in axes if axis not in failed]
+    if differs(left) is None:
+        return failed
+    sound: list[FoundAxis] = []
+    for axis in left:
+        if (reason := differs([*sound, axis])) is None:
+            sound.append(axis)
+        else:
+            failed[axis] = reason
+    return failed

@@ -1,0 +1,289 @@
+"""The dimensions of tensors, as a trace follows them: which entries belong together.
+
+A dimension is a leaf, a product of dimensions (heads x entries, channels x height x width; the last factor is the inner
+one) or a sum of dimensions (the pieces of a concatenation, one after the other). Leaves that must have one length are
+united. A leaf that turns out to be a product or a sum is refined: everything that holds it then sees the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias, Union
+
+
+class Misfit(Exception):
+    """Two dimensions of one length have parts that cannot be aligned."""
+
+
+class Leaf:
+    """Entries without known parts.
+
+    Attributes:
+        size: the number of entries.
+        fixed: why no entry can be removed; None if entries can.
+    """
+
+    __slots__ = ("_same", "fixed", "parts", "size")
+
+    def __init__(self, size: int, fixed: str | None = None) -> None:
+        self.size, self.fixed = size, fixed
+        self.parts: Dim | None = None
+        self._same: Leaf | None = None
+
+    def root(self) -> Leaf:
+        """The leaf that stands for all that are united with this one."""
+        leaf = self
+        while leaf._same is not None:
+            leaf = leaf._same
+        if leaf is not self:
+            self._same = leaf
+        return leaf
+
+    def join(self, other: Leaf) -> None:
+        """Unite two roots."""
+        if self is not other:
+            other.fixed = other.fixed or self.fixed
+            self._same = other
+
+    def refine(self, parts: Dim) -> None:
+        """Replace a root by its ``parts``."""
+        self.parts = parts
+        if self.fixed is not None:
+            fix(parts, self.fixed)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Factors, the outermost first; without any, a dimension of length one."""
+
+    factors: tuple[Dim, ...]
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Pieces that lie one after the other."""
+
+    terms: tuple[Dim, ...]
+    size: int
+
+
+Dim: TypeAlias = Union[Leaf, Product, Sum]
+ONE = Product((), 1)
+
+
+def new(size: int, fixed: str | None = None) -> Dim:
+    """A dimension of which nothing is known."""
+    return ONE if size == 1 else Leaf(size, fixed)
+
+
+def product(*factors: Dim) -> Dim:
+    """The product of ``factors``, the outermost first."""
+    return resolved(Product(factors, prod(part.size for part in factors)))
+
+
+def joined(*terms: Dim) -> Dim:
+    """The pieces ``terms``, one after the other."""
+    return resolved(Sum(terms, sum(part.size for part in terms)))
+
+
+def resolved(dim: Dim) -> Dim:
+    """``dim`` in terms of leaves that are neither united with others nor refined, without nesting of one kind."""
+    if isinstance(dim, Leaf):
+        root = dim.root()
+        if root.parts is None:
+            return root
+        root.parts = resolved(root.parts)
+        return root.parts
+    flat: list[Dim] = []
+    if isinstance(dim, Product):
+        for part in map(resolved, dim.factors):
+            flat += part.factors if isinstance(part, Product) else (part,) if part.size != 1 else ()
+        return flat[0] if len(flat) == 1 else Product(tuple(flat), dim.size) if flat else ONE
+    for part in map(resolved, dim.terms):
+        flat += part.terms if isinstance(part, Sum) else (part,) if part.size else ()
+    return flat[0] if len(flat) == 1 else Sum(tuple(flat), dim.size)
+
+
+def leaves(dim: Dim) -> Iterator[Leaf]:
+    """Yield the leaves of ``dim``."""
+    dim = resolved(dim)
+    if isinstance(dim, Leaf):
+        yield dim
+    else:
+        for part in dim.factors if isinstance(dim, Product) else dim.terms:
+            yield from leaves(part)
+
+
+def fix(dim: Dim, reason: str) -> None:
+    """Let no entry of ``dim`` be removed."""
+    for leaf in leaves(dim):
+        leaf.fixed = leaf.fixed or reason
+
+
+def reason(dim: Dim) -> str | None:
+    """Why no entry of ``dim`` can be removed; None if some can."""
+    reasons = [leaf.fixed for leaf in leaves(dim)]
+    return None if None in reasons else reasons[0] if reasons else "a single entry"
+
+
+def unite(a: Dim, b: Dim, where: str) -> None:
+    """Let the entries of two dimensions stay or go together; those that cannot be aligned are fixed."""
+    try:
+        if a.size != b.size:
+            raise Misfit
+        _unite(a, b)
+    except Misfit:
+        for dim in (a, b):
+            fix(dim, f"two layouts meet in {where}")
+
+
+def _unite(a: Dim, b: Dim) -> None:
+    a, b = resolved(a), resolved(b)
+    if a is b:
+        return
+    for one, other in ((a, b), (b, a)):
+        if why := reason(one):
+            return fix(other, why)
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        return a.join(b)
+    if isinstance(a, Leaf) or isinstance(b, Leaf):
+        leaf, tree = (a, b) if isinstance(a, Leaf) else (b, a)
+        assert isinstance(leaf, Leaf)
+        return leaf.refine(tree)
+    if isinstance(a, Sum) or isinstance(b, Sum):
+        if not isinstance(a, Sum) or (isinstance(b, Sum) and b.terms[0].size < a.terms[0].size):
+            a, b = b, a
+        assert isinstance(a, Sum)
+        first, *rest = a.terms
+        here, after = split(b, first.size)
+        _unite(first, here)
+        return _unite(joined(*rest), after)
+    *outer_a, last_a = a.factors
+    *outer_b, last_b = b.factors
+    if last_a.size % last_b.size:
+        (outer_a, last_a), (outer_b, last_b) = (outer_b, last_b), (outer_a, last_a)
+    if last_a.size % last_b.size:
+        raise Misfit
+    outer, inner = factored(last_a, last_b.size)
+    _unite(inner, last_b)
+    _unite(product(*outer_a, outer), product(*outer_b))
+
+
+def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
+    """The entries of ``dim`` before ``at``, and those from there on."""
+    dim = resolved(dim)
+    if at == 0 or at == dim.size:
+        return (Sum((), 0), dim) if at == 0 else (dim, Sum((), 0))
+    if isinstance(dim, Leaf):
+        parts = new(at), new(dim.size - at)
+        dim.refine(Sum(parts, dim.size))
+        return parts
+    if isinstance(dim, Sum):
+        for number, term in enumerate(dim.terms):
+            if at < term.size:
+                before, after = split(term, at)
+                return joined(*dim.terms[:number], before), joined(after, *dim.terms[number + 1 :])
+            at -= term.size
+        raise AssertionError("split beyond the end")
+    outer, inner = dim.factors[0], product(*dim.factors[1:])
+    whole, part = divmod(at, inner.size)
+    before, after = split(outer, whole)
+    if not part:
+        return product(before, inner), product(after, inner)
+    _, after = split(after, 1)
+    left, right = split(inner, part)
+    return joined(product(before, inner), left), joined(right, product(after, inner))
+
+
+def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
+    """``dim`` as blocks of ``inner`` entries: the dimension of the blocks, and that within one.
+
+    Raises:
+        Misfit: if parts of ``dim`` lie across the blocks.
+    """
+    dim = resolved(dim)
+    if inner == 1 or inner == dim.size:
+        return (dim, ONE) if inner == 1 else (ONE, dim)
+    if dim.size % inner:
+        raise Misfit
+    if isinstance(dim, Leaf):
+        parts = new(dim.size // inner), new(inner)
+        dim.refine(Product(parts, dim.size))
+        return parts
+    if isinstance(dim, Product):
+        *outer, last = dim.factors
+        if inner % last.size == 0:
+            rest, within = factored(product(*outer), inner // last.size)
+            return rest, product(within, last)
+        if last.size % inner == 0:
+            rest, within = factored(last, inner)
+            return product(*outer, rest), within
+        raise Misfit
+    if all(term.size % inner == 0 for term in dim.terms):
+        pieces = [factored(term, inner) for term in dim.terms]
+        for _, within in pieces[1:]:
+            _unite(pieces[0][1], within)
+        return joined(*(new(1) if rest.size == 1 else rest for rest, _ in pieces)), pieces[0][1]
+    blocks, rest = [], dim
+    while rest.size:
+        block, rest = split(rest, inner)
+        blocks.append(block)
+    for block in blocks[1:]:
+        _unite(blocks[0], block)
+    return new(len(blocks), "the number of equal pieces"), blocks[0]
+
+
+def span(dim: Dim, start: int, stop: int) -> Dim:
+    """The entries ``start`` to ``stop`` of ``dim``."""
+    dim = resolved(dim)
+    if (start, stop) == (0, dim.size):
+        return dim
+    if (why := reason(dim)) is not None:
+        return new(stop - start, why)
+    return split(split(dim, stop)[0], start)[1]
+
+
+def equal(dim: Dim, ends: Sequence[int], where: str) -> None:
+    """Keep the pieces of ``dim`` up to each of ``ends`` equal if they are: programs divide the length to find them."""
+    starts = [0, *ends[:-1]]
+    if reason(dim) is None and len({stop - start for start, stop in zip(starts, ends, strict=True)}) == 1:
+        first = span(dim, 0, ends[0])
+        for start, stop in zip(starts[1:], ends[1:], strict=True):
+            unite(first, span(dim, start, stop), where)
+
+
+def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
+    """Where ``leaf`` lies in ``dim``: (start, width) pairs, entry i of it is at start + i width ... + width - 1.
+
+    None if two copies of it cross, so that no such pairs exist.
+    """
+    dim = resolved(dim)
+    if dim is leaf:
+        return [(0, 1)]
+    if isinstance(dim, Leaf):
+        return []
+    if isinstance(dim, Sum):
+        found, at = [], 0
+        for term in dim.terms:
+            if (inside := positions(term, leaf)) is None:
+                return None
+            found += [(at + start, width) for start, width in inside]
+            at += term.size
+        return found
+    found = [(0, 1)]
+    seen = False
+    for part in dim.factors:  # the outermost first
+        inside = positions(part, leaf)
+        if inside is None or (inside and seen):
+            return None
+        if inside:
+            seen = True
+            found = [(at * part.size + start, width) for at, _ in found for start, width in inside]
+        elif seen:
+            found = [(at * part.size, width * part.size) for at, width in found]
+        else:
+            found = [(at * part.size + i, 1) for at, _ in found for i in range(part.size)]
+    return found if seen else []

@@ -1,0 +1,169 @@
+"""The sizes of a model, found by tracing it: groups of dimensions that can only be cut together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import nn
+
+from ngn.axis import Cut
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A product that sums over a size, and so reads its units.
+
+    Attributes:
+        site: the module in whose forward pass the product is computed.
+        holder, name, dim: the weight, and the dimension of it, along which the units lie.
+        by_input: whether the units can be scaled in the input of ``site``, which is a linear layer or a convolution;
+            otherwise they are scaled in the weight, while ``site`` is at work.
+    """
+
+    site: nn.Module
+    holder: nn.Module
+    name: str
+    dim: int
+    by_input: bool
+
+
+@dataclass(frozen=True)
+class SizeGroup:
+    """One size: units that all tensors of the group have in common.
+
+    Attributes:
+        name: that of the first module that produces the units.
+        unit: what a unit is: "heads", "channels" or "units".
+        length: number of units.
+        cuts: the tensors that have the units.
+        consumers: the products that sum over them.
+        counts: (module, attribute) pairs that shrink with the size.
+        members: names of the modules whose tensors have the units, the consumers last.
+        parameters, macs: the share of all parameters, and of all multiply-adds, that have the units.
+        order: units, the most important first; None for their order in the tensors.
+    """
+
+    name: str
+    unit: str
+    length: int
+    cuts: tuple[Cut, ...] = field(repr=False)
+    consumers: tuple[Consumer, ...] = field(repr=False)
+    counts: tuple[tuple[Any, str], ...] = field(repr=False)
+    members: tuple[str, ...]
+    parameters: float
+    macs: float
+    order: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Uncut:
+    """A dimension that is not cut.
+
+    Attributes:
+        members: names of the tensors with it.
+        length: number of entries.
+        reason: the operation that forbids it, and the module in which it happens.
+    """
+
+    members: tuple[str, ...]
+    length: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class FoundSizes:
+    """The sizes of a model; ``print(found)`` shows a table.
+
+    Attributes:
+        model: the model.
+        groups: what can be cut.
+        fixed: what cannot, and why.
+        example: the input of the trace.
+    """
+
+    model: nn.Module = field(repr=False)
+    groups: tuple[SizeGroup, ...]
+    fixed: tuple[Uncut, ...]
+    example: Any = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[SizeGroup]:
+        return iter(self.groups)
+
+    def __getitem__(self, name: str) -> SizeGroup:
+        return next(group for group in self.groups if group.name == name)
+
+    def only(self, *patterns: str) -> FoundSizes:
+        """The groups of which a module has a name that one of ``patterns`` matches."""
+        return self._those(lambda group: any(_matches(p, m) for p in patterns for m in group.members), patterns)
+
+    def without(self, *patterns: str) -> FoundSizes:
+        """The groups of which no module has a name that one of ``patterns`` matches."""
+        return self._those(lambda group: not any(_matches(p, m) for p in patterns for m in group.members), patterns)
+
+    def _those(self, wanted: Callable[[SizeGroup], bool], patterns: Sequence[str]) -> FoundSizes:
+        for pattern in patterns:
+            if not any(_matches(pattern, member) for group in self.groups for member in group.members):
+                raise ValueError(f"{pattern!r} matches no module with a size; there are {self._names()}")
+        return replace(self, groups=tuple(filter(wanted, self.groups)))
+
+    def _names(self, most: int = 6) -> str:
+        names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", group.name) for group in self.groups))
+        return ", ".join([*names[:most], *(["..."] if len(names) > most else [])]) or "none"
+
+    def __str__(self) -> str:
+        rows = [("size", "length", "parameters", "multiply-adds", "members")]
+        for g in self.groups:
+            length = f"{g.length:,} {g.unit}"
+            rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", _short(_tails(g.members))))
+        lines = _aligned(rows)
+        if self.fixed:
+            lines += [
+                "",
+                *_aligned(
+                    [
+                        ("not cut", "length", "why"),
+                        *((_short(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
+                    ]
+                ),
+            ]
+        return "\n".join(lines)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return pattern_of(pattern).fullmatch(name) is not None
+
+
+def pattern_of(pattern: str) -> re.Pattern[str]:
+    """The expression of a pattern: ``*`` is anything within one part of a name, ``**`` any number of parts."""
+    parts = {"**.": r"(?:.*\.)?", ".**": r"(?:\..*)?", "**": ".*", "*": r"[^.]*"}
+    return re.compile(re.sub(r"\*\*\.|\.\*\*|\*\*|\*|[^*.]+|\.", lambda m: parts.get(m[0]) or re.escape(m[0]), pattern))
+
+
+def _short(names: Sequence[str], most: int = 4) -> str:
+    names = [name or "model" for name in names]
+    return ", ".join(names if len(names) <= most else [*names[: most - 1], f"... ({len(names) - most + 1} more)"])
+
+
+def _tails(names: Sequence[str]) -> list[str]:
+    """The names without the part that all have in common."""
+    parts = [name.split(".") for name in names]
+    shared = 0
+    while len({tuple(part[: shared + 1]) for part in parts}) == 1 and all(len(part) > shared + 1 for part in parts):
+        shared += 1
+    return [".".join(part[shared:]) for part in parts]
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers = {n for n, title in enumerate(rows[0]) if title in ("length", "parameters", "multiply-adds")}
+    cells = (
+        [c.rjust(w) if n in numbers else c.ljust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    )
+    return ["  ".join(row).rstrip() for row in cells]

@@ -1,0 +1,205 @@
+"""From a trace to sizes: which dimensions form a group, where they are cut, and which products read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from math import prod
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from ngn.axis import Cut, inputs_first, is_conv1d
+from ngn.tracing.counted import attributes_of
+from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
+from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
+from ngn.tracing.record import Held, Trace
+from ngn.tracing.run import trace
+
+
+def find_sizes(model: nn.Module, example: Any) -> FoundSizes:
+    """Find all sizes of ``model`` that can be cut, by tracing one forward pass.
+
+    Every dimension of every tensor is followed through the operations of torch. Dimensions that can only be cut
+    together form a group: the channels of a stage with its residual sums, the pieces of a concatenation, the heads of
+    an attention layer with grouped queries. An operation that is not known fixes what it touches. Nothing is tried yet:
+    :func:`~ngn.sizes.attach.learn_sizes` cuts every group to half and to one, and compares outputs.
+
+    Args:
+        example: an input: a tuple for several arguments, a dictionary for keyword arguments.
+
+    Returns:
+        The groups; ``print`` shows them, and what is not cut with the reason. Choose among them with ``only`` and
+        ``without``, and pass the result to ``learn_sizes``.
+
+    >>> import torch, ngn
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> print(ngn.find_sizes(model, torch.randn(2, 3, 8, 8)))
+    size      length  parameters  multiply-adds  members
+    0     8 channels       99.7%         100.0%  0, 1, 4
+    <BLANKLINE>
+    not cut  length  why
+    0             3  is that of an input
+    4            10  is that of an output
+    """
+    return groups_of(trace(model, example), example)
+
+
+def groups_of(seen: Trace, example: Any) -> FoundSizes:
+    """The groups and the fixed dimensions of a trace."""
+    consumers = _consumers(seen)
+    places: dict[Leaf, list[tuple[Held, int]]] = {}
+    for held in seen.held.values():
+        for place, dim in enumerate(held.dims):
+            for leaf in dict.fromkeys(leaves(dim)):
+                places.setdefault(leaf, []).append((held, place))
+    for leaf, found in places.items():
+        if leaf.fixed is None and any(positions(held.dims[place], leaf) is None for held, place in found):
+            fix(leaf, "its entries cross")
+    _fix_inner(seen, places, consumers)
+    groups: list[SizeGroup] = []
+    cut: set[Leaf] = set()
+    total = sum(held.size for held in seen.held.values() if held.trained)
+    heads = {leaf for dim in seen.batches for leaf in leaves(dim)}
+    work = [(prod(dim.size for dim in dims), dims) for dims in seen.work]
+    for leaf, found in places.items():
+        if (
+            leaf.fixed is None
+            and consumers.get(leaf)
+            and not all(_read(h, place, consumers[leaf]) for h, place in found)
+        ):
+            macs = sum(n * _share(dims, leaf) for n, dims in work) / max(1, sum(n for n, _ in work))
+            parameters = sum(h.size * _share(h.dims, leaf) for h in {h for h, _ in found if h.trained}) / max(1, total)
+            groups.append(_group(seen, leaf, found, consumers[leaf], leaf in heads, parameters, macs))
+            cut.add(leaf)
+    return FoundSizes(seen.model, _named(groups), _fixed(seen, cut), example)
+
+
+def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
+    """The products that read each leaf; a leaf in a product without a weight is fixed."""
+    consumers: dict[Leaf, list[Consumer]] = {}
+    for product in seen.contractions:
+        path = seen.paths[id(product.site)] or "the model"
+        for leaf in dict.fromkeys(leaves(product.dim)):
+            if leaf.fixed is not None:
+                continue
+            known = isinstance(product.site, (nn.Linear, _ConvNd)) or is_conv1d(product.site)
+            if known:
+                dim = 0 if inputs_first(product.site) else 1
+                consumer = Consumer(product.site, product.site, "weight", dim, True)
+            else:
+                held = product.weight
+                dims = [] if held is None else [n for n, dim in enumerate(held.dims) if leaf in leaves(dim)]
+                if held is None or len(dims) != 1:
+                    fix(leaf, f"a product of two activations in {path}")
+                    continue
+                consumer = Consumer(product.site, held.module, held.name, dims[0], False)
+            if consumer not in consumers.setdefault(leaf, []):
+                consumers[leaf].append(consumer)
+    return consumers
+
+
+def _fix_inner(seen: Trace, places: dict[Leaf, Any], consumers: dict[Leaf, list[Consumer]]) -> None:
+    """Of two sizes that divide one dimension, such as heads and their entries, fix the inner one."""
+
+    def visit(dim: Dim) -> None:
+        if isinstance(dim, Leaf):
+            return
+        parts = dim.factors if isinstance(dim, Product) else dim.terms
+        for part in parts:
+            visit(part)
+        if isinstance(dim, Product):
+            free = [{leaf for leaf in leaves(part) if leaf.fixed is None and consumers.get(leaf)} for part in parts]
+            outer = next((some for some in free if some), set())
+            for leaf in set().union(*free) - outer:
+                fix(leaf, "whole blocks of it are cut")
+
+    for held in seen.held.values():
+        for dim in held.dims:
+            visit(resolved(dim))
+
+
+def _read(held: Held, place: int, consumers: Sequence[Consumer]) -> bool:
+    return any(
+        (consumer.holder, consumer.name, consumer.dim) == (held.module, held.name, place) for consumer in consumers
+    )
+
+
+def _share(dims: Sequence[Dim], leaf: Leaf) -> float:
+    """The part of the entries of a tensor that have a unit of ``leaf``."""
+    without = 1.0
+    for dim in dims:
+        if dim.size:
+            without *= 1 - sum(width for _, width in positions(dim, leaf) or []) * leaf.size / dim.size
+    return 1 - without
+
+
+def _group(
+    seen: Trace,
+    leaf: Leaf,
+    found: Sequence[tuple[Held, int]],
+    consumers: list[Consumer],
+    heads: bool,
+    parameters: float,
+    macs: float,
+) -> SizeGroup:
+    cuts: list[Cut] = []
+    produced: list[str] = []
+    makers: list[str] = []
+    for held, place in found:
+        read = _read(held, place, consumers)
+        for module, name in held.places:
+            for start, width in positions(held.dims[place], leaf) or []:
+                cuts.append(Cut(module, name, place, width, start, fold=read and len(held.places) == 1))
+        (makers if not read and len(held.dims) > 1 else produced).append(seen.paths[id(held.module)] or held.name)
+    makers = makers or produced
+    members = dict.fromkeys(
+        (*(seen.paths[id(held.module)] for held, _ in found), *(seen.paths[id(r.holder)] for r in consumers))
+    )
+    last = [seen.paths[id(consumer.holder)] for consumer in consumers]
+    ordered = [*(name for name in members if name not in last), *dict.fromkeys(last)]
+    convolved = any(isinstance(held.module, _ConvNd) for held, _ in found)
+    unit = "heads" if heads else "channels" if convolved else "units"
+    counts = attributes_of(leaf, seen.counted)
+    name = _common([*dict.fromkeys(makers)])
+    return SizeGroup(
+        name, unit, leaf.size, tuple(cuts), tuple(consumers), tuple(counts), tuple(ordered), parameters, macs
+    )
+
+
+def _common(names: Sequence[str]) -> str:
+    """The name of the module that has all of ``names``; if that is the model, the first of them."""
+    parts = [name.split(".") for name in names]
+    shared = [column[0] for column in takewhile(lambda column: len({*column}) == 1, zip(*parts, strict=False))]
+    return ".".join(shared) or names[0]
+
+
+def _named(groups: list[SizeGroup]) -> tuple[SizeGroup, ...]:
+    """The groups with different names."""
+    names = [group.name for group in groups]
+    result: list[SizeGroup] = []
+    for group in groups:
+        name = group.name if names.count(group.name) == 1 else group.members[0]
+        taken = {each.name for each in result} | {n for n in names if names.count(n) == 1 and n != group.name}
+        number = 2
+        unique = name
+        while unique in taken:
+            unique, number = f"{name}:{number}", number + 1
+        result.append(replace(group, name=unique))
+    return tuple(result)
+
+
+def _fixed(seen: Trace, cut: set[Leaf]) -> tuple[Uncut, ...]:
+    """The dimensions of weights, but for positions in kernels, of which nothing is cut; one entry for each reason."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for held in seen.held.values():
+        for place, dim in enumerate(held.dims):
+            own = [*leaves(dim)]
+            positions = isinstance(held.module, _ConvNd) and place > 1
+            if own and held.trained and len(held.dims) > 1 and not positions and not cut & {*own}:
+                why = next((leaf.fixed for leaf in own if leaf.fixed), "nothing reads it")
+                found.setdefault((why, dim.size), []).append(seen.paths[id(held.module)])
+    return tuple(Uncut(tuple(dict.fromkeys(names)), size, why) for (why, size), names in found.items())

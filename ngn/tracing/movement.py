@@ -1,0 +1,237 @@
+"""Rules of operations that move entries as they are: views, permutations, concatenations, slices, shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngn.tracing.dims import ONE, Dim, Misfit, equal, factored, joined, new, product, reason, span
+from ngn.tracing.record import Trace
+from ngn.tracing.rules import Dims, rules
+
+RULES, rule = rules()
+
+
+def reshaped(trace: Trace, dims: Dims, shape: Sequence[int]) -> Dims:
+    """The dimensions of a view of another ``shape``: products are split and merged."""
+    if 0 in shape:
+        for dim in dims:
+            trace.fix(dim, "an empty tensor")
+        return trace.fresh(shape, "an empty tensor")
+    result: Dims = []
+    left = [dim for dim in dims if dim.size != 1]
+    wanted = list(shape)
+    while wanted:
+        if wanted[0] == 1:
+            result.append(ONE)
+            wanted.pop(0)
+            continue
+        taken, sizes = [left.pop(0)], [wanted.pop(0)]
+        have, want = taken[0].size, sizes[0]
+        while have != want:
+            if have < want:
+                taken.append(left.pop(0))
+                have *= taken[-1].size
+            else:
+                sizes.append(wanted.pop(0))
+                want *= sizes[-1]
+        result += _divided(trace, product(*taken), sizes)
+    return result
+
+
+def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
+    """``dim`` as a product of factors of these ``sizes``."""
+    if why := reason(dim):
+        return [new(size, why) for size in sizes]
+    try:
+        parts: Dims = []
+        for size in sizes[:0:-1]:
+            dim, inner = factored(dim, size)
+            parts.append(inner)
+        return [dim, *parts[::-1]]
+    except Misfit:
+        trace.fix(dim, "reshaped across its parts")
+        return trace.fresh(sizes, "reshaped across its parts")
+
+
+@rule("view _unsafe_view reshape _reshape_alias _reshape_copy view_copy squeeze unsqueeze squeeze_copy")
+@rule("unsqueeze_copy flatten")
+@rule("squeeze_ unsqueeze_ unflatten")
+def _view(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    if args.get("dtype") is not None:
+        return trace.unknown(args, out, "a view of another type")
+    return [reshaped(trace, trace.dims(args["self"]), out.shape)]
+
+
+@rule("t transpose permute transpose_ t_ numpy_T mT permute_copy transpose_copy")
+def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    if "dims" in args:
+        return [[dims[place] for place in args["dims"]]]
+    first, second = args.get("dim0", 0), args.get("dim1", -1)
+    if len(dims) > 1:
+        dims[first], dims[second] = dims[second], dims[first]
+    return [dims]
+
+
+@rule("expand expand_copy")
+def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    own = trace.dims(args["self"])
+    return [
+        [*trace.fresh(out.shape[: out.dim() - len(own)], "expanded")]
+        + [
+            dim if dim.size == size else trace.new(size, "expanded")
+            for dim, size in zip(own, out.shape[out.dim() - len(own) :], strict=True)
+        ]
+    ]
+
+
+@rule("repeat")
+def _repeated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    own = trace.dims(args["self"])
+    own = [ONE] * (out.dim() - len(own)) + own
+    return [[product(trace.new(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
+
+
+@rule("cat concat concatenate")
+def _concatenated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    along = args.get("dim", 0) % out.dim()
+    held = [trace.dims(tensor) for tensor in args["tensors"] if tensor.numel() or tensor.dim() == out.dim()]
+    held = [dims for dims in held if all(dim.size for dim in dims)]
+    result: Dims = []
+    for place in range(out.dim()):
+        if place == along:
+            result.append(joined(*(dims[place] for dims in held)))
+        else:
+            for dims in held[1:]:
+                trace.unite(held[0][place], dims[place])
+            result.append(held[0][place])
+    return [result]
+
+
+@rule("stack")
+def _stacked(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    held = [trace.dims(tensor) for tensor in args["tensors"]]
+    for dims in held[1:]:
+        for one, other in zip(held[0], dims, strict=True):
+            trace.unite(one, other)
+    result = list(held[0])
+    result.insert(args.get("dim", 0) % out.dim(), trace.new(len(held), "the number of stacked tensors"))
+    return [result]
+
+
+@rule("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy")
+@rule("split_with_sizes_copy tensor_split")
+def _pieces(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    along = args.get("dim", 0) % args["self"].dim()
+    dims, results, ends = trace.dims(args["self"]), [], [0]
+    for piece in out:
+        ends.append(ends[-1] + piece.shape[along])
+        results.append([*dims[:along], span(dims[along], ends[-2], ends[-1]), *dims[along + 1 :]])
+    equal(dims[along], ends[1:], trace.where)
+    return results
+
+
+@rule("slice narrow slice_copy narrow_copy")
+def _sliced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    own, along = args["self"], args.get("dim", 0) % args["self"].dim()
+    dims = list(trace.dims(own))
+    full, size, step = own.shape[along], out.shape[along], args.get("step") or 1
+    start = min(max((args.get("start") or 0) + (full if (args.get("start") or 0) < 0 else 0), 0), full)
+    if size == full and step == 1:
+        return [dims]
+    if step == 1 and size:
+        trace.sliced(dims[along], start, start + size)
+        dims[along] = span(dims[along], start, start + size)
+    elif full % step == 0 and size == full // step and reason(dims[along]) is None:
+        try:
+            dims[along], inner = factored(dims[along], step)
+            trace.fix(inner, "every few entries are taken")
+        except Misfit:
+            trace.fix(dims[along], "every few entries are taken")
+            dims[along] = trace.new(size, "every few entries are taken")
+    else:
+        trace.fix(dims[along], "sliced")
+        dims[along] = trace.new(size, "sliced")
+    return [dims]
+
+
+@rule("select unbind select_copy unbind_copy")
+def _selected(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    trace.fix(dims.pop(args.get("dim", 0) % len(dims)), "single entries are selected")
+    return [dims] * (len(out) if isinstance(out, (list, tuple)) else 1)
+
+
+@rule("constant_pad_nd")
+def _padded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims, pad = list(trace.dims(args["self"])), args["pad"]
+    for number in range(len(pad) // 2):
+        before, after = pad[2 * number], pad[2 * number + 1]
+        place = len(dims) - 1 - number
+        dim = (
+            span(dims[place], max(0, -before), dims[place].size + min(0, after))
+            if min(before, after) < 0
+            else dims[place]
+        )
+        why = "padding"
+        dims[place] = (
+            joined(trace.new(max(0, before), why), dim, trace.new(max(0, after), why))
+            if max(before, after) > 0
+            else dim
+        )
+    return [dims]
+
+
+@rule("glu")
+def _glu(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    along = args.get("dim", -1) % len(dims)
+    half = dims[along].size // 2
+    equal(dims[along], [half, 2 * half], trace.where)
+    dims[along] = span(dims[along], 0, half)
+    return [dims]
+
+
+@rule("pixel_shuffle pixel_unshuffle")
+def _pixels(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    *lead, channels, _, _ = trace.dims(args["self"])
+    up = args.get("upscale_factor")
+    size = up or args["downscale_factor"]
+    if up is None:
+        channels = product(channels, trace.new(size * size, "positions"))
+    else:
+        channels, inner = _divided(trace, channels, [channels.size // size**2, size**2])
+        trace.fix(inner, "positions")
+    return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
+
+
+@rule("channel_shuffle native_channel_shuffle")
+def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    batch, channels, *rest = trace.dims(args["self"])
+    outer, inner = _divided(trace, channels, [args["groups"], channels.size // args["groups"]])
+    trace.fix(outer, "the number of shuffled groups")
+    return [[batch, product(inner, outer), *rest]]
+
+
+@rule("unfold")
+def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    along = args["dimension"] % len(dims)
+    trace.fix(dims[along], "windows over it")
+    dims[along] = trace.new(out.shape[along], "windows over it")
+    return [[*dims, trace.new(out.shape[-1], "windows over it")]]
+
+
+@rule("im2col")
+def _columns(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    *lead, channels, height, width = trace.dims(args["self"])
+    for dim in (height, width):
+        trace.fix(dim, "positions")
+    return [
+        [
+            *lead,
+            product(channels, trace.new(out.shape[-2] // channels.size, "positions")),
+            trace.new(out.shape[-1], "positions"),
+        ]
+    ]

@@ -1,0 +1,154 @@
+"""What a trace has seen: the dimensions of tensors, products over them, and in which modules these happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from ngn.cut_modules import value_of
+from ngn.tracing.dims import Dim, equal, fix, new, unite
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A parameter or buffer.
+
+    Attributes:
+        module, name: it is ``module.name``.
+        dims: its dimensions.
+        size: the number of its entries.
+        trained: whether it is a parameter.
+        places: all modules that hold it, each with the name that it has there.
+    """
+
+    module: nn.Module
+    name: str
+    dims: list[Dim]
+    size: int
+    trained: bool
+    places: list[tuple[nn.Module, str]]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known."""
+
+    site: nn.Module
+    weight: Held | None
+    dim: Dim
+
+
+class Trace:
+    """The dimensions of every tensor in one forward pass.
+
+    Attributes:
+        held: parameters and buffers, by the id of their tensor.
+        contractions: the products over dimensions, in the order of the program.
+        work: for each product, the dimensions whose lengths multiply to its multiply-adds.
+        batches: batch dimensions of products of activations, such as the heads of attention.
+        counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
+        operation: the name of the operation at work.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.paths = {id(module): path for path, module in model.named_modules()}
+        self.held: dict[int, Held] = {}
+        parametrised = {
+            id(own): (module, name)
+            for module in model.modules()
+            for name, own in getattr(module, "parametrizations", {}).items()
+        }
+        for module in model.modules():
+            for table in (module._parameters, module._buffers):
+                for name, value in table.items():
+                    if value is None:
+                        continue
+                    if id(value) not in self.held:
+                        holder, name = parametrised.get(id(module), (module, name))
+                        dims, trained = [new(size) for size in value.shape], table is module._parameters
+                        self.held[id(value)] = Held(holder, name, dims, value.numel(), trained, [])
+                    place = parametrised.get(id(module), (module, name))
+                    if place[0] is module or value_of(*place).shape == value.shape:  # the tensor becomes a plain one
+                        self.held[id(value)].places.append(place)
+        self.stack: list[nn.Module] = [model]
+        self.contractions: list[Contraction] = []
+        self.work: list[list[Dim]] = []
+        self.batches: list[Dim] = []
+        self.counted: list[tuple[Any, Dim]] = []
+        self.operation = ""
+        self._slices: dict[int, tuple[Dim, set[int], str]] = {}
+        self._known: Any = WeakTensorKeyDictionary()
+
+    @property
+    def where(self) -> str:
+        """The module in whose call the present operation happens."""
+        return self.paths[id(self.stack[-1])] or "the model"
+
+    def dims(self, tensor: Tensor) -> list[Dim]:
+        """The dimensions of ``tensor``; those of a tensor that no operation made are fixed."""
+        if (held := self.held.get(id(tensor))) is not None:
+            return held.dims
+        if tensor not in self._known:
+            self.set(tensor, self.fresh(tensor.shape, "meets a constant"))
+        return self._known[tensor][0]
+
+    def set(self, tensor: Tensor, dims: list[Dim], source: Held | None = None) -> None:
+        """Note the dimensions of ``tensor``, and the parameter that it is a part or a view of."""
+        if id(tensor) not in self.held:
+            self._known[tensor] = dims, source
+
+    def source(self, tensor: Tensor) -> Held | None:
+        """The parameter that ``tensor`` is, or is a view of."""
+        if (held := self.held.get(id(tensor))) is not None:
+            return held
+        return self._known[tensor][1] if tensor in self._known else None
+
+    def fix(self, dim: Dim, why: str) -> None:
+        """Let no entry of ``dim`` be removed, because of the present operation."""
+        fix(dim, f"{why} in {self.where}")
+
+    def unite(self, a: Dim, b: Dim) -> None:
+        """Let the entries of two dimensions stay or go together."""
+        unite(a, b, self.where)
+
+    def new(self, size: int, why: str) -> Dim:
+        """A dimension of which no entry can be removed."""
+        return new(size, f"{why} in {self.where}")
+
+    def fresh(self, shape: Sequence[int], why: str) -> list[Dim]:
+        """Dimensions of which no entry can be removed."""
+        return [self.new(size, why) for size in shape]
+
+    def sliced(self, dim: Dim, start: int, stop: int) -> None:
+        """Note a slice: where all slices of a dimension turn out equal, they stay so (:meth:`finish`)."""
+        self._slices.setdefault(id(dim), (dim, {dim.size}, self.where))[1].update({start, stop} - {0})
+
+    def finish(self, outputs: Any) -> None:
+        """Fix the dimensions of the outputs, and settle the slices."""
+        for value in tree_leaves(outputs):
+            if isinstance(value, Tensor):
+                for dim in self.dims(value):
+                    fix(dim, "is that of an output")
+        for dim, ends, where in self._slices.values():
+            equal(dim, sorted(ends), where)
+
+    def contract(self, a: Tensor, b: Tensor, dims: tuple[Dim, Dim]) -> None:
+        """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""
+        self.unite(*dims)
+        weight = self.source(b) or self.source(a)
+        self.contractions.append(Contraction(self.stack[-1], weight, dims[0]))
+
+    def unknown(self, args: dict[str, Any], out: Any, why: str = "") -> list[list[Dim]]:
+        """Fix the dimensions of all tensors of an operation without a rule."""
+        why = why or f"the operation {self.operation}"
+        for value in tree_leaves(list(args.values())):
+            if isinstance(value, Tensor):
+                for dim in self.dims(value):
+                    self.fix(dim, why)
+        return [self.fresh(value.shape, why) for value in tree_leaves(out) if isinstance(value, Tensor)]

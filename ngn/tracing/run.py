@@ -1,0 +1,160 @@
+"""One forward pass of a model on an example, in which every operation is seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ngn.checks import arguments, copied, evaluating
+from ngn.components.attention import Attention
+from ngn.tracing import mixing, movement, products
+from ngn.tracing.counted import AttributeInt, counting
+from ngn.tracing.dims import new
+from ngn.tracing.record import Trace
+from ngn.tracing.rules import RULES, elementwise
+
+_RULES = RULES | mixing.RULES | movement.RULES | products.RULES
+_VIEWS = re.compile(
+    "detach|alias|t|transpose|permute|_?(unsafe_)?view|reshape|_reshape_alias|select|slice|narrow|(unsafe_)?split|"
+    "split_with_sizes|chunk|unbind|squeeze|unsqueeze|expand|_to_copy|clone|lift_fresh"
+)
+"""Operations whose results are parts of their first tensor, perhaps in another layout or type."""
+
+
+@torch.no_grad()
+def trace(model: nn.Module, example: Any) -> Trace:
+    """Follow the dimensions of all tensors through a forward pass of ``model`` in eval mode.
+
+    The model is not modified; its random numbers are those of a pass of its own.
+    """
+    seen = Trace(model)
+    args, named = arguments(copied(example))
+    for value in tree_leaves((args, named)):
+        if isinstance(value, Tensor):
+            seen.set(value, [new(size, "is that of an input") for size in value.shape])
+    with ExitStack() as stack:
+        for context in (
+            evaluating(model),
+            torch.random.fork_rng(),
+            sdpa_kernel(SDPBackend.MATH),
+            torch_attention(model),
+        ):
+            stack.enter_context(context)
+        stack.enter_context(_calls(seen))
+        stack.enter_context(counting(model))
+        stack.enter_context(_Operations(seen))
+        stack.enter_context(_Sizes(seen))
+        outputs = model(*args, **named)
+    seen.finish(outputs)
+    return seen
+
+
+@contextmanager
+def torch_attention(model: nn.Module) -> Iterator[None]:
+    """Give torch's attention modules a forward pass whose heads need not add up to the embedding."""
+    before = use_cuttable_attention(model.modules())
+    try:
+        yield
+    finally:
+        for module, same in before:
+            module.__class__, module._qkv_same_embed_dim = nn.MultiheadAttention, same
+
+
+def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
+    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
+    changed = []
+    for module in dict.fromkeys(modules):
+        # an extra key would belong to no head
+        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
+            changed.append((module, module._qkv_same_embed_dim))
+            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
+    return changed
+
+
+@contextmanager
+def _calls(seen: Trace) -> Iterator[None]:
+    """Note which module is at work."""
+
+    def enter(module: nn.Module, args: Any) -> None:
+        seen.stack.append(module if id(module) in seen.paths else seen.stack[-1])
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        seen.stack.pop()
+
+    handles = (
+        nn.modules.module.register_module_forward_pre_hook(enter),
+        nn.modules.module.register_module_forward_hook(leave, always_call=True),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Operations(TorchDispatchMode):
+    """Applies the rule of every operation."""
+
+    def __init__(self, seen: Trace) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        outs = [value for value in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(value, Tensor)]
+        if not outs:
+            return out
+        seen = self.seen
+        name = seen.operation = func.overloadpacket.__name__
+        named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
+        rule = _RULES.get(name)
+        if rule is None and torch.Tag.pointwise in func.tags:
+            rule = elementwise
+        with torch._C.DisableTorchFunction():
+            made = seen.unknown(named, out) if rule is None else rule(seen, named, out)
+            if any([dim.size for dim in dims] != [*value.shape] for dims, value in zip(made, outs, strict=False)):
+                made = seen.unknown(named, out)
+            first = next((value for value in tree_leaves(args) if isinstance(value, Tensor)), None)
+            source = seen.source(first) if first is not None and _VIEWS.fullmatch(name) else None
+            for dims, value in zip(made, outs, strict=False):
+                seen.set(value, dims, source)
+        return out
+
+
+class _Sizes(TorchFunctionMode):
+    """Notes which attributes of modules a program takes for lengths of dimensions."""
+
+    def __init__(self, seen: Trace) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name not in ("view", "reshape", "unflatten", "split"):
+            return out
+        own, *rest = args
+        sizes = [*rest, *(kwargs or {}).values()]
+        flat = [part for value in sizes for part in (value if isinstance(value, (list, tuple)) else [value])]
+        if not any(isinstance(value, AttributeInt) for value in flat):
+            return out
+        if name == "split":
+            along = (rest[1] if len(rest) > 1 else (kwargs or {}).get("dim", 0)) % own.dim()
+            pieces = [flat[0]] * len(out) if not isinstance(sizes[0], (list, tuple)) else list(sizes[0])
+            pairs = [(size, self.seen.dims(piece)[along]) for size, piece in zip(pieces, out, strict=False)]
+        else:
+            at = 0
+            if name == "unflatten":
+                at, flat = flat[0] % own.dim(), flat[1:]
+            pairs = [*zip(flat, self.seen.dims(out)[at:], strict=False)]
+        self.seen.counted += [(size, dim) for size, dim in pairs if isinstance(size, AttributeInt) and size == dim.size]
+        return out

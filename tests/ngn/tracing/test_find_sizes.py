@@ -1,0 +1,111 @@
+"""Sizes that a trace finds, beside those stated by hand; and that what is found is right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from traceable import NETWORKS, ResNet, UNet, example_of, network
+
+import ngn
+from ngn.sizes.trial import difference
+
+
+def found_in(model, example):
+    """Name → length, unit, members, those that read the size behind ">"."""
+    found = {}
+    for group in ngn.find_sizes(model, example):
+        paths = {id(module): path for path, module in model.named_modules()}
+        consumers = {paths[id(consumer.holder)] for consumer in group.consumers}
+        before, after = ([m or "model" for m in group.members if (m in consumers) is read] for read in (False, True))
+        found[group.name] = group.length, group.unit, " ".join([*before, ">", *after])
+    return found
+
+
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+def test_the_sizes_are_those_stated_by_hand(kind):
+    assert found_in(network(kind), example_of(kind)) == NETWORKS[kind]
+
+
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+def test_at_any_counts_the_cut_model_computes_what_the_masked_one_does(kind):
+    model, x = network(kind), example_of(kind)
+    before = model(x)
+    learner = ngn.learn_sizes(model, example=x)
+    assert sorted(learner.names) == sorted(NETWORKS[kind])
+    torch.testing.assert_close(learner(x), before, atol=1e-4, rtol=1e-4)
+    random = torch.Generator().manual_seed(2)
+    for _ in range(4):
+        counts = {axis: int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes}
+        assert difference(learner.model, learner.axes, x, counts.__getitem__) is None
+
+
+def test_the_model_is_not_modified():
+    model = network(ResNet)
+    model.encoder = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    model.train()
+    before = [(type(module), str(vars(module))) for module in model.modules()]
+    ngn.find_sizes(model, example_of(ResNet))
+    assert [(type(module), str(vars(module))) for module in model.modules()] == before
+
+
+def test_the_table_says_what_is_not_cut_and_why():
+    text = str(ngn.find_sizes(network(UNet), example_of(UNet)))
+    assert "down1    8 channels" in text
+    assert "is that of an input" in text
+
+
+def test_groups_are_chosen_by_the_names_of_their_modules():
+    found = ngn.find_sizes(network(ResNet), example_of(ResNet))
+    assert [group.name for group in found.only("layers.2.conv1").without("head")] == ["layers.2.conv1"]
+    assert [group.name for group in found.without("layers.**")] == []
+    with pytest.raises(ValueError, match=r"'layer.0' matches no module with a size; there are stem, layers"):
+        found.only("layer.0")
+
+
+class Unknown(nn.Module):
+    """An operation without a rule between two layers."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.up, self.down, self.between = nn.Linear(4, 9), nn.Linear(9, 3), between
+
+    def forward(self, x):
+        return self.down(self.between(self.up(x)))
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (lambda h: torch.fft.fft(h).real, "the operation _fft_r2c in the model"),
+        (lambda h: h.softmax(-1), "_softmax over it in the model"),
+        (lambda h: nn.functional.normalize(h, dim=-1), "linalg_vector_norm over it in the model"),
+        (lambda h: h - h.mean(-1, keepdim=True), "mean over it in the model"),
+        (lambda h: h[:, torch.arange(8, -1, -1)], "indexed in the model"),
+        (lambda h: h + torch.arange(9.0), "a constant of the program in the model"),
+        (lambda h: h.sort(-1).values, "sort over it in the model"),
+    ],
+)
+def test_what_mixes_the_units_fixes_them(between, reason):
+    found = ngn.find_sizes(Unknown(between), torch.randn(2, 4))
+    assert not found.groups
+    assert any(reason in fixed.reason for fixed in found.fixed if "up" in fixed.members)
+
+
+@pytest.mark.parametrize("between", [torch.cos, lambda h: h.exp() + 1, lambda h: h * torch.ones(2, 1)])
+def test_what_maps_zero_to_something_else_does_not_matter(between):
+    model, x = Unknown(between), torch.randn(2, 4)
+    learner = ngn.learn_sizes(model, example=x, t0=2.2)
+    small = learner.deploy(example=x, unsettled="allow")
+    assert small.up.out_features == 3
+
+
+def test_a_parametrised_weight_becomes_a_plain_one():
+    convs = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 2, 1)
+    model = nn.Sequential(*convs)
+    nn.utils.parametrizations.weight_norm(model[2])
+    x = torch.randn(2, 3, 8, 8)
+    learner = ngn.learn_sizes(model, example=x, t0=2.2)
+    assert learner.names == ["2"]  # the norm of the weight is over its inputs
+    small = learner.deploy(example=x, unsettled="allow")
+    assert small[2].out_channels == small[4].in_channels == 3
