@@ -123,3 +123,15 @@ def _put(trace: Trace, args: dict[str, Any], out: Any) -> Any:
         if dim.size != 1:
             trace.unite(dim, own)
     return [dims]
+
+
+@rule("_weight_norm_interface _weight_norm")
+def _weight_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims, along = trace.dims(args["v"]), args.get("dim", 0)
+    for place, (dim, own) in enumerate(zip(dims, trace.dims(args["g"]), strict=True)):
+        if place == along:
+            trace.unite(dim, own)
+        else:
+            trace.fix(dim, "a norm over it")
+    outs = out if isinstance(out, (list, tuple)) else [out]
+    return [dims, *(trace.fresh(o.shape, "statistics") for o in outs[1:])]
