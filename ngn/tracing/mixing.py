@@ -135,3 +135,13 @@ def _weight_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
             trace.fix(dim, "a norm over it")
     outs = out if isinstance(out, (list, tuple)) else [out]
     return [dims, *(trace.fresh(o.shape, "statistics") for o in outs[1:])]
+
+
+@rule("roi_align roi_pool")
+def _regions(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Regions of images, torchvision's: the channels stay, the other entries meet."""
+    for dim in (*trace.dims(args["rois"]), *(dim for at, dim in enumerate(trace.dims(args["input"])) if at != 1)):
+        trace.fix(dim, "regions of it are read")
+    channels = trace.dims(args["input"])[1]
+    outs = out if isinstance(out, (list, tuple)) else [out]
+    return [[regions, channels, *places] for regions, _, *places in (trace.fresh(o.shape, "regions") for o in outs)]

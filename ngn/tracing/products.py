@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ngn.tracing.dims import Dim, Misfit, factored, product
+from ngn.tracing.dims import Dim, Misfit, factored, product, reason
 from ngn.tracing.record import Trace
 from ngn.tracing.rules import broadcast, rules
 
@@ -69,6 +69,13 @@ def _grouped(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     for dim in (a[0], b[0]):
         trace.fix(dim, "entries are sent to experts")
     trace.contract(args["self"], args["mat2"], (a[1], b[1]))
+    block = 16 // args["mat2"].element_size()
+    for dim in b[1:]:
+        if dim.size % block == 0 and reason(dim) is None:
+            try:
+                trace.fix(factored(dim, block)[1], "rows of a grouped product take whole blocks of 16 bytes,")
+            except Misfit:
+                trace.fix(dim, "rows of a grouped product take whole blocks of 16 bytes,")
     trace.work.append([a[0], a[1], b[2]])
     return [[a[0], b[2]]]
 

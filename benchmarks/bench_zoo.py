@@ -1,0 +1,138 @@
+"""Hold sizes that are found without names against the models of torchvision, timm and transformers.
+
+    python benchmarks/bench_zoo.py [--collection torchvision timm transformers] [--models resnet18 ...] [--part 0 2]
+    python benchmarks/bench_zoo.py --table
+
+For every model: all sizes are found, cut to half, compared with the model in which the same units are zeroed, trained
+for a step, deployed, saved, loaded in a fresh process and exported. Torch-Pruning at half does the same as far as it
+can. Each runs in processes of its own, with limits of time and memory. Every model writes one file when it ends. Models
+with a file are skipped, so the program can be stopped and started again. It needs the extra `zoo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch
+from bench_rivals import committed, write
+from rivals.table import write_between_marks
+from zoo import checks, rival, table
+from zoo.models import COLLECTIONS, TOO_LARGE, missing
+
+from experiments.store import provenance
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "models.md"
+SECONDS, BYTES = 300, 7 << 30
+"""Limits of a process: processor time and memory."""
+Row = dict[str, Any]
+
+
+def _run(job: Callable[..., None], collection: str, name: str, given: tuple[Any, ...], to: Any) -> None:
+    """Do a job of one model in a process of its own."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+    warnings.simplefilter("ignore")
+    row: Row = {}
+    try:
+        job(COLLECTIONS[collection]()[name](), row, *given)
+    except Exception as fault:
+        row["fault"] = checks.said(fault)
+    to.send(row)
+
+
+def apart(job: Callable[..., None], collection: str, name: str, *given: Any) -> Row:
+    """The row that ``job`` notes in a process of its own, or why it ended without one."""
+    processes = multiprocessing.get_context("fork")  # this process has imported all, and has built no model
+    receive, send = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(job, collection, name, given, send))
+    process.start()
+    send.close()
+    try:
+        row: Row = receive.recv()
+    except EOFError:
+        process.join()
+        many = f"more than {SECONDS} seconds of a processor"
+        row = {"fault": many if process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL) else "the process died"}
+    process.join()
+    return row
+
+
+def unit(collection: str, name: str, origin: Row) -> Row:
+    """All of one model."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        own = apart(checks.check, collection, name, Path(folder))
+        if own.get("saved") == "yes":
+            own |= apart(checks.check_loaded, collection, name, Path(folder))
+        other = apart(rival.check, collection, name, own.get("last", []))
+    seconds = round(time.perf_counter() - began, 1)
+    return {"collection": collection, "name": name, "ngn": own, "torch_pruning": other, "seconds": seconds} | origin
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collection", nargs="+", choices=[*COLLECTIONS], default=[*COLLECTIONS])
+    parser.add_argument("--models", nargs="+", help="only these")
+    parser.add_argument("--part", nargs=2, type=int, default=(0, 1), metavar=("I", "N"), help="part I of N, from 0")
+    parser.add_argument("--folder", type=Path, help="of the files (default: benchmarks/results/models)")
+    parser.add_argument("--table", action="store_true", help="print the table and write it to docs/models.md")
+    given = parser.parse_args(arguments)
+    folder = given.folder or HERE / "results" / "models"
+    if given.table:
+        text = table.table(table.read(folder))
+        print(text)
+        write_between_marks(PAGE, "models", text)
+        return
+    if absent := [package for package in (*COLLECTIONS, "torch_pruning") if missing(package)]:
+        parser.error(f"install {', '.join(absent)}: pip install 'ngn[zoo]'")
+    if given.folder is None and not committed():
+        parser.error("type --folder FOLDER: the default folder is for committed code only")
+    torch.set_num_threads(1)
+    origin = {
+        "commit": provenance.code().commit,
+        "packages": {p: version(p) for p in ("torch", "torchvision", "timm", "transformers", "torch-pruning")},
+        "machine": provenance.machine(),
+    }
+    part, parts = given.part
+    for collection in given.collection:
+        for number, name in enumerate(COLLECTIONS[collection]()):
+            path = folder / f"{collection}-{name}.json"
+            if path.exists() or (given.models and name not in given.models) or number % parts != part:
+                continue
+            if collection == "torchvision" and name in TOO_LARGE:
+                done: Row = {"collection": collection, "name": name, "not_run": TOO_LARGE[name]}
+            else:
+                done = unit(collection, name, origin)
+            write(path, done)
+            print(f"{path.stem}: {said_of(done)}", flush=True)
+
+
+def said_of(row: Row) -> str:
+    """One line on a model."""
+    if "not_run" in row:
+        return f"not run, {row['not_run']}"
+    own = row["ngn"]
+    fails = ", ".join(table.failing(own)) or "nothing"
+    return (
+        f"{own.get('kept')} of {own.get('groups')} sizes, fails at {fails}; "
+        f"Torch-Pruning {table.judged(row['torch_pruning'])}; {row['seconds']} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

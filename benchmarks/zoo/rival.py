@@ -1,0 +1,83 @@
+"""The same for Torch-Pruning: every group at half, the smallest norms removed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from zoo.checks import Row, apart, example_of, fresh, noted, outputs, parameters, step, verdict
+from zoo.models import Model
+
+from ngn.checks import arguments, copied
+
+
+def check(model: Model, row: Row, last: list[str]) -> None:
+    """Hold Torch-Pruning against a model, and note it in ``row``.
+
+    Args:
+        last: the modules whose results are outputs of the model. Torch-Pruning would cut them, and is told not to.
+    """
+    import torch_pruning as tp
+
+    whole, example = fresh(model), example_of(model)
+    plain = copy.deepcopy(whole)
+    args, named = arguments(copied(example))
+    wanted = outputs(whole, example)
+    removed: dict[nn.Module, list[int]] = {}
+    left: dict[nn.Module, list[int]] = {}
+    ungrouped = True
+    with noted(row, "cut"):
+        pruner = tp.BasePruner(
+            whole,
+            dict(named) if named else args[0] if len(args) == 1 else args,
+            tp.importance.GroupMagnitudeImportance(),
+            pruning_ratio=0.5,
+            ignored_layers=[whole.get_submodule(name) for name in last],
+            in_channel_groups={},  # their defaults are shared between calls
+            out_channel_groups={},
+            num_heads={},
+        )
+        for group in pruner.step(interactive=True):
+            for dep, idxs in group.items:
+                layer = dep.target.module
+                if not pruner.DG.is_in_channel_pruning_fn(dep.handler) or not isinstance(layer, (nn.Linear, _ConvNd)):
+                    continue
+                if getattr(layer, "groups", 1) > 1:
+                    ungrouped &= layer.groups == layer.in_channels
+                    continue
+                size = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
+                now = left.setdefault(layer, [*range(size)])
+                gone = {now[int(number)] for number in _plain(idxs)}
+                removed.setdefault(layer, []).extend(gone)
+                left[layer] = [each for each in now if each not in gone]
+            group.prune()
+        row["left"] = parameters(whole) / parameters(plain)
+        if row["left"] == 1:
+            raise ValueError("it removes nothing")
+    if row["cut"] != "yes":
+        return
+    with noted(row, "runs"):
+        got = outputs(whole, example)
+        if [value.shape for value in got] != [value.shape for value in wanted]:
+            row["runs"] = "outputs of another shape"
+    if row["runs"] != "yes":
+        return
+    with noted(row, "equal"):
+        paths = {id(module): path for path, module in whole.named_modules()}
+        for layer, entries in removed.items():
+            weight: Any = plain.get_submodule(paths[id(layer)]).weight
+            dim = 0 if isinstance(layer, _ConvNd) and layer.transposed else 1
+            weight.data.index_fill_(dim, torch.tensor(sorted({*entries})), 0.0)
+        row["difference"] = apart(outputs(plain, example), got)
+        row["equal"] = verdict(row["difference"])
+        if row["equal"] != "yes" and not ungrouped:
+            row["equal"] += " (units of a grouped convolution)"
+    with noted(row, "step"):
+        step(whole, example)
+
+
+def _plain(idxs: Any) -> list[int]:
+    return [int(getattr(each, "idx", each)) for each in idxs]

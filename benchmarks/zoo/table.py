@@ -1,0 +1,119 @@
+"""Make the tables of models from the files."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+CHECKS = ("found", "half", "equal", "step", "deployed", "saved", "loaded", "exported")
+WORDS = {
+    "found": "finding", "half": "cutting", "equal": "comparing", "step": "training", "deployed": "deploying",
+    "saved": "saving", "loaded": "loading", "exported": "exporting",
+}  # fmt: skip
+RIGHT, WRONG, FAILS, NOTHING = "right", "runs, but computes something else", "fails", "removes nothing"
+
+
+def read(folder: Path) -> list[Row]:
+    """The files of a folder, in the order of their names."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def judged(row: Row) -> str:
+    """What came of Torch-Pruning on a model."""
+    for key in ("fault", "cut", "runs"):
+        if row.get(key, "yes") != "yes":
+            return NOTHING if "removes nothing" in row[key] else FAILS
+    return FAILS if row.get("step") != "yes" else RIGHT if row.get("equal") == "yes" else WRONG
+
+
+def failing(own: Row) -> list[str]:
+    """The checks of NGN that a model fails."""
+    return ["ending"] if "fault" in own else [WORDS[check] for check in CHECKS if own.get(check, "yes") != "yes"]
+
+
+def table(rows: list[Row]) -> str:
+    """A summary, and one table for each collection."""
+    ran = [row for row in rows if "not_run" not in row]
+    parts = [_summary(ran)]
+    for collection in dict.fromkeys(row["collection"] for row in rows):
+        these = [row for row in ran if row["collection"] == collection]
+        left_out = [row for row in rows if row["collection"] == collection and "not_run" in row]
+        lines = [
+            f"## {collection}\n",
+            "| model | million parameters | sizes | in sizes | left at half | difference | finding | all checks "
+            "| Torch-Pruning: left at half | cut |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
+            *map(_line, these),
+        ]
+        if left_out:
+            names = ", ".join(f"{row['name']} ({row['not_run']})" for row in left_out)
+            lines.append(f"\nNot run, as they are too large for the machine: {names}.")
+        parts.append("\n".join(lines))
+    if reasons := _reasons(ran):
+        parts.append("## What fails\n\n" + "\n".join(reasons))
+    return "\n\n".join(parts)
+
+
+def _summary(rows: list[Row]) -> str:
+    text = []
+    for collection in dict.fromkeys(row["collection"] for row in rows):
+        these = [row for row in rows if row["collection"] == collection]
+        holds = sum(not failing(row["ngn"]) for row in these)
+        right = sum(judged(row["torch_pruning"]) == RIGHT for row in these)
+        text.append(f"{holds} of {len(these)} models of {collection} (Torch-Pruning: {right})")
+    wrong = sum(row["ngn"].get("equal", "yes") != "yes" for row in rows)
+    others = sum(judged(row["torch_pruning"]) == WRONG for row in rows)
+    spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
+    most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
+    return (
+        f"**All checks hold for {', '.join(text)}.** NGN cuts {wrong} of all {len(rows)} models so that they compute "
+        f"something else, Torch-Pruning {others}. Finding takes {statistics.median(spent):.1f} forward passes in the "
+        f"median, and never more than ten passes and {max(0.0, most):.1f} seconds."
+    )
+
+
+def _passes(own: Row) -> float:
+    return own["find_seconds"] / own["pass_seconds"] if own.get("pass_seconds") else 0.0
+
+
+def _line(row: Row) -> str:
+    own, other = row["ngn"], row["torch_pruning"]
+    difference = own.get("difference")
+    cells = [
+        row["name"],
+        f"{own['parameters'] / 1e6:.2f}" if "parameters" in own else "--",
+        f"{own['kept']} of {own['groups']}" if "kept" in own else "--",
+        f"{own['kept_share']:.0%}" if "kept_share" in own else "--",
+        f"{own['left']:.0%}" if "left" in own else "--",
+        f"{difference:.0e}" if isinstance(difference, float) else difference or "--",
+        f"{_passes(own):.1f}" if _passes(own) else "--",
+        ", ".join(f"not {what}" for what in failing(own)) or "yes",
+        f"{other['left']:.0%}" if "left" in other else "--",
+        judged(other),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _reasons(rows: list[Row]) -> list[str]:
+    """Why NGN fails, or leaves a size that it found; and why Torch-Pruning fails."""
+    lines = []
+    for row in rows:
+        own, other = row["ngn"], row["torch_pruning"]
+        said = (
+            [own["fault"]]
+            if "fault" in own
+            else [f"{WORDS[c]}: {own[c]}" for c in CHECKS if own.get(c, "yes") != "yes"]
+        )
+        said += [f"{n} sizes left: {why}" for why, n in _counted(own.get("failed_trial", []))]
+        if judged(other) == FAILS:
+            why = next(other[k] for k in ("fault", "cut", "runs", "step") if other.get(k, "yes") != "yes")
+            said.append(f"Torch-Pruning: {why}")
+        lines += [f"- {row['name']}: {'; '.join(said)}".replace("|", "/").replace("<", "‹")] if said else []
+    return lines
+
+
+def _counted(reasons: list[str]) -> list[tuple[str, int]]:
+    return [(reason, reasons.count(reason)) for reason in dict.fromkeys(reasons)]
