@@ -21,11 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import yaml
-
 from experiments.analysis.collect import Reader
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose, nearest
+from experiments.config.messages import parse_value
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.paths import RESULTS, paper_folder
@@ -36,7 +35,7 @@ def _key_value(text: str) -> tuple[str, Any]:
     key, sign, value = text.partition("=")
     if not sign:
         raise ValueError(f"'{text}' is not of the form KEY=VALUE; type for example train.steps=2000")
-    return key, yaml.safe_load(value)
+    return key, parse_value(value)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -122,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         overrides = dict(_key_value(item) for item in arguments.stand_in)
         compose({}, overrides)
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         print(f"--stand-in: {error}", file=sys.stderr)
         return 2
     names = arguments.only or list(FIGURES)

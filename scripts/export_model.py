@@ -11,12 +11,14 @@ The run needs save=deployed. The format depends on the run:
 - gate=prune: a stock model of transformers, padded to its widest layer; with --compact, files for
   experiments.language.pruned_files.load_compact.
 
-The script loads the files again and compares the models.
+The script loads the files again and compares the models. It writes all files of a folder or none, and only to folders
+that are empty or not there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +32,10 @@ from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.data import DataError
 from experiments.language import export, pruned_files
+from experiments.language.folders import ExportError, new_folder
 from experiments.runs.models import load_run
-from experiments.store.records import RecordError
 from experiments.tasks.language.task import AdaptationTask
+from ngn.files import FileError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,15 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config, task, model = load_run(wanted.record, wanted.phase, wanted.data_root)
         if not isinstance(task, AdaptationTask):
-            raise export.ExportError(f"task={config.task.name} adapts no pretrained model")
+            raise ExportError(f"task={config.task.name} adapts no pretrained model")
         component = config.gate.component
         for option, of in (("merged", "lora"), ("compact", "prune")):
             if getattr(wanted, option) and component != of:
-                raise export.ExportError(f"--{option} is of gate={of}; this run has gate={component}")
-        {"lora": _ranks, "adapter": _adapters, "prune": _pruned}[component](config, task, model, wanted)
-    except (ConfigError, DataError, RecordError, export.ExportError, OSError) as fault:
+                raise ExportError(f"--{option} is of gate={of}; this run has gate={component}")
+        with contextlib.ExitStack() as folders:
+            merged = folders.enter_context(new_folder(wanted.merged)) if wanted.merged else None
+            folder = folders.enter_context(new_folder(wanted.folder))
+            if component == "lora":
+                said = _ranks(config, task, model, folder, merged)
+            else:
+                said = (_adapters if component == "adapter" else _pruned)(config, task, model, folder, wanted.compact)
+    except (ConfigError, DataError, FileError, OSError) as fault:
         print(fault, file=sys.stderr)
         return 2
+    print(f"{wanted.folder}: {said}")
     return 0
 
 
@@ -67,44 +77,46 @@ def _name(config: Config) -> str:
     return "tiny" if base is None else base.path or base.source or base.name
 
 
-def _adapters(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Namespace) -> None:
-    units = export.write_adapters(model, wanted.folder, _name(config))
-    again, ids = export.load_adapters(task.fresh(), wanted.folder), torch.tensor([task.held[0][0]])
+def _adapters(config: Config, task: AdaptationTask, model: Any, folder: Path, _: bool) -> str:
+    units = export.write_adapters(model, folder, _name(config))
+    again, ids = export.load_adapters(task.fresh(), folder), torch.tensor([task.held[0][0]])
     with torch.no_grad():
         if not torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits):
-            raise export.ExportError(f"{wanted.folder}: what is read back differs")
-    print(f"{wanted.folder}: {sum(units.values())} units behind {len(units)} layers, read back and equal")
+            raise ExportError("the adapters that are read back differ from the model")
+    return f"{sum(units.values())} units behind {len(units)} layers, read back and equal"
 
 
-def _ranks(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Namespace) -> None:
-    ranks = export.write_peft(model, wanted.folder, _name(config))
-    difference = export.check_peft(wanted.folder, task.fresh(), model, torch.tensor([task.held[0][0]]))
-    print(f"{wanted.folder}: {sum(ranks.values())} terms beside {len(ranks)} maps; with peft logits differ by "
-          f"{difference:.1e}")  # fmt: skip
-    if wanted.merged is None:
-        return
+def _ranks(config: Config, task: AdaptationTask, model: Any, folder: Path, merged: Path | None) -> str:
+    ranks = export.write_peft(model, folder, _name(config))
+    difference = export.check_peft(folder, task.fresh(), model, torch.tensor([task.held[0][0]]))
+    said = f"{sum(ranks.values())} terms beside {len(ranks)} maps; with peft logits differ by {difference:.1e}"
+    if merged is None:
+        return said
     whole = export.merge_terms(model)
     with torch.no_grad():
         scores = {key: (task.evaluate(model)[key], value) for key, value in task.evaluate(whole).items()}
-    whole.save_pretrained(wanted.merged)  # type: ignore[operator]
-    task.base.tokenizer.save_pretrained(wanted.merged)
-    for key, (apart, together) in scores.items():
-        print(f"  {key:20} {float(apart):10.4f} beside the weights, {float(together):10.4f} merged")
+    whole.save_pretrained(merged)  # type: ignore[operator]
+    task.base.tokenizer.save_pretrained(merged)
+    lines = [
+        f"{key:20} {float(apart):10.4f} beside the weights, {float(together):10.4f} merged"
+        for key, (apart, together) in scores.items()
+    ]
+    return "\n  ".join([said, *lines])
 
 
-def _pruned(config: Config, task: AdaptationTask, model: Any, wanted: argparse.Namespace) -> None:
-    if wanted.compact:
-        pruned_files.write_compact(model, wanted.folder)
-        again = pruned_files.load_compact(wanted.folder)
+def _pruned(config: Config, task: AdaptationTask, model: Any, folder: Path, compact: bool) -> str:
+    if compact:
+        pruned_files.write_compact(model, folder)
+        again = pruned_files.load_compact(folder)
     else:
         from transformers import AutoModelForCausalLM
 
-        pruned_files.pad_layers(model).save_pretrained(wanted.folder)
-        again = AutoModelForCausalLM.from_pretrained(wanted.folder, dtype=next(model.parameters()).dtype).eval()
-    task.base.tokenizer.save_pretrained(wanted.folder)
+        pruned_files.pad_layers(model).save_pretrained(folder)
+        again = AutoModelForCausalLM.from_pretrained(folder, dtype=next(model.parameters()).dtype).eval()
+    task.base.tokenizer.save_pretrained(folder)
     difference = export.logit_difference(again, model, torch.tensor([task.held[0][0]]))
     count, dense = (sum(p.numel() for p in each.parameters()) for each in (again, task.base.model))
-    print(f"{wanted.folder}: {count:,} parameters of {dense:,}; read back, logits differ by {difference:.1e}")
+    return f"{count:,} parameters of {dense:,}; read back, logits differ by {difference:.1e}"
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ WORDS = {
 }
 """Error type in pydantic, or its part before "_" → our words. A type of value covers all failures to be that type."""
 
+YAML_BYTES, YAML_DEPTH, YAML_VALUES = 2**20, 50, 100_000
+"""Limits of a file of settings: its size, how deep it is nested, and its values once aliases are expanded."""
+
 
 def in_words(fault: Any) -> str:
     """Describe one fault of a pydantic error, without its key."""
@@ -85,6 +88,47 @@ def explain(
     return "\n".join(" ".join([f"{key}:" if key and words else key, *words]).strip() for key, words in lines.items())
 
 
+def _require_shallow(text: str, where: str) -> None:
+    """Raise a ConfigError if YAML is nested more deeply than settings are; the usual reader would take minutes."""
+    depth = most = 0
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if (most := max(most, depth)) > YAML_DEPTH:
+                break
+    except yaml.YAMLError as fault:  # the usual reader says more about other faults
+        most = YAML_DEPTH + 1 if "nesting depth" in str(fault) else 0
+    if most > YAML_DEPTH:
+        raise ConfigError(f"{where}: is nested more than {YAML_DEPTH} deep")
+
+
+def _require_small(content: Any, where: str) -> None:
+    """Raise a ConfigError if settings are endless or huge once the aliases of YAML are expanded."""
+    count, left = 0, [(content, 0)]
+    while left:
+        value, depth = left.pop()
+        count += 1
+        if count > YAML_VALUES or depth > YAML_DEPTH:
+            raise ConfigError(f"{where}: repeats itself by its aliases, to more than {YAML_VALUES} values")
+        if isinstance(value, dict | list):
+            left += [(inner, depth + 1) for inner in (value.values() if isinstance(value, dict) else value)]
+
+
+def parse_value(text: str) -> Any:
+    """Parse a value of the command line as YAML.
+
+    Raises:
+        ValueError: if it is not YAML, or is nested too deeply.
+    """
+    try:
+        _require_shallow(text, "the value")
+        value = yaml.safe_load(text)
+        _require_small(value, "the value")
+    except (yaml.YAMLError, ConfigError, RecursionError) as fault:
+        raise ValueError(" ".join(str(fault).split())) from None
+    return value
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the settings in a YAML file. As in Hydra, 1e-4 is a number.
 
@@ -94,7 +138,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     from omegaconf._utils import get_yaml_loader
 
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
+        if path.stat().st_size > YAML_BYTES:
+            raise ConfigError(f"{path}: is larger than a file of settings may be ({YAML_BYTES} bytes)")
+        text = path.read_text(encoding="utf-8")
+        _require_shallow(text, str(path))
+        content = yaml.load(text, Loader=get_yaml_loader())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f", line {mark.line + 1}"
@@ -106,8 +154,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
         elif error.context and error.context_mark and mark and error.context_mark.line != mark.line:
             problem += f" ({error.context}, which starts in line {error.context_mark.line + 1})"
         raise ConfigError(f"{path}{where}: {problem}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: unreadable ({error.strerror or error})") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is not a YAML file in UTF-8 ({' '.join(str(error).split())})") from None
+    _require_small(content, str(path))
     if not isinstance(content, dict | None):
         raise ConfigError(f"{path}: has no settings; write them as lines `key: value`")
     return {str(key): value for key, value in (content or {}).items()}

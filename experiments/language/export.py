@@ -15,23 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 import ngn
+from experiments.language.folders import ExportError, check_sums
 from experiments.models.adapter import Adapter, attach_adapters
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.files import write_atomically, write_tensors
+from ngn.files import write_atomically
+from ngn.tensor_files import read_checked, write_checked
 
 Terms = dict[str, tuple[Tensor, Tensor]]
 """Full name of a map → down [m, in] and up [out, m], with the ordering weights folded in."""
 WEIGHTS, CONFIG, EMPTY = "adapter_model.safetensors", "adapter_config.json", "EMPTY.txt"
 ADAPTERS = "adapters.safetensors", "adapters.json"
-
-
-class ExportError(ValueError):
-    """The exported files do not reproduce the model."""
 
 
 def low_rank_terms(deployed: nn.Module) -> Terms:
@@ -67,7 +64,7 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
         "r": largest, "lora_alpha": largest, "rank_pattern": ranks, "alpha_pattern": ranks,
         "target_modules": list(ranks), "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
     }  # fmt: skip
-    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    write_checked(folder / WEIGHTS, tensors, {"format": "pt"})
     write_atomically(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode(), replace=True)
     return ranks
 
@@ -155,7 +152,7 @@ def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, in
     tensors = {f"{name}.{key}": getattr(part, key) for name, part in parts.items() for key in ("down", "up")}
     units = {name: part.down.shape[0] for name, part in parts.items()}
     described = {"type": "adapter", "formula": "h + up gelu(down h)", "base": base, "layers": units}
-    write_tensors(folder / ADAPTERS[0], tensors)
+    write_checked(folder / ADAPTERS[0], tensors)
     write_atomically(folder / ADAPTERS[1], (json.dumps(described, indent=2) + "\n").encode(), replace=True)
     return units
 
@@ -164,11 +161,16 @@ def load_adapters(model: nn.Module, folder: Path) -> nn.Module:
     """Return the pretrained ``model``, frozen, with the adapters that :func:`write_adapters` wrote to a folder.
 
     Raises:
-        ExportError: if the two files of the folder do not match.
+        ExportError: if a file was changed or is damaged, or the two files of the folder do not match.
         ValueError: if the model lacks one of the layers.
+        OSError: if a file cannot be read.
     """
-    units: dict[str, int] = json.loads((folder / ADAPTERS[1]).read_text())["layers"]
-    tensors = safetensors.torch.load((folder / ADAPTERS[0]).read_bytes())
+    check_sums(folder)
+    try:
+        units: dict[str, int] = dict(json.loads((folder / ADAPTERS[1]).read_bytes())["layers"])
+    except (ValueError, KeyError, TypeError, RecursionError) as fault:
+        raise ExportError(f"{folder / ADAPTERS[1]}: damaged ({fault})") from None
+    tensors = read_checked(folder / ADAPTERS[0])
     if tensors.keys() != {f"{name}.{key}" for name in units for key in ("down", "up")}:
         raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} come from different models")
     sizes: Sequence[int] = list(units.values())

@@ -16,6 +16,7 @@ import torch
 import ngn
 from experiments.data.source import DataInfo
 from experiments.language.base import PretrainedModel
+from experiments.language.folders import check_sums
 from experiments.language.pruning import OUTPUT_MAP, learned_size_of, prunable_parts
 
 WEIGHTS = "model.safetensors"
@@ -58,8 +59,9 @@ def load_compact(folder: str | Path) -> Any:
     """Load a model that :func:`write_compact` wrote, frozen, in eval mode, with the file's number types.
 
     Raises:
-        ValueError: if the file belongs to another model.
+        ValueError: if a file was changed or is damaged, or belongs to another model.
     """
+    check_sums(Path(folder))
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForCausalLM
 

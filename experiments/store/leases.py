@@ -84,8 +84,8 @@ class Leases:
         except FileNotFoundError:  # or a dangling link, which nobody holds
             self._seen.pop(name, None)
             return None
-        except IsADirectoryError:
-            content, facts = b"", path.stat()
+        except OSError:  # a folder, links in a circle, or a file that cannot be read
+            content, facts = b"", path.lstat()
         owner = _owner(content)
         if owner is not None and owner.machine == machine_id():
             return owner if start_tick(owner.pid) == owner.started else None
@@ -149,7 +149,7 @@ class Leases:
     def _ours(self, name: str) -> bool:
         try:
             return self.path(name).read_bytes().startswith(self._content.rstrip(b"\n"))
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def release(self, names: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ one worker, or one Slurm array task, trains.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -74,8 +75,9 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
         lines.append(json.dumps([run.config.model_dump(mode="json") for run in placed]))
     content = ("\n".join(lines) + "\n").encode()
     earlier = _plans(folder)
-    if earlier and earlier[-1].read_bytes() == content:
-        return earlier[-1]
+    with contextlib.suppress(OSError):  # an unreadable plan is not the same
+        if earlier and earlier[-1].read_bytes() == content:
+            return earlier[-1]
     number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0)
     while True:
         number += 1
@@ -120,18 +122,26 @@ def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tu
     """
     wanted = None if tasks is None else set(tasks)
     missing = set(wanted or ())
-    with open(path, errors="replace") as lines:
-        next(lines)
-        for number, line in enumerate(lines):
-            if wanted is None or number in wanted:
-                try:
-                    runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
-                    if not runs:
-                        raise ValueError("it has no runs")
-                except (ValueError, TypeError, RecursionError) as fault:
-                    why = str(fault).splitlines()[0]
-                    raise RecordError(f"{path}: task {number} cannot be read ({why}); write a new plan") from None
-                missing.discard(number)
-                yield number, runs
+    for number, line in enumerate(_task_lines(path)):
+        if wanted is None or number in wanted:
+            try:
+                runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
+                if not runs:
+                    raise ValueError("it has no runs")
+            except (ValueError, TypeError, RecursionError) as fault:
+                why = str(fault).splitlines()[0]
+                raise RecordError(f"{path}: task {number} cannot be read ({why}); write a new plan") from None
+            missing.discard(number)
+            yield number, runs
     if missing:
         raise RecordError(f"{path}: task {min(missing)} is missing; write a new plan")
+
+
+def _task_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a plan after the first."""
+    try:
+        with open(path, errors="replace") as lines:
+            next(lines, None)
+            yield from lines
+    except OSError as fault:
+        raise RecordError(f"{path}: is not a readable plan ({fault.strerror}); write a new plan") from None

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
 
 from experiments.blocks import Closed, ConfigError
 from experiments.config.compose import nearest
-from experiments.config.messages import explain, read_yaml
+from experiments.config.messages import explain, parse_value, read_yaml
 from experiments.paths import ROOT
 
 CLUSTERS = ROOT / "experiments" / "clusters"
@@ -73,8 +72,8 @@ def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluste
         if not sign:
             raise ConfigError(f"{change}: not understood; write settings of the cluster as key=value")
         try:
-            content[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            content[key] = parse_value(value)
+        except ValueError:
             raise ConfigError(f"{change}: not understood; quote values with special characters") from None
     try:
         return Cluster.model_validate(content)

@@ -114,7 +114,12 @@ def submitted(folder: Path) -> list[Submitted]:
     """Return every array task that was submitted for a study so far."""
     path = folder / "jobs.jsonl"
     jobs: list[Submitted] = []
-    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+    try:
+        lines = path.read_text(errors="replace").splitlines() if os.path.lexists(path) else []
+    except OSError as fault:
+        log.warning("%s: unreadable, so the jobs in Slurm's queue are unknown (%s)", path, fault.strerror)
+        return jobs
+    for line in lines:
         try:
             if line.strip():
                 noted = json.loads(line)

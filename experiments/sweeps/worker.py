@@ -54,6 +54,9 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
 
     Returns:
         run id → complete, diverged, present, held, or the first line of an error.
+
+    Raises:
+        RecordError: if the plan cannot be read at all.
     """
     from experiments.runs.launch import share
     from experiments.runs.sharing import HeldElsewhere
@@ -122,7 +125,10 @@ def main() -> int:
                 answer: dict[str, Any] = {"task": int(number), "runs": runs}
                 print(json.dumps(answer), file=answers, flush=True)
     except KeyboardInterrupt as stopped:
-        return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", "run", plans.read(plan).study]))
+        return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", "run", plan.parent.name]))
+    except RecordError as damaged:  # the whole plan cannot be read any more
+        print(damaged, file=sys.stderr, flush=True)
+        return 1
     return 0
 
 

@@ -39,7 +39,9 @@ DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "no object": lambda content, at: b"[1, NaN]",
     "an object": lambda content, at: b'{"schema": 1, "format": 1, "run_id": {}}',
 }
-PLACES = ("missing", "a folder", "a link that leads nowhere")
+LINKS = {"a link that leads nowhere": "nowhere", "a circle of links": "", "unreadable": "/proc/self/mem"}
+"""What a link in place of a file leads to; "" is itself. Not even root can read the last."""
+PLACES = ("missing", "a folder", *LINKS)
 
 
 def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
@@ -51,8 +53,8 @@ def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES
         path.write_bytes(DAMAGE[how](content, int(random.integers(max(1, len(content))))))
     elif how == "a folder":
         (path / "below").mkdir(parents=True)
-    elif how != "missing":
-        path.symlink_to(path.with_name("nowhere"))
+    elif how in LINKS:
+        path.symlink_to(LINKS[how] or path.name)
     return how
 
 

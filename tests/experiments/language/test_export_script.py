@@ -37,7 +37,11 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
     if name in ("sora", "svd", "adalora", "uniform"):
         assert "3 terms" in said
     assert ("merged" in said) == bool(merged)
-    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".json", ".safetensors"}
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".json", ".safetensors", ""}
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert script["main"]([str(record), str(tmp_path / "out")]) == 2, "an export must not mix with another"
+    assert "out: exists and is not an empty folder" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
 def test_what_cannot_be_exported_is_said(tmp_path, capsys):
