@@ -16,17 +16,17 @@ from typing_extensions import TypedDict
 
 from experiments.data.errors import DataError
 
-Parts = dict[str, Any]
+FileRecords = dict[str, Any]
 """File name → its records."""
-Column = Annotated[StrictInt, Field(ge=0)]
-Condition = tuple[Column, Annotated[StrictInt, Field(ge=0, le=2)], StrictStr | StrictInt | StrictFloat]
+ColumnNumber = Annotated[StrictInt, Field(ge=0)]
+Condition = tuple[ColumnNumber, Annotated[StrictInt, Field(ge=0, le=2)], StrictStr | StrictInt | StrictFloat]
 """WikiSQL: column, operator (= > <), value."""
 
 
 class WikiSQLQuery(TypedDict):
     """A query of WikiSQL: column, aggregate (none, MAX, MIN, COUNT, SUM, AVG), conditions."""
 
-    sel: Column
+    sel: ColumnNumber
     agg: Annotated[StrictInt, Field(ge=0, le=5)]
     conds: list[Condition]
 
@@ -181,7 +181,7 @@ def _by_name(records: Iterable[dict[str, Any]], key: str, file: str) -> dict[str
     return named
 
 
-def check_wikisql(parts: Parts) -> None:
+def check_wikisql(parts: FileRecords) -> None:
     """Raise a ValueError if a question names a table or a column that does not exist."""
     for file in (name for name in parts if not name.endswith(".tables.jsonl")):
         listed = file.replace(".jsonl", ".tables.jsonl")
@@ -194,7 +194,7 @@ def check_wikisql(parts: Parts) -> None:
                 raise ValueError(f"{file}: record {number} names column {largest} of a table with {columns} columns")
 
 
-def check_spider(parts: Parts) -> None:
+def check_spider(parts: FileRecords) -> None:
     """Raise a ValueError if a question names a database, or a column a table, that does not exist."""
     databases = _by_name(parts["tables.json"], "db_id", "tables.json")
     for name, database in databases.items():
@@ -207,7 +207,7 @@ def check_spider(parts: Parts) -> None:
                 raise ValueError(f"{file}: record {number} asks database {each['db_id']!r}, which tables.json lacks")
 
 
-def check_squad(parts: Parts) -> None:
+def check_squad(parts: FileRecords) -> None:
     """Raise a ValueError if two questions of a file have the same id, or a file has no question."""
     for file, articles in parts.items():
         paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
@@ -215,9 +215,9 @@ def check_squad(parts: Parts) -> None:
             raise ValueError(f"{file}: holds no question")
 
 
-def check_nothing(parts: Parts) -> None:
+def check_nothing(parts: FileRecords) -> None:
     """Accept every record: they do not depend on each other."""
 
 
-Check = Callable[[Parts], None]
+Check = Callable[[FileRecords], None]
 """Raises a ValueError if records do not agree."""
