@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,10 @@ def table(rows: list[Row]) -> str:
         ]
         if left_out:
             names = ", ".join(f"{row['name']} ({row['not_run']})" for row in left_out)
-            lines.append(f"\nNot run, as they are too large for the machine: {names}.")
+            lines.append("\n" + textwrap.fill(f"Not run, as they are too large for the machine: {names}.", 120))
         parts.append("\n".join(lines))
     if reasons := _reasons(ran):
-        parts.append("## What fails\n\n" + "\n".join(reasons))
+        parts.append("## What fails\n\n| model | what | why |\n| --- | --- | --- |\n" + "\n".join(reasons))
     return "\n\n".join(parts)
 
 
@@ -68,10 +69,11 @@ def _summary(rows: list[Row]) -> str:
     others = sum(judged(row["torch_pruning"]) == WRONG for row in rows)
     spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
     most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
-    return (
+    return textwrap.fill(
         f"**All checks hold for {', '.join(text)}.** NGN cuts {wrong} of all {len(rows)} models so that they compute "
         f"something else, Torch-Pruning {others}. Finding takes {statistics.median(spent):.1f} forward passes in the "
-        f"median, and never more than ten passes and {max(0.0, most):.1f} seconds."
+        f"median, and never more than ten passes and {max(0.0, most):.1f} seconds.",
+        120,
     )
 
 
@@ -102,17 +104,22 @@ def _reasons(rows: list[Row]) -> list[str]:
     lines = []
     for row in rows:
         own, other = row["ngn"], row["torch_pruning"]
-        said = (
-            [own["fault"]]
-            if "fault" in own
-            else [f"{WORDS[c]}: {own[c]}" for c in CHECKS if own.get(c, "yes") != "yes"]
-        )
-        said += [f"{n} sizes left: {why}" for why, n in _counted(own.get("failed_trial", []))]
+        said = [("all checks", own["fault"])] if "fault" in own else []
+        said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
+        said += [(f"{n} sizes left as they are", why) for why, n in _counted(own.get("failed_trial", []))]
         if judged(other) == FAILS:
-            why = next(other[k] for k in ("fault", "cut", "runs", "step") if other.get(k, "yes") != "yes")
-            said.append(f"Torch-Pruning: {why}")
-        lines += [f"- {row['name']}: {'; '.join(said)}".replace("|", "/").replace("<", "‹")] if said else []
+            said.append(
+                (
+                    "Torch-Pruning",
+                    next(other[k] for k in ("fault", "cut", "runs", "step") if other.get(k, "yes") != "yes"),
+                )
+            )
+        lines += [f"| {row['name']} | {what} | `{_cell(why)}` |" for what, why in said]
     return lines
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "/").replace("`", "'").replace("\n", " ")
 
 
 def _counted(reasons: list[str]) -> list[tuple[str, int]]:

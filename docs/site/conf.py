@@ -73,7 +73,7 @@ sphinx_gallery_conf: dict[str, Any] = {
 
 NAVIGATION = {
     "Start": "/README tutorial library faq /examples/smaller_cnn /build/gallery/index site/api",
-    "Understand": "equations architecture results disagreements about_the_paper benchmarks",
+    "Understand": "equations architecture results disagreements about_the_paper benchmarks models",
     "Extend": "extending extending/task extending/method extending/table extending/figure extending/size "
     "extending/library",
     "The suite": "reproduce cli sweeps data language",
