@@ -28,7 +28,6 @@ def check(model: Model, row: Row, last: list[str]) -> None:
     wanted = outputs(whole, example)
     removed: dict[nn.Module, list[int]] = {}
     left: dict[nn.Module, list[int]] = {}
-    ungrouped = True
     with noted(row, "cut"):
         pruner = tp.BasePruner(
             whole,
@@ -45,9 +44,8 @@ def check(model: Model, row: Row, last: list[str]) -> None:
                 layer = dep.target.module
                 if not pruner.DG.is_in_channel_pruning_fn(dep.handler) or not isinstance(layer, (nn.Linear, _ConvNd)):
                     continue
-                if getattr(layer, "groups", 1) > 1:
-                    ungrouped &= layer.groups == layer.in_channels
-                    continue
+                if 1 < getattr(layer, "groups", 1) == layer.in_channels:
+                    continue  # it reads no other units than its own
                 size = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
                 now = left.setdefault(layer, [*range(size)])
                 gone = {now[int(number)] for number in _plain(idxs)}
@@ -68,15 +66,23 @@ def check(model: Model, row: Row, last: list[str]) -> None:
     with noted(row, "equal"):
         paths = {id(module): path for path, module in whole.named_modules()}
         for layer, entries in removed.items():
-            weight: Any = plain.get_submodule(paths[id(layer)]).weight
-            dim = 0 if isinstance(layer, _ConvNd) and layer.transposed else 1
-            weight.data.index_fill_(dim, torch.tensor(sorted({*entries})), 0.0)
+            _zero(plain.get_submodule(paths[id(layer)]), entries)
         row["difference"] = apart(outputs(plain, example), got)
         row["equal"] = verdict(row["difference"])
-        if row["equal"] != "yes" and not ungrouped:
-            row["equal"] += " (units of a grouped convolution)"
     with noted(row, "step"):
         step(whole, example)
+
+
+def _zero(layer: Any, entries: list[int]) -> None:
+    """Give a linear layer or a convolution weights of zero for some of its inputs."""
+    weight, groups = layer.weight.data, getattr(layer, "groups", 1)
+    if isinstance(layer, _ConvNd) and layer.transposed:
+        weight.index_fill_(0, torch.tensor(entries), 0.0)
+        return
+    size, outs = weight.shape[1], len(weight) // groups
+    for entry in entries:
+        group, number = divmod(entry, size)
+        weight[group * outs : (group + 1) * outs, number] = 0.0
 
 
 def _plain(idxs: Any) -> list[int]:
