@@ -140,6 +140,8 @@ class _Sizes(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
+        if name in ("zeros", "ones", "new_zeros", "new_ones"):
+            self._constant(out, [*args, *(kwargs or {}).values()])
         if name not in ("view", "reshape", "unflatten", "split"):
             return out
         own, *rest = args
@@ -158,3 +160,15 @@ class _Sizes(TorchFunctionMode):
             pairs = [*zip(flat, self.seen.dims(out)[at:], strict=False)]
         self.seen.counted += [(size, dim) for size, dim in pairs if isinstance(size, AttributeInt) and size == dim.size]
         return out
+
+    def _constant(self, out: Tensor, given: list[Any]) -> None:
+        """Let equal entries be cut along a dimension whose length is an attribute."""
+        sizes = [part for value in given for part in (value if isinstance(value, (list, tuple)) else [value])]
+        sizes = [part for part in sizes if isinstance(part, int) and not isinstance(part, bool)]
+        if len(sizes) == out.dim() and any(isinstance(size, AttributeInt) for size in sizes):
+            own = self.seen.dims(out)
+            dims = [
+                new(int(size)) if isinstance(size, AttributeInt) else dim for size, dim in zip(sizes, own, strict=True)
+            ]
+            self.seen.set(out, dims)
+            self.seen.counted += [pair for pair in zip(sizes, dims, strict=True) if isinstance(pair[0], AttributeInt)]

@@ -13,7 +13,7 @@ from zoo import checks, table
 from zoo.models import COLLECTIONS
 
 SAMPLE = {
-    "transformers": (("qwen3", 4), ("qwen3_moe", 4), ("gpt2", 4)),
+    "transformers": (("qwen3", 4), ("qwen3_moe", 4), ("gpt2", 4), ("t5", 7)),
     "torchvision": (("resnet18", 12), ("shufflenet_v2_x0_5", 20)),
     "timm": (("resnext26ts", 15),),
 }
