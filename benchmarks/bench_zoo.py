@@ -33,6 +33,7 @@ from rivals.table import write_between_marks
 from zoo import checks, rival, table
 from zoo.models import COLLECTIONS, TOO_LARGE, missing
 
+import ngn.sizes.attach  # noqa: F401  before the processes divide
 from experiments.store import provenance
 
 HERE = Path(__file__).resolve().parent

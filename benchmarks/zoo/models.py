@@ -295,10 +295,11 @@ def transformers_models() -> dict[str, Callable[[], Model]]:
     import transformers
 
     def entry(name: str) -> Callable[[], Model]:
-        kind, config, values, inputs = TRANSFORMERS[name]
+        *names, values, inputs = TRANSFORMERS[name]
+        kind, config = (getattr(transformers, each) for each in names)  # imported here, for all processes
 
         def build() -> nn.Module:
-            made = getattr(transformers, kind)(getattr(transformers, config)(**values))
+            made = kind(config(**values))
             for each in (made.config, *(getattr(m, "config", made.config) for m in made.modules())):
                 each.use_cache = False
             return made
