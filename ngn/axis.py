@@ -7,7 +7,7 @@ axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +144,8 @@ class OrderedAxis(nn.Module):
     """The fixed rms of normalised components, [*R, K]."""
     cuttable = True
     """Whether training can go on without components whose coefficient is 0."""
+    costs: Mapping[str, Any] = {}
+    """By kind, the cost of the model as a function of all sizes; empty if no trace has found them."""
     whole: Any = None  # the model before its first cut, for reports
 
     def __init__(

@@ -30,6 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments
 from ngn.cutting import Choice, is_stack, owned
+from ngn.tracing.lengths import Polynomial
 from ngn.truncation import truncated
 
 SECONDS = 0.2
@@ -86,12 +87,17 @@ class Cost:
     (20.0, [23.0, [6.0]])
     """
 
+    exact: Polynomial | None = None
+    """The cost as a function of all counts; None if the axes were not found by a trace."""
+
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
         self._known: dict[tuple[int, ...], float] = {}
         self.largest = tuple(axis.K for axis in axes)
         self.smallest = tuple(min(axis.K, axis.capacity.smallest_count) for axis in axes)
         self.full = full = self.measured(self.largest)
+        if self._traced():
+            return
         tables = []
         for g, (low, K) in enumerate(zip(self.smallest, self.largest, strict=True)):
             counts = sorted({low, K, *(n for n in [0, *(2**i for i in range(K.bit_length()))] if low <= n <= K)})
@@ -116,9 +122,22 @@ class Cost:
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
 
+    def _traced(self) -> bool:
+        """Take the cost from a trace that found all axes, if it agrees with both ends measured."""
+        exact = traced_cost(self.axes, self.kind)
+        if exact is not None:
+            for counts in (self.largest, self.smallest):
+                if float(exact(torch.tensor(counts, dtype=torch.float64))[0]) != self.measured(counts):
+                    return False
+        self.exact = exact
+        return exact is not None
+
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at continuous counts [..., G]; extrapolated linearly."""
         n = count.detach().to("cpu", torch.float64)
+        if self.exact is not None:
+            value, slope = self.exact(n)
+            return value.to(count.device), slope.to(count.device)
         at = torch.minimum((n.unsqueeze(-1) >= self.counts).sum(-1).clamp(min=1), self.steps).unsqueeze(-1)
         counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
         last, value = counts.gather(-1, at).squeeze(-1), saved.gather(-1, at).squeeze(-1)
@@ -146,7 +165,7 @@ class Cost:
     def measured(self, counts: tuple[int, ...]) -> float:
         """The cost of a copy truncated to ``counts``; each is measured once. Of a sharded model, the formula's."""
         if counts not in self._known:
-            if any(hasattr(p, "device_mesh") for p in self.model.parameters()):
+            if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
                 return self.estimate(counts)
             self._known[counts] = self.of(cut_to(self.model, self.axes, counts))
         return self._known[counts]
@@ -159,6 +178,15 @@ class Cost:
         if self.kind == "macs":
             return float(multiply_adds(lambda: small(*args, **named)))
         return milliseconds(lambda: small(*args, **named), next(small.parameters()).device)
+
+
+def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
+    """The cost of sizes that one trace has found."""
+    costs = [axis.costs.get(kind) for axis in axes]
+    first = costs[0]
+    if first is None or any(cost is not first for cost in costs):
+        return None
+    return first.of([axis.name for axis in axes], [round(int(first.units(axis.name)) / axis.K) for axis in axes])
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

@@ -16,7 +16,7 @@ from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker, Size
-from ngn.sizes.found import attach_found, keep_sound
+from ngn.sizes.found import attach_found
 from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import refuse_different
@@ -135,14 +135,10 @@ def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, examp
         found = find_sizes(model, example)
     elif found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
-    axes = attach_found(model, found, make)
-    kept = keep_sound(model, axes, found)
+    kept = attach_found(model, found, make)
     if not kept.groups:
         raise ValueError(f"no size of this model can be cut:\n{kept}")
-    for axis in axes:
-        axis.called = False  # only calls in training count
-    if kept.groups:
-        refuse_uncuttable(model, axes_of(model), tried=True)
+    refuse_uncuttable(model, axes_of(model), tried=True)
     return kept
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,37 +117,58 @@ class FoundAxis(HookedAxis):
             table[name] = weight
 
 
-def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[FoundAxis]:
-    """Make the sizes of ``found`` learnable."""
-    use_cuttable_attention([cut.module for group in found for cut in group.cuts])
-    axes = [FoundAxis(make(group.name, group.length), group) for group in found]
-    for axis in axes:
-        axis.attach()
-    return axes
+BLOCK = 8
+"""Units in one component of a size whose single units fail: some kernels need addresses of 16 bytes."""
 
 
-def keep_sound(model: nn.Module, axes: Sequence[FoundAxis], found: FoundSizes) -> FoundSizes:
-    """Take away the sizes that fail a trial: cut to half and to one, alone and together.
+def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> FoundSizes:
+    """Make the sizes of ``found`` learnable that pass a trial: cut to half, to one and to unequal parts.
 
     Returns:
-        ``found`` with these among what is fixed, each with the difference of the outputs.
+        ``found`` with the others among what is fixed, each with the difference of the outputs.
     """
+    use_cuttable_attention([cut.module for group in found for cut in group.cuts])
+    groups = {group.name: group for group in found}
+
+    def attached(some: Iterable[SizeGroup]) -> list[FoundAxis]:
+        axes = [FoundAxis(make(group.name, group.length), group) for group in some]
+        for axis in axes:
+            axis.costs = found.costs
+            axis.attach()
+        return axes
+
+    def without_failed(axes: list[FoundAxis]) -> dict[str, str]:
+        failed = _failed(model, axes, found.example)
+        for axis in failed:
+            axis.detach()
+            axes.remove(axis)
+        return {axis.name: reason for axis, reason in failed.items()}
+
+    axes = attached(found)
+    failed = without_failed(axes)
+    blocks = {name: groups[name].in_blocks(BLOCK) for name in failed if groups[name].length % BLOCK == 0}
+    if blocks:
+        axes += attached(blocks.values())
+        failed = {name: reason for name, reason in failed.items() if name not in blocks} | without_failed(axes)
+    for axis in axes:
+        axis.called = False  # only calls in training count
+    kept = tuple(blocks.get(group.name, group) for group in found if group.name not in failed)
+    more = (Uncut(groups[name].members, groups[name].length, reason) for name, reason in failed.items())
+    return replace(found, groups=kept, fixed=(*found.fixed, *more))
+
+
+def _failed(model: nn.Module, axes: Sequence[FoundAxis], example: Any) -> dict[FoundAxis, str]:
+    """The sizes whose cuts change what the model computes, each with the difference."""
     failed: dict[FoundAxis, str] = {}
     for name, count in _TRIALS:
 
         def differs(some: Sequence[FoundAxis], count: Any = count) -> str | None:
             counts = {axis: count(axis, axes.index(axis)) if axis in some else axis.K for axis in axes}
-            return difference(model, axes, found.example, lambda axis: counts[axis])  # type: ignore[index]
+            return difference(model, axes, example, lambda axis: counts[axis])  # type: ignore[index]
 
-        left = [axis for axis in axes if axis not in failed]
-        for axis, reason in _culprits(left, differs).items():
+        for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
             failed[axis] = f"cut to {name}, the model computes something else ({reason})"
-    for axis in failed:
-        axis.detach()
-    names = {axis.name for axis in failed}
-    members = {group.name: group.members for group in found}
-    more = tuple(Uncut(members[axis.name], axis.K, reason) for axis, reason in failed.items())
-    return replace(found, groups=tuple(g for g in found if g.name not in names), fixed=(*found.fixed, *more))
+    return failed
 
 
 _TRIALS: tuple[tuple[str, Any], ...] = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
 from ngn.axis import Cut
+from ngn.tracing.lengths import Polynomial
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class SizeGroup:
     macs: float
     order: Sequence[int] | None = None
 
+    def in_blocks(self, units: int) -> SizeGroup:
+        """The same size, counted in blocks of neighbouring ``units``."""
+        cuts = tuple(replace(cut, width=cut.width * units) for cut in self.cuts)
+        unit = f"blocks of {units} {self.unit}"
+        return replace(self, cuts=cuts, length=self.length // units, unit=unit, order=None)
+
 
 @dataclass(frozen=True)
 class Uncut:
@@ -82,12 +89,14 @@ class FoundSizes:
         groups: what can be cut.
         fixed: what cannot, and why.
         example: the input of the trace.
+        costs: "parameters" and "macs" as functions of the numbers of units.
     """
 
     model: nn.Module = field(repr=False)
     groups: tuple[SizeGroup, ...]
     fixed: tuple[Uncut, ...]
     example: Any = field(repr=False)
+    costs: Mapping[str, Polynomial | None] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.groups)

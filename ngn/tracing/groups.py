@@ -15,6 +15,7 @@ from ngn.axis import Cut, inputs_first, is_conv1d
 from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
+from ngn.tracing.lengths import polynomial
 from ngn.tracing.record import Held, Trace
 from ngn.tracing.run import trace
 
@@ -61,7 +62,7 @@ def groups_of(seen: Trace, example: Any) -> FoundSizes:
             fix(leaf, "its entries cross")
     _fix_inner(seen, places, consumers)
     groups: list[SizeGroup] = []
-    cut: set[Leaf] = set()
+    cut: dict[Leaf, SizeGroup] = {}
     total = sum(held.size for held in seen.held.values() if held.trained)
     heads = {leaf for dim in seen.batches for leaf in leaves(dim)}
     work = [(prod(dim.size for dim in dims), dims) for dims in seen.work]
@@ -74,8 +75,12 @@ def groups_of(seen: Trace, example: Any) -> FoundSizes:
             macs = sum(n * _share(dims, leaf) for n, dims in work) / max(1, sum(n for n, _ in work))
             parameters = sum(h.size * _share(h.dims, leaf) for h in {h for h, _ in found if h.trained}) / max(1, total)
             groups.append(_group(seen, leaf, found, consumers[leaf], leaf in heads, parameters, macs))
-            cut.add(leaf)
-    return FoundSizes(seen.model, _named(groups), _fixed(seen, cut), example)
+            cut[leaf] = groups[-1]
+    named = _named(groups)
+    sizes = {leaf: group.name for leaf, group in zip(cut, named, strict=True)}
+    weights = [held.dims for held in seen.held.values() if held.trained]
+    costs = {"parameters": polynomial(weights, sizes), "macs": polynomial(seen.work, sizes)}
+    return FoundSizes(seen.model, named, _fixed(seen, {*cut}), example, costs)
 
 
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:

@@ -1,0 +1,90 @@
+"""Sizes that were found, from the first step to the file."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from traceable import NETWORKS, DenseNet, Experts, ResNet, ShuffleNet, UNet, example_of, network
+
+import ngn
+from ngn.cost import Cost, cut_to
+
+
+@pytest.mark.parametrize("kind", [ResNet, DenseNet, ShuffleNet, Experts], ids=lambda kind: kind.__name__)
+def test_half_of_the_multiply_adds_trained_deployed_saved_and_loaded(kind, tmp_path):
+    model, x = network(kind), example_of(kind)
+    learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(macs="60%", example=x))
+    y = torch.zeros_like(model(x).detach())
+    _ = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=30, lr=1e-3), progress="never")
+    small = learner.deploy(example=x)
+    assert learner.cost.of(small) <= 0.6 * learner.cost.full
+    for module in small.modules():
+        if isinstance(module, _ConvNd):
+            assert module.weight.shape[:2] == (module.out_channels, module.in_channels // module.groups)
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.num_features == len(module.weight) == len(module.running_mean)
+    ngn.save(small, tmp_path / "small.safetensors")
+    fresh = kind().eval()
+    ngn.learn_sizes(fresh, example=x)
+    again = ngn.load(fresh, tmp_path / "small.safetensors")
+    torch.testing.assert_close(again(x), small(x))
+    ngn.export(small, tmp_path / "small.pt2", example=x)
+    program = torch.export.load(tmp_path / "small.pt2").module()
+    torch.testing.assert_close(program(x), small(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("which", ["parameters", "macs"])
+def test_the_traced_cost_is_the_measured_one_at_any_counts(kind, which):
+    model, x = network(kind), example_of(kind)
+    learner = ngn.learn_sizes(model, example=x)
+    cost = Cost(model, learner.axes, which, x)
+    assert cost.exact is not None
+    random = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        counts = tuple(int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes)
+        assert cost.measured(counts) == cost.of(cut_to(model, learner.axes, counts))
+        value, slope = cost(torch.tensor(counts, dtype=torch.float64))
+        more = torch.tensor(counts, dtype=torch.float64)
+        more[0] += 1e-3
+        assert float(cost(more)[0] - value) == pytest.approx(1e-3 * float(slope[0]), rel=1e-2)
+
+
+def test_what_fails_its_trial_is_left_and_listed():
+    class Fixed(nn.Module):
+        """A view whose length is written into the program."""
+
+        def __init__(self):
+            super().__init__()
+            self.up, self.down, self.last = nn.Linear(4, 12), nn.Linear(12, 6), nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.last(self.down(self.up(x).view(-1, 12).tanh()))
+
+    model, x = Fixed(), torch.randn(3, 4)
+    learner = ngn.learn_sizes(model, example=x)
+    assert learner.names == ["down"]
+    assert any("up" in left.members and "cut to half" in left.reason for left in learner.found.fixed)
+    assert not any("before" in str(hook) for hook in model.down._forward_pre_hooks.values())
+
+
+def test_a_choice_of_what_was_found():
+    model, x = network(UNet), example_of(UNet)
+    found = ngn.find_sizes(model, x)
+    assert ngn.learn_sizes(model, found.without("merge")).names == ["down2", "middle"]
+    with pytest.raises(ValueError, match="found in another model"):
+        ngn.learn_sizes(network(UNet), found)
+
+
+def test_without_an_example_the_message_says_what_to_give():
+    with pytest.raises(ValueError, match="pass example=, an input of it"):
+        ngn.learn_sizes(network(UNet))
+
+
+def test_the_start_is_the_model_and_all_weights_are_trained():
+    model, x = network(ResNet), example_of(ResNet)
+    learner = ngn.learn_sizes(model, example=x, lambda0=0.1, t0=3.0)
+    (learner(x).square().mean() + learner.penalty()).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in learner.parameters() if p.requires_grad)

@@ -1,0 +1,61 @@
+"""Heads, widths and experts of language models, found without their names."""
+
+import pytest
+import torch
+
+import ngn
+from ngn.sizes.trial import difference
+
+transformers = pytest.importorskip("transformers")
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])
+TINY = {"vocab_size": 11, "hidden_size": 24, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
+QUERIES = {**TINY, "num_key_value_heads": 3}
+BOS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+
+
+def gpt2():
+    shape = {"vocab_size": 11, "n_embd": 24, "n_layer": 2, "n_head": 6, "n_positions": 16}
+    return transformers.GPT2Config(**shape, **BOS), {"attn.c_attn": (6, "heads"), "mlp.c_fc": (96, "units")}
+
+
+FAMILIES = {
+    "llama": lambda: (
+        transformers.LlamaConfig(**QUERIES, **BOS),
+        {"self_attn": (3, "heads"), "mlp": (48, "units")},
+    ),
+    "neox": lambda: (
+        transformers.GPTNeoXConfig(**TINY, **BOS),
+        {"attention.query_key_value": (6, "heads"), "mlp.dense_h_to_4h": (48, "units")},
+    ),
+    "gpt2": gpt2,
+    "phi3": lambda: (transformers.Phi3Config(**QUERIES, **BOS), {"mlp.gate_up_proj": (48, "units")}),
+    "mixtral": lambda: (
+        transformers.MixtralConfig(**QUERIES, num_local_experts=4, **BOS),
+        {"self_attn": (3, "heads"), "mlp.experts": (6, "blocks of 8 units")},
+    ),
+    "bert": lambda: (
+        transformers.BertConfig(**TINY, is_decoder=True, **BOS),
+        {"attention.self": (6, "heads"), "intermediate.dense": (48, "units")},
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_sizes_of_each_layer(family):
+    torch.manual_seed(0)
+    config, wanted = FAMILIES[family]()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    learner = ngn.learn_sizes(model, example=IDS)
+    found = {group.name: (group.length, group.unit) for group in learner.found}
+    assert len(found) == 2 * len(wanted)
+    for name, size in wanted.items():
+        assert [value for path, value in found.items() if path.endswith(name)] == [size, size]
+    random = torch.Generator().manual_seed(2)
+    for _ in range(2):
+        counts = {axis: int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes}
+        assert difference(learner.model, learner.axes, IDS, counts.__getitem__) is None
+
+
+def test_a_model_brings_its_input():
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**QUERIES, **BOS))
+    assert len(ngn.learn_sizes(model).axes) == 4
