@@ -1,7 +1,8 @@
 """Estimates from our runs with confidence intervals, for statements that say where a number lies.
 
 Each function returns an :class:`Estimator`, since the level of an interval depends on how many intervals a statement
-needs. docs/verdicts.md says which interval is used for what.
+needs. docs/verdicts.md says which interval is used for what. ``scipy.stats`` takes a second to import, so only the
+functions that need it import it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from experiments.analysis.significance import wilson_interval
 from experiments.analysis.statistics import Array
@@ -52,16 +53,21 @@ def exact(number: float) -> Estimator:
     return Estimator("exact", lambda level: Interval(number, number, number))
 
 
+def standard_error(numbers: Array) -> float:
+    """Standard error of a mean, s / n^½, from at least two ``numbers`` of shape [runs]."""
+    return float(numbers.std(ddof=1) / math.sqrt(len(numbers)))
+
+
 def mean(numbers: Array) -> Estimator:
     """Student's interval of a mean: mean ± t s / n^½; of paired differences, if ``numbers`` are such.
 
     Args:
         numbers: shape [runs], at least two.
     """
-    middle, error = float(numbers.mean()), float(stats.sem(numbers))
+    middle, error = float(numbers.mean()), standard_error(numbers)
 
     def at(level: float) -> Interval:
-        half = float(stats.t.ppf(1 - level / 2, len(numbers) - 1)) * error
+        half = float(special.stdtrit(len(numbers) - 1, 1 - level / 2)) * error
         return Interval(middle, middle - half, middle + half)
 
     return Estimator("Student", at)
@@ -73,6 +79,7 @@ def median(numbers: Array) -> Estimator:
     Args:
         numbers: shape [runs].
     """
+    from scipy import stats
 
     def at(level: float) -> Interval:
         test = stats.quantile_test(numbers, q=0, p=0.5)
@@ -93,7 +100,7 @@ def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
     """
     one, other = np.log(first), np.log(second)
     apart = float(one.mean() - other.mean())
-    errors = np.array([float(stats.sem(one)), float(stats.sem(other))]) ** 2
+    errors = np.array([standard_error(one), standard_error(other)]) ** 2
     total = float(errors.sum())
 
     def at(level: float) -> Interval:
@@ -101,7 +108,7 @@ def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
             return Interval(math.exp(apart), math.exp(apart), math.exp(apart))
         # Welch and Satterthwaite's degrees of freedom
         freedom = total**2 / float((errors**2 / [len(one) - 1, len(other) - 1]).sum())
-        half = float(stats.t.ppf(1 - level / 2, freedom)) * math.sqrt(total)
+        half = float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(total)
         return Interval(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
 
     return Estimator("Welch, of logarithms", at)
@@ -109,6 +116,7 @@ def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
 
 def share(number: int, total: int) -> Estimator:
     """Clopper and Pearson's exact interval of a probability, from ``number`` of ``total`` runs."""
+    from scipy import stats
 
     def at(level: float) -> Interval:
         low, high = stats.binomtest(number, total).proportion_ci(1 - level, method="exact")
@@ -142,13 +150,15 @@ def rank_correlation(x: Array, y: Array) -> Estimator:
 
     Ties take their mean rank. The coefficient is 0 where one of the two does not vary.
     """
+    from scipy import stats
+
     constant = np.ptp(x) == 0 or np.ptp(y) == 0
     value = 0.0 if constant else float(stats.spearmanr(x, y).statistic)
 
     def at(level: float) -> Interval:
         if abs(value) == 1:
             return Interval(value, value, value)
-        half = float(stats.norm.ppf(1 - level / 2)) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
+        half = float(special.ndtri(1 - level / 2)) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
         return Interval(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
 
     return Estimator("Fisher's z", at)
@@ -161,6 +171,7 @@ def bootstrap(samples: tuple[Array, ...], statistic: Callable[..., Array]) -> Es
         samples: one array of shape [runs] each; every one is resampled by itself.
         statistic: takes the samples and ``axis``, and reduces that axis.
     """
+    from scipy import stats
 
     def at(level: float) -> Interval:
         found = stats.bootstrap(

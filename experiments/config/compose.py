@@ -146,7 +146,7 @@ def options(group: str) -> list[str]:
 
 def _copy(value: Any) -> Any:
     """Copy nested mappings and lists. ``copy.deepcopy`` is too slow for thousands of runs."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _copy(entry) for key, entry in value.items()}
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
 

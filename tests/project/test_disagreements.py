@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 
+import own_records
 import pytest
 
-from experiments.analysis import published
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison, compare_all, totals
+from experiments.analysis.compare import Comparison, totals
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.paths import ROOT
 from experiments.report.claims import judge_all
-from experiments.store.records import Store
-from experiments.tables import MACROS
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -22,15 +20,15 @@ TEXT = " ".join(PAGE.split())
 
 @pytest.fixture(scope="module")
 def reader() -> Reader:
-    return Reader(Store(ROOT / "results"))
+    return own_records.reader()
 
 
 @pytest.fixture(scope="module")
-def items(reader: Reader) -> list[Comparison]:
-    return compare_all(reader, published.load_published(), MACROS)
+def items() -> tuple[Comparison, ...]:
+    return own_records.report().items
 
 
-def test_every_disagreement_stands_there_once_with_its_numbers(items: list[Comparison]) -> None:
+def test_every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparison, ...]) -> None:
     apart = {}
     for item in items:
         outside = item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
@@ -51,7 +49,7 @@ def test_every_disagreement_stands_there_once_with_its_numbers(items: list[Compa
     assert not missing
 
 
-def test_the_totals_are_those_of_the_verdicts(items: list[Comparison]) -> None:
+def test_the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None:
     found = totals(items)
     assert (
         f"Of {found.facts.total()} facts that can be judged {found.facts[DISAGREES]} disagree, "
@@ -62,7 +60,7 @@ def test_the_totals_are_those_of_the_verdicts(items: list[Comparison]) -> None:
     assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
-def test_statements_that_disagree_are_explained(reader: Reader, items: list[Comparison]) -> None:
+def test_statements_that_disagree_are_explained(reader: Reader, items: tuple[Comparison, ...]) -> None:
     judged = judge_all(reader, {item.name: item for item in items if not item.stand_in})
     words = {claim.key: claim.word for claim in judged}
     listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))

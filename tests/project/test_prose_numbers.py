@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_records
 import pytest
 
-from experiments.analysis import published
-from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.compare import MOST_SEEDS, compare_all
+from experiments.analysis.collect import RecordedRun
+from experiments.analysis.compare import MOST_SEEDS
 from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import tex_to_text
 from experiments.config.identity import flatten
 from experiments.paths import ROOT
-from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.tables import MACROS
 
@@ -77,14 +76,9 @@ def numbers(run: RecordedRun) -> dict[str, float]:
 
 
 @cache
-def reader() -> Reader:
-    return Reader(Store(ROOT / "results"))
-
-
-@cache
 def of_selection(selection: Selection) -> tuple[Pair, ...]:
     """Mean and deviation of every number, over all seeds, the first ten or three, and the others."""
-    rows = [(run.seed, numbers(run)) for run in reader().collect(selection).runs]
+    rows = [(run.seed, numbers(run)) for run in own_records.reader().collect(selection).runs]
     pairs: list[Pair] = []
     for first, end in ((0, None), (0, 10), (10, None), (0, 3), (3, None)):
         own = [row for seed, row in rows if seed >= first and (end is None or seed < end)]
@@ -97,7 +91,7 @@ def of_selection(selection: Selection) -> tuple[Pair, ...]:
 @pytest.fixture(scope="module")
 def of_the_tables() -> list[Pair]:
     """What the paper's tables print, ours and published."""
-    items = compare_all(reader(), published.load_published(), MACROS)
+    items = own_records.report().items
     texts = [tex_to_text(text) for item in items for text in (item.cell.text, item.published_text)]
     return [(float(mean), float(sd)) for text in texts for mean, sd in PAIR.findall(text)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import own_records
 import pytest
 import record_samples as samples
 
@@ -117,5 +118,4 @@ def test_both_readers_know_every_record_that_was_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_about_the_paper_is_that_of_the_records() -> None:
-    report = build(Reader(Store(ROOT / "results")))
-    assert (ROOT / "docs" / "about_the_paper.md").read_text() == markdown.about_the_paper(report)
+    assert (ROOT / "docs" / "about_the_paper.md").read_text() == markdown.about_the_paper(own_records.report())

@@ -13,6 +13,8 @@ from experiments.paths import ROOT
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
+import own_records
+
 from experiments.report import markdown
 from experiments.report.content import build
 from experiments.report.sections import OUTLINES
@@ -26,7 +28,7 @@ def test_every_macro_stands_in_one_section() -> None:
 
 
 def test_our_own_tables_show_what_was_run_and_name_the_rest() -> None:
-    for own in build(Reader(Store(ROOT / "results"))).own:
+    for own in own_records.report().own:
         assert bool(own.absent) == (len(own.rows) > len(own.ran))
 
 
