@@ -13,8 +13,8 @@ PY := $(VENV)/bin/python
 # A stamp exists only after its installation succeeded, so that an interrupted one is repeated.
 STAMPS := $(VENV)/stamps
 INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
-# Number of test processes. More than two need much memory.
-WORKERS := 2
+# Number of test processes. Two cores have time for three, since some tests wait for Slurm, workers or a browser.
+WORKERS := 3
 # On small tensors, several threads are slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 # Before torch or numpy is imported: on small tensors threads get into each other's way, and results depend on them.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
+# Programs that tests start keep their compiled sources, as is the default, so that the next one need not compile them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+import filelock  # noqa: E402
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
@@ -32,6 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Several test processes share the process that their programs are forked from."""
+    if getattr(config.option, "numprocesses", None):
+        import programs
+
+        programs.server()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where CI has a limit, a machine that is too slow for everything leaves out slow tests, and says which."""
@@ -48,6 +61,22 @@ def _has_cuda() -> bool:
 
 
 @pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], Any]], Any]:
+    """Makes what a name stands for in a folder of its own, once for all test processes; the others read a copy."""
+    own = tmp_path_factory.getbasetemp()
+    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, make: Callable[[Path], Any]) -> Any:
+        file = common / f"{name}.pickle"
+        with filelock.FileLock(f"{file}.lock"):
+            if not file.exists():
+                file.write_bytes(pickle.dumps(make(tmp_path_factory.mktemp(name))))
+        return pickle.loads(file.read_bytes())
+
+    return made
+
+
+@pytest.fixture(scope="session")
 def page_made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """(report, reader, page) of the records of ``page_samples``; made once, as several files look at it."""
     import page_samples
@@ -55,9 +84,18 @@ def page_made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return page_samples.make(tmp_path_factory.mktemp("page"))
 
 
+def _turn(item: pytest.Item) -> tuple[bool, float]:
+    """When a test has its turn: whether it is slow, and minus its seconds where its marker has them."""
+    marker = item.get_closest_marker("slow")
+    return marker is not None, -float(marker.kwargs.get("seconds", 0)) if marker else 0.0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests last; those that need a GPU, Slurm, or a browser (Chromium and playwright) skipped where it lacks."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    """Slow tests last, the slowest of them first, so that no process trains alone at the end.
+
+    Those that need a GPU, Slurm, or a browser (Chromium and playwright) are skipped where it lacks.
+    """
+    items.sort(key=_turn)
     needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if needing_gpu and not _has_cuda():
         for item in needing_gpu:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import programs
@@ -27,9 +26,7 @@ def ngn(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def said(code: str) -> list[str]:
     """What code prints in a process that knows the example."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=WITH, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    done = programs.run_code(code, cwd=ROOT, env={**WITH, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -6,12 +6,12 @@ import functools
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import programs
 import pytest
 import torch
 
@@ -30,29 +30,16 @@ def load(name: str) -> ModuleType:
     return module
 
 
-_EACH = """
-import os, runpy, sys
-import torch
-for path in sys.argv[1:]:
-    if (process := os.fork()) == 0:
-        sys.path[0] = os.path.dirname(path)
-        runpy.run_path(path, run_name="imported")
-        os._exit(0)
-    if os.waitpid(process, 0)[1]:
-        sys.exit(path)
-"""
-
-
 @pytest.mark.slow
 def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -> None:
     """Import them from another folder, with only the installed packages, as users call them."""
-    programs = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
-    assert len(programs) == 2
-    found = [*programs, *([ROOT / "examples" / "search.py"] if importlib.util.find_spec("optuna") else [])]
+    scripts = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
+    assert len(scripts) == 2
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    line = [sys.executable, "-c", _EACH, *map(str, found)]
-    done = subprocess.run(line, cwd=tmp_path, env=bare, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    code = "import os, runpy, sys; sys.path[0] = os.path.dirname(sys.argv[1]); runpy.run_path(sys.argv[1])"
+    for script in [*scripts, *([ROOT / "examples" / "search.py"] if importlib.util.find_spec("optuna") else [])]:
+        done = programs.run_code(code, script, cwd=tmp_path, env=bare)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +51,7 @@ def test_operations(bench: ModuleType) -> None:
     assert bench.flops(32) == pytest.approx(27.8e6, rel=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
     course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
@@ -125,7 +112,8 @@ def test_every_form_of_a_convolution_and_a_graph_trains() -> None:
 @pytest.mark.parametrize("name", ["bench_models", "bench_depth", "bench_kernels", "bench_tinystories"])
 def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load(name)
-    monkeypatch.setattr(module, "STEPS", 1, raising=False)
+    for size, small in {"STEPS": 1, "BATCH": 2, "CONTEXT": 16}.items():
+        monkeypatch.setattr(module, size, small, raising=False)
     # compiling for the processor takes minutes; one graph per step shows without it
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=False):  # set back behind a program that changes it
@@ -182,15 +170,15 @@ def test_the_llama_benchmark_trains_and_asks_each_adaptation(
         assert torch.equal(learner.count().cpu(), K // 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_whole_programs_are_timed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    programs = load("bench_programs")
+    timed = load("bench_programs")
     for trained, before in ((200, 0), (0, 200)):
-        assert programs.main(["smoke", "--device", "cpu", "--results", str(tmp_path)]) == 0
+        assert timed.main(["smoke", "--device", "cpu", "--results", str(tmp_path)]) == 0
         line = capfd.readouterr().out.splitlines()[-1].split()
         assert (line[0], *line[2:]) == ("smoke", str(trained), str(before))
     with pytest.raises(SystemExit, match="2"):
-        programs.main(["smok"])
+        timed.main(["smok"])
     assert "no study is called smok" in capfd.readouterr().err
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from walkthrough import COMMANDS, FILE, MISSING, PRINTED, SHOWN, Lie, Reader
@@ -18,20 +20,24 @@ PAGES = {name: (ROOT / "docs" / "extending" / f"{name}.md").read_text() for name
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reader]:
+def before(made_once: Callable[[str, Callable[[Path], Any]], Any]) -> dict[str, Reader]:
     """Page → a reader who has followed the pages before it."""
-    folder = tmp_path_factory.mktemp("readers")
-    reader = Reader(folder)
-    reader.follow(START)
-    readers = {}
-    for name in ORDER:
-        readers[name] = reader
-        reader = reader.copy(tmp_path_factory.mktemp("readers") / name)
-        reader.follow(PAGES[name])
-    return {**readers, "end": reader}
+
+    def make(folder: Path) -> dict[str, Reader]:
+        (start := folder / "start").mkdir()
+        reader, readers = Reader(start), {}
+        reader.follow(START)
+        for name in ORDER:
+            readers[name] = reader
+            reader = reader.copy(folder / name)
+            reader.follow(PAGES[name])
+        return {**readers, "end": reader}
+
+    readers: dict[str, Reader] = made_once("readers", make)
+    return readers
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_the_pages_do_what_they_say(before: dict[str, Reader]) -> None:
     """The fixture has followed them; what is left is the figure of the report."""
     page = before["end"].report()

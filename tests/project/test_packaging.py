@@ -1,4 +1,4 @@
-"""The wheel holds only the library, and installs and runs with only torch, numpy and safetensors."""
+"""The wheel holds only the library. With only torch, numpy and safetensors it runs the examples of the README."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _link(packages: dict[str, Distribution], site: Path) -> None:
                 (site / top).symlink_to(Path(str(package.locate_file(top))))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
-    """sdist → wheel → pip, without an index → the quickstart of the README, away from the checkout."""
+    """sdist → wheel → pip, without an index → the examples of the README, unchanged, away from the checkout."""
     source, dist, work = tmp_path / "source", tmp_path / "dist", tmp_path / "work"
     source.mkdir()
     files = subprocess.run(["git", "ls-files", "ngn", "pyproject.toml", "README.md", "LICENSE"],
@@ -66,11 +66,26 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, f"the core needs more than {CORE}: {done.stderr}"
 
     work.mkdir()
-    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
-    (work / "quickstart.py").write_text(f"{block}\nprint(ngn.__file__)\n")
-    ran = subprocess.run([python, "-I", "quickstart.py"], cwd=work, capture_output=True, text=True, check=False,
-                         env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert max(len([line for line in block.splitlines() if line.strip()]) for block in blocks) <= 20
+    (work / "examples.py").write_text("\n".join([*blocks, "print(ngn.__file__)"]))
+    ran = subprocess.run([python, "-I", "-W", "error", "examples.py"], cwd=work, capture_output=True, text=True,
+                         check=False, env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == str(site / "ngn" / "__init__.py")
-    assert re.search(r"16 -> \d+ slices", ran.stdout)
+    _do_what_they_say(ran.stdout)
     assert (work / "small.safetensors").exists()
+
+
+def _do_what_they_say(printed: str) -> None:
+    """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
+    slices, before, after = re.search(r"16 -> (\d+) slices(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
+    assert 1 <= int(slices) < 16
+    assert int(after) <= 0.6 * int(before)
+    t, kept, soft, deployed = re.search(
+        r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", printed
+    ).groups()
+    assert int(kept) == int(float(t) + 0.5) + 1
+    assert 1 <= int(kept) < 16
+    assert float(soft) < 0.05
+    assert float(deployed) < 0.05

@@ -13,7 +13,7 @@ import pytest
 from experiments.paths import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("sphinx_gallery")
     for entry in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"):

@@ -1,58 +1,57 @@
-"""Programs as they are typed, in processes forked from one that has imported torch.
+"""Programs as they are typed, in processes forked from one that has imported torch (``program_server.py``).
 
 An interpreter that trains spends four seconds of a processor on the imports of torch, its compiler and Hydra; a fork of
-a process that has them spends none. That process holds nothing of this project: a program finds its own checkout,
-environment, folder and output as it does in an interpreter of its own.
+a process that has them spends none.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
-import gc
-import importlib
-import json
 import os
-import runpy
+import select
+import shlex
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from waiting import until
+import program_server
+import typed_python
 
-PACKAGES = ("torch", "torch._dynamo", "hydra", "pydantic", "filelock")
+VARIABLE = "TEST_PROGRAMS"
+"""The variable that names the socket to the test processes of one session."""
+PATIENCE = 900.0
+"""Seconds after which a test gives up waiting for a program."""
 
 
 class Program:
     """A started program."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.pid = typed_python.number(connection)
         self.returncode: int | None = None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end, for some seconds at most."""
+        if self.returncode is None and select.select([self._connection], [], [], seconds)[0]:
+            self.returncode = typed_python.number(self._connection)
+            self._connection.close()
+        return self.returncode is not None
 
     def poll(self) -> int | None:
         """The exit status, or minus the signal, of a program that has ended."""
-        if self.returncode is None:
-            self.returncode = _asked({"ended": self.pid})
+        self.ends_within(0.0)
         return self.returncode
 
     def wait(self) -> int:
         """The exit status."""
-        until(lambda: self.poll() is not None, f"the end of process {self.pid}")
+        assert self.ends_within(PATIENCE), f"process {self.pid} does not end"
         assert self.returncode is not None
         return self.returncode
-
-    def ends_within(self, seconds: float) -> bool:
-        """Wait for its end, for some seconds at most."""
-        end, pause = time.monotonic() + seconds, threading.Event()
-        while self.poll() is None and time.monotonic() < end:
-            pause.wait(0.01)
-        return self.returncode is not None
 
     def send_signal(self, signum: int) -> None:
         """Send it a signal unless it has ended."""
@@ -64,9 +63,9 @@ def start(
     script: str | Path, *arguments: str | Path, cwd: Path, env: Mapping[str, str], out: Path, err: Path
 ) -> Program:
     """Start ``python script arguments...`` in the folder ``cwd``; what it prints goes to the ends of these files."""
-    words = list(map(str, (script, *arguments)))
-    streams = [os.devnull, str(out), str(err)]
-    return Program(_asked({"words": words, "cwd": str(cwd), "env": dict(env), "streams": streams}))
+    with open(os.devnull) as nothing, open(out, "ab") as output, open(err, "ab") as errors:
+        streams = [stream.fileno() for stream in (nothing, output, errors)]
+        return Program(typed_python.ask(server(), list(map(str, (script, *arguments))), str(cwd), env, streams))
 
 
 def run(
@@ -91,53 +90,31 @@ def run_code(
         return run(script, *arguments, cwd=cwd, env=env)
 
 
-def _asked(request: dict[str, Any]) -> Any:
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps(request) + "\n")
-    server.stdin.flush()
-    return json.loads(server.stdout.readline())
+def path() -> str:
+    """A ``PATH`` for shells, in which ``python SCRIPT`` is such a program and ``python -m`` an interpreter."""
+    return os.pathsep.join([str(Path(server()).parent), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 @functools.cache
-def _server() -> subprocess.Popen[str]:
-    """The process that forks; it ends with this one."""
-    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    line = [sys.executable, __file__]
-    server = subprocess.Popen(line, env=bare, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.communicate)  # closes its input
-    return server
+def server() -> str:
+    """The socket of the process that forks: that of the process that started this one, or a new one.
 
-
-def _serve() -> dict[str, Any]:
-    """Answer requests; returns in the children only, with what to run."""
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "ended" in request:
-            pid, status = os.waitpid(request["ended"], os.WNOHANG)
-            answer = os.waitstatus_to_exitcode(status) if pid else None
-        elif (answer := os.fork()) == 0:
-            return request
-        print(json.dumps(answer), flush=True)
-    sys.exit()
-
-
-def _become(request: dict[str, Any], installed: list[str]) -> None:
-    """Run a program, in a process of its own, as an interpreter that was started for it."""
-    os.chdir(request["cwd"])
-    os.environ.clear()
-    os.environ.update(request["env"])
-    for descriptor, path in enumerate(request["streams"]):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), descriptor)
-    sys.argv = request["words"]
-    own = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    sys.path[:] = [str(Path(sys.argv[0]).resolve().parent), *own, *installed]
-    runpy.run_path(sys.argv[0], run_name="__main__")
-
-
-if __name__ == "__main__":
-    for name in PACKAGES:
-        importlib.import_module(name)
-    gc.freeze()  # otherwise each child's collections copy all of it
-    _become(_serve(), sys.path[1:])
+    A new one ends with this process. Test processes that this one starts use it as well.
+    """
+    if VARIABLE in os.environ:
+        return os.environ[VARIABLE]
+    folder = tempfile.TemporaryDirectory(prefix="ngn-")  # its path is short, as those of sockets have to be
+    atexit.register(folder.cleanup)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name := str(Path(folder.name, "socket")))
+        listener.listen(64)
+        bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        line = [sys.executable, program_server.__file__, str(listener.fileno())]
+        process = subprocess.Popen(line, env=bare, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+    atexit.register(process.communicate)  # closes its input
+    (python := Path(folder.name, "python")).write_text(
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", typed_python.__file__, name])} "$@"\n'
+    )
+    python.chmod(0o755)
+    os.environ[VARIABLE] = name
+    return name

@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+
+import programs
 
 from experiments.paths import ROOT
 
@@ -52,7 +53,7 @@ class Reader:
         """Type commands into a shell that knows the variables exported before."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("NGN_")},
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": programs.path(),
             "PYTHONPATH": str(self.checkout),
             "NGN_OUTPUT": str(self.folder / "scratch"),
         }

@@ -1,4 +1,4 @@
-"""The real program, as a user calls it. Each start takes a second, so there are few tests."""
+"""The real program, as a user calls it; one test starts an interpreter of its own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,7 @@ from experiments.paths import ROOT
 
 def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
-    return subprocess.run(
-        [sys.executable, str(script), *arguments],
-        cwd=cwd,
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return programs.run(script, *arguments, cwd=cwd, env=clean | environment)
 
 
 SCRIPT = ROOT / "run.py"

@@ -17,14 +17,14 @@ FAULTS = ROOT / "tests" / "support" / "faults.py"
 COMMANDS = ("kill_commands",)
 DEAR = ("damaged_files", "damaged_records", "damaged_beside")
 """Expensive faults: a few attempts here, many with ``make faults``."""
-KILLS = "4"
+KILLS = "2"
 """Attempts for each other kind of fault; ``make faults`` makes twenty."""
 PROCESSES = 4
 """Processes for the cheap faults. Starting a process costs as much as trying one kind of fault."""
 CHEAP = tuple(name for name in titles() if name not in (*COMMANDS, *DEAR))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("names", [COMMANDS, DEAR, *(CHEAP[n::PROCESSES] for n in range(PROCESSES))], ids=", ".join)
 def test_nothing_is_lost(names, tmp_path):
     words = [",".join(names), str(tmp_path), "1" if names in (COMMANDS, DEAR) else KILLS]

@@ -5,10 +5,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 
 import numpy as np
+import programs
 import pytest
 from record_samples import curves, grown, record
 
@@ -223,7 +223,7 @@ def test_records_of_a_machine_without_git_count(tmp_path):
         return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
     def python(folder, *words):
-        done = call(folder, sys.executable, *words)
+        done = programs.run(folder / words[0], *words[1:], cwd=folder, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -242,6 +242,6 @@ def test_records_of_a_machine_without_git_count(tmp_path):
     assert (len(found), said) == (2, {"commit": {commit}, "clean": {True}, "source": {"stamp"}})
     with open(lent / "ngn" / "gate.py", "a") as code:
         code.write("# changed\n")
-    refused = call(lent, sys.executable, "scripts/transport.py", "pack", str(out))
+    refused = programs.run(lent / "scripts" / "transport.py", "pack", str(out), cwd=lent, env=env)
     assert refused.returncode == 2
     assert "commit the code, or bring its stamp" in refused.stderr

@@ -115,14 +115,14 @@ def test_ctrl_c_saves_and_prints_a_command_that_continues(tmp_path):
     assert not list(leases.glob("*.lease"))
 
 
-@pytest.mark.slow
-def test_two_hundred_runs_killed_five_times(tmp_path):
-    """Kill supervisor and workers five times, each time with more records; then the sweep completes."""
+@pytest.mark.slow(seconds=30)
+def test_two_hundred_runs_killed_three_times(tmp_path):
+    """Kill supervisor and workers three times, each time with more records; then the sweep completes."""
     results = tmp_path / "results"
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
     folder = results / "regression1d"
     kills = 0
-    for wanted in (1, 30, 60, 90, 120):
+    for wanted in (1, 60, 120):
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
         workers = [int(p) for p in _children(process.pid)]
@@ -132,7 +132,7 @@ def test_two_hundred_runs_killed_five_times(tmp_path):
         kills += 1
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert kills == 5
+    assert kills == 3
     names = {run.id for run in STUDIES["smoke"].runs()}
     assert {path.stem for path in Store(results).paths()} == names
     assert len(names) == 200
