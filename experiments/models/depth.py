@@ -75,8 +75,7 @@ class TanhBank(Bank):
 
 
 class LayerStack(nn.Module):
-    """h_{l+1} = sum_k w_lk g_k(t_l) f_lk(h_l), one ordered group per layer (the paper's equation for layerwise depth).
-    """
+    """h_{l+1} = sum_k w_lk g_k(t_l) f_lk(h_l), one ordered group per layer (the paper's layerwise depth)."""
 
     def __init__(self, layers: list[OrderedSum]) -> None:
         super().__init__()

@@ -98,7 +98,9 @@ class GatedBottleneck(OrderedSum):
         self._step, self._part, self._divergence = step, 0, None
 
     def variance(self) -> tuple[Tensor, Tensor]:
-        """Return gates g and excess variances d = g^2 (exp(l) - 1), both [*R, K]; d is float64. The variance is 1 + d.
+        """Return gates g and excess variances d = g^2 (exp(l) - 1), both [*R, K]; d is float64.
+
+        The variance is 1 + d.
         """
         assert self.log_variance is not None
         g = self.capacity.gates(self.mode)

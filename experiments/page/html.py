@@ -153,6 +153,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         style=Markup((ASSETS / "page.css").read_text()),
         body=Markup(body),
         # after the body, since rendering it collects the curves to draw
-        data=safe_json({"figures": drawn, "courses": runs.courses, "runs": list(runs.names)}),
+        data=safe_json({"figures": drawn, "curves": runs.curves, "runs": list(runs.names)}),
         scripts=[Markup(text) for text in code],
     )

@@ -33,14 +33,14 @@ class Behind:
 
     Attributes:
         steps: the arithmetic from quantities to cells.
-        course: id of the run whose curves the panel draws; None without curves.
+        curves: id of the run whose curves the panel draws; None without curves.
     """
 
     quantities: tuple[str, ...]
     lines: tuple[RunLine, ...]
     steps: tuple[str, ...]
     problems: tuple[str, ...]
-    course: str | None
+    curves: str | None
 
 
 def key_of(item: Comparison) -> str:
@@ -84,5 +84,5 @@ def behind(items: Sequence[Comparison], runs: Runs) -> Behind | None:
         texts = tuple(found.get(quantity, "") for quantity in quantities)
         lines.append(RunLine(seed, name, commit[:10], texts, tuple(companions[name])))
     first = lines[0].name
-    course = first if runs.add_course(first) else None
-    return Behind(tuple(quantities), tuple(lines), tuple(steps), tuple(problems), course)
+    curves = first if runs.add_curves(first) else None
+    return Behind(tuple(quantities), tuple(lines), tuple(steps), tuple(problems), curves)

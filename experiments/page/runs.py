@@ -41,13 +41,13 @@ class Runs:
 
     Attributes:
         names: run id → number, in the order of first use.
-        courses: run id → curves to draw.
+        curves: run id → curves to draw.
     """
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.names: dict[str, int] = {}
-        self.courses: dict[str, dict[str, Any]] = {}
+        self.curves: dict[str, dict[str, Any]] = {}
 
     def at(self, name: str) -> int:
         """Return the number of a run."""
@@ -59,13 +59,13 @@ class Runs:
         assert isinstance(run, RecordedRun), name
         return dict(run.record)
 
-    def add_course(self, name: str) -> bool:
+    def add_curves(self, name: str) -> bool:
         """Add the run's curves to the page. Return False if it has no stored curves."""
-        if name not in self.courses:
+        if name not in self.curves:
             panels = [panel for phase in self._phases(name) for panel in phase]
             if not panels:
                 return False
-            self.courses[name] = {"title": f"Training of {name}", "columns": 2, "panels": panels}
+            self.curves[name] = {"title": f"Training of {name}", "columns": 2, "panels": panels}
         return True
 
     def _phases(self, name: str) -> Iterable[list[dict[str, Any]]]:

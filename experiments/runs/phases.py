@@ -1,4 +1,6 @@
-"""Train one phase of a stack: grown from low, retrained at the learned size, from high, or continued at another price.
+"""Train one phase of a stack.
+
+A phase is grown from low, retrained at the learned size, from high, or continued at another price.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page from made-up records: a complete row, an incomplete one, hostile texts, a damaged file."""
+"""A page of synthetic records: a complete row, an incomplete one, hostile texts and a damaged file."""
 
 from __future__ import annotations
 

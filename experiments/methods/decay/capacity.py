@@ -67,7 +67,9 @@ class DecayGate(CountGate):
             self.rho = nn.Parameter(torch.logit(self.r))
 
     def controllers(self) -> list[nn.Parameter]:
-        """Return tau only. rho trains at the body's learning rate: at 5e-2, r reaches 1 in 300 steps of the 1D study.
+        """Return tau only.
+
+        rho trains at the body's learning rate: at 5e-2, r reaches 1 in 300 steps of the 1D study.
         """
         return [self.tau]
 
@@ -76,7 +78,9 @@ class DecayGate(CountGate):
         return self.r if self.rho is None else torch.sigmoid(self.rho)
 
     def gates(self, mode: Mode) -> Tensor:
-        """Return the gates of :class:`CountGate`. Without a boundary, all are 1, and truncation cuts at the quantile.
+        """Return the gates of :class:`CountGate`.
+
+        Without a boundary, all are 1, and truncation cuts at the quantile.
         """
         if self.has_boundary:
             return super().gates(mode)

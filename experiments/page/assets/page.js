@@ -203,10 +203,10 @@ function place(figure, home) {
 startTheme();
 startFilter();
 for (const figure of DATA.figures) place(figure, document.querySelector(`[data-figure="${figure.name}"]`));
-for (const home of document.querySelectorAll("details[data-course]")) {
+for (const home of document.querySelectorAll("details[data-curves]")) {
   home.addEventListener("toggle", () => {
-    const course = DATA.courses[home.dataset.course];
-    home.append(element("p", { class: "note" }, course.title));
-    place(course, home);
+    const curves = DATA.curves[home.dataset.curves];
+    home.append(element("p", { class: "note" }, curves.title));
+    place(curves, home);
   }, { once: true });
 }

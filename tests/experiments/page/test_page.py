@@ -1,4 +1,4 @@
-"""The report's page: what stands in it, and what must not."""
+"""What the report's page contains, and what it must not contain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import own_records
 import pytest
 import record_samples as samples
 from markupsafe import escape
@@ -50,7 +51,7 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def test_every_cell_stands_in_a_table_once_with_its_verdict(page_made: Made) -> None:
+def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
     report, _, page = page_made
     rows = [row for row in Elements(page).named("tr") if "data-cell" in row]
     assert [row["data-cell"] for row in rows] == [item.name for item in report.items]
@@ -58,8 +59,8 @@ def test_every_cell_stands_in_a_table_once_with_its_verdict(page_made: Made) -> 
     assert len(rows) == 519
 
 
-def test_a_row_counts_its_seeds_whatever_it_has_no_numbers_of(tmp_path: Path) -> None:
-    """Several boundaries in a run are one mean t; what a fixed model has no number of by design is no missing seed."""
+def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> None:
+    """Several boundaries of a run give one mean t. A quantity that a fixed model never has is no missing seed."""
     store = Store(tmp_path)
     several = {"grown": samples.grown([2.0, 4.0], 1e-3, 1e-3)}
     fixed = {"fixed": samples.fixed(4, 1.7, "bits_per_character")}
@@ -78,7 +79,7 @@ def test_a_row_counts_its_seeds_whatever_it_has_no_numbers_of(tmp_path: Path) ->
     assert rows["TinyStories, fixed 4 + 4"][0] == "10/10"
 
 
-def test_it_needs_no_other_file(page_made: Made) -> None:
+def test_the_page_needs_no_other_file(page_made: Made) -> None:
     _, _, page = page_made
     elements = Elements(page)
     assert not [tag for tag, attributes in elements.found if "src" in attributes]
@@ -115,8 +116,8 @@ def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -
 
 def test_runs_with_curves_are_drawn_and_others_are_not(page_made: Made) -> None:
     data = data_of(page_made[2])
-    assert set(data["courses"]) == {baseline_id(0)}, "the first seed of a row; MNIST has no curves"
-    loss, size = data["courses"][baseline_id(0)]["panels"]
+    assert set(data["curves"]) == {baseline_id(0)}, "the first seed of a row; MNIST has no curves"
+    loss, size = data["curves"][baseline_id(0)]["panels"]
     assert [one["name"] for one in size["series"]] == ["t"]
     assert loss["y"] == {"label": "loss", "log": True}
     (line,) = size["series"]
@@ -159,7 +160,7 @@ def test_the_library_is_what_its_makers_publish() -> None:
         assert "Permission to use, copy, modify" in (vendor / entry["licence"]).read_text()
 
 
-def test_what_differs_from_the_published_data_stands_at_every_use(page_made: Made) -> None:
+def test_differences_from_the_published_data_are_stated_at_every_use(page_made: Made) -> None:
     _, _, page = page_made
     text = f"Data differ from the published files: regression1d, {escape(HOSTILE)}."
     (figure,) = re.findall(r'<figure id="figure1".*?</figure>', page, re.S)
@@ -179,7 +180,7 @@ def test_points_of_figures_name_records(page_made: Made) -> None:
     assert named == {baseline_id(seed) for seed in range(10)}
 
 
-def test_the_answer_stands_first(page_made: Made) -> None:
+def test_the_answer_comes_first(page_made: Made) -> None:
     report, _, page = page_made
     first = page.split("<main>")[1].split("</section>")[0]
     text = " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
@@ -193,7 +194,7 @@ def test_the_answer_stands_first(page_made: Made) -> None:
     assert order == sorted(order)
 
 
-def test_curves_are_thinned_to_their_ends() -> None:
+def test_thinned_curves_keep_both_ends() -> None:
     assert list(thinned(3)) == [0, 1, 2]
     kept = thinned(300)
     assert (kept[0], kept[-1], len(kept)) == (0, 299, CURVE_POINTS)
@@ -202,8 +203,7 @@ def test_curves_are_thinned_to_their_ends() -> None:
 
 @pytest.mark.slow
 def test_the_page_of_our_records_is_small() -> None:
-    reader = Reader(Store(ROOT / "results"))
-    assert len(render(build(reader), reader).encode()) < 6_000_000
+    assert len(render(own_records.report(), own_records.reader()).encode()) < 6_000_000
 
 
 def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_page_with_records_of_uncommitted_code_says_so(page_made: Made) -> Non
     assert said in render(report, Reader(reader.store, allow_dirty=True))
 
 
-def test_records_of_uncommitted_code_are_not_for_the_documentation(tmp_path: Path) -> None:
+def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -> None:
     from scripts.build_report import main
 
     with pytest.raises(SystemExit):
@@ -237,7 +237,7 @@ def test_records_of_uncommitted_code_are_not_for_the_documentation(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_row_of_our_own_whose_records_are_refused_is_not_called_not_run() -> None:
+def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     table = next(iter(OWN.values()))
     refused = Problem("dirty", "a run", "was made by uncommitted code")
     none = Cell(None, DASH, 0, 2, {}, (), (refused,))

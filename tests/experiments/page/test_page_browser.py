@@ -24,7 +24,7 @@ FLAGS = (
 )
 CELL = "datafourfullbody.baseline.t"
 PATIENCE = 120_000
-"""Milliseconds; only a fault reaches it."""
+"""Milliseconds. Only a failing page needs as many."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page in a window of its own; nothing may be logged as an error and nothing else be asked for."""
+    """The page in its own window. It must log no error or warning, and request nothing else."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
     made = context.new_page()
     made.set_default_timeout(PATIENCE)
@@ -62,7 +62,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def shown(page: Any) -> list[str]:
-    """The cells that one can see."""
+    """The visible cells."""
     script = "rows => rows.filter(row => row.checkVisibility()).map(row => row.dataset.cell)"
     found: list[str] = page.eval_on_selector_all("tr[data-cell]", script)
     return found
@@ -77,9 +77,9 @@ def paper(page: Any) -> str:
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
-def test_the_filter(page: Any) -> None:
+def test_the_filter_selects_rows(page: Any) -> None:
     ran = shown(page)
-    assert 0 < len(ran) < 519, "tables of which nothing was run are closed"
+    assert 0 < len(ran) < 519, "tables without a run are closed"
     page.select_option("#filter-verdict", "disagrees")
     disagreeing = shown(page)
     assert 0 < len(disagreeing) < 519
@@ -124,16 +124,16 @@ def test_a_row_opens_to_its_runs_and_their_training(page: Any) -> None:
     assert f"Training of {baseline_id(0)}" in text
 
 
-def test_by_keyboard_alone(page: Any) -> None:
+def test_the_page_works_by_keyboard(page: Any) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#answer') !== null"), "what follows the skip link"
     style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert style == "solid", "the focus can be seen"
+    assert style == "solid", "the focus is visible"
     order = page.evaluate("[...document.querySelectorAll('[tabindex]')].map(one => one.tabIndex)")
-    assert set(order) <= {0, -1}, "the order is that of the text"
+    assert set(order) <= {0, -1}, "focus follows the order of the text"
 
 
 CONTRAST = """() => {
@@ -173,7 +173,7 @@ def test_text_has_enough_contrast(browser: Any, address: str, scheme: str) -> No
     context.close()
 
 
-def test_light_and_dark(browser: Any, page: Any, address: str) -> None:
+def test_colours_follow_the_choice_and_the_system(browser: Any, page: Any, address: str) -> None:
     light = paper(page)
     page.click("#theme")
     dark = paper(page)
@@ -184,7 +184,7 @@ def test_light_and_dark(browser: Any, page: Any, address: str) -> None:
     context = browser.new_context(color_scheme="dark")
     asked = context.new_page()
     asked.goto(address)
-    assert paper(asked) == dark, "the system's wish is followed"
+    assert paper(asked) == dark, "the system's setting is followed"
     context.close()
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
     assert page.eval_on_selector_all(".plot > svg", fits)
 
 
-def test_on_paper(page: Any) -> None:
+def test_the_printed_page_is_light_and_complete(page: Any) -> None:
     page.click("#theme")
     page.emulate_media(media="print")
     assert paper(page) == "rgb(255, 255, 255)", "dark colours are for screens"

@@ -1,4 +1,4 @@
-"""Records: legal, written once, named after their run."""
+"""Records are valid, written once, and named after their run."""
 
 import copy
 import json
@@ -41,7 +41,7 @@ def changed(**top):
     return {**copy.deepcopy(RECORD), **top}
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_a_written_record_is_read_back(tmp_path):
     store = Store(tmp_path)
     assert store.get(RECORD["run_id"]) is None
     assert store.write(RECORD, {"grown.step": np.arange(3), "grown.t": np.ones((3, 1), np.float32)})
@@ -50,7 +50,7 @@ def test_what_is_written_is_read(tmp_path):
     assert store.curves(RECORD["run_id"])["grown.step"].tolist() == [0, 1, 2]
 
 
-def test_written_once_unless_replaced(tmp_path):
+def test_a_record_is_written_once_unless_replaced(tmp_path):
     store = Store(tmp_path)
     assert store.write(RECORD)
     later = changed(time={"started": "2027-01-01T00:00:00+00:00", "seconds": 9.0})
@@ -60,10 +60,10 @@ def test_written_once_unless_replaced(tmp_path):
     assert store.get(RECORD["run_id"])["time"]["seconds"] == 9.0
 
 
-def test_curves_of_an_older_training_do_not_outlive_it(tmp_path):
+def test_curves_of_an_older_training_are_removed(tmp_path):
     store = Store(tmp_path)
     store.write(RECORD, {"grown.step": np.arange(3)})
-    assert not store.write(RECORD), "the record that is there stays, and so do its curves"
+    assert not store.write(RECORD), "the existing record and its curves stay"
     assert store.with_curves() == [RECORD["run_id"]]
     assert store.write(RECORD, replace=True)
     assert store.with_curves() == []
@@ -84,13 +84,13 @@ def test_curves_of_an_older_training_do_not_outlive_it(tmp_path):
         ({"phases": {"grown": {**RECORD["phases"]["grown"], "soft": {"accuracy": "80"}}}}, "soft"),
     ],
 )
-def test_illegal_records_are_refused_when_written(tmp_path, change, named):
+def test_invalid_records_are_refused(tmp_path, change, named):
     with pytest.raises(RecordError, match=named):
         Store(tmp_path).write(changed(**change))
     assert list(tmp_path.rglob("*.json")) == []
 
 
-def test_not_a_number_is_no_result(tmp_path):
+def test_nan_is_refused(tmp_path):
     phases = copy.deepcopy(RECORD["phases"])
     phases["grown"]["soft"]["accuracy"] = float("nan")
     with pytest.raises(ValueError, match="JSON"):
@@ -99,7 +99,7 @@ def test_not_a_number_is_no_result(tmp_path):
 
 @pytest.mark.parametrize("boundaries", [1, 112, 1000])
 def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
-    """Every digit of t and r in four phases, beside the most that the rest may take."""
+    """All digits of t and r in four phases, with the largest allowed rest of the record."""
     sizes = {"t": [np.pi] * boundaries, "r": [1 / 3] * boundaries, "count": [1024] * boundaries}
     phase = {**RECORD["phases"]["grown"], **sizes, "integer": [False] * boundaries}
     phases = dict.fromkeys(("grown", "fixed", "from_high", "continue_1"), phase)
@@ -108,7 +108,7 @@ def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
     assert Store(tmp_path).get(RECORD["run_id"]) == record
 
 
-def test_limits(tmp_path):
+def test_size_limits(tmp_path):
     with pytest.raises(RecordError, match=str(MAX_RECORD_BYTES + BOUNDARY_BYTES)):
         Store(tmp_path).write(changed(hardware={"cpu": "x" * 7000}))
     with pytest.raises(RecordError, match="301 points"):
@@ -148,7 +148,7 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
     assert set(curves["grown.step"]) == {written["time"]["seconds"]}, "curves of another writer"
 
 
-def test_listed_by_name_without_curves_and_hidden_files(tmp_path):
+def test_records_are_listed_by_name_without_curves_and_hidden_files(tmp_path):
     store = Store(tmp_path / "results")
     assert store.paths() == []
     names = ["mnist/mnist-b", "cora/cora-a", "mnist/mnist-a"]
@@ -162,7 +162,7 @@ def test_listed_by_name_without_curves_and_hidden_files(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty", "no curves", "too many"])
-def test_damaged_curves_are_named_and_none(tmp_path, damage, caplog):
+def test_damaged_curves_are_named_and_not_returned(tmp_path, damage, caplog):
     store = Store(tmp_path)
     store.write(RECORD, {"grown.step": np.arange(300)})
     path = store.curves_path(RECORD["run_id"])
@@ -180,7 +180,7 @@ def test_damaged_curves_are_named_and_none(tmp_path, damage, caplog):
 
 
 def test_reading_is_cheap_enough_for_thousands(tmp_path):
-    """Counted in calls to the validator rather than in seconds: it is compiled once, and looked up once per record."""
+    """Counts calls to the validator, not seconds: it is compiled once, and looked up once per record."""
     from experiments.store import records
 
     store = Store(tmp_path)

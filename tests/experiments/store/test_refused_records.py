@@ -1,4 +1,4 @@
-"""Damaged, foreign, stale and dirty records: named, and never averaged."""
+"""Damaged, foreign, stale and dirty records are named, and never averaged."""
 
 # ruff: noqa: F401, F811 (fixtures are imported, and then named as arguments)
 
@@ -49,7 +49,7 @@ def _other_data(store: Store) -> None:
     _edited(store, data={"name": "regression1d", "sha256": "1" * 64, "provenance": "elsewhere"})
 
 
-def _made_up_data(store: Store) -> None:
+def _synthetic_data(store: Store) -> None:
     _edited(store, data={"name": "synthetic-regression1d", "sha256": "0" * 64, "provenance": "made"})
 
 
@@ -66,7 +66,7 @@ def _two_gates(store: Store) -> None:
     ("harm", "kind", "message"),
     [
         (_other_data, "data", "another sha256"),
-        (_made_up_data, "data", "trained on synthetic-regression1d"),
+        (_synthetic_data, "data", "trained on synthetic-regression1d"),
         (_other_engine, "engine", "another engine than the other seeds"),
         (_dirty, "dirty", "uncommitted code"),
         (_stale, "numerics", "this code has"),
@@ -99,8 +99,8 @@ def test_a_bad_record_is_named_and_not_averaged(
 
 
 @pytest.mark.parametrize("content", ["", "[" * 100_000, '{"schema": 1, "time": 1e999}', None])
-def test_no_content_of_a_record_ends_a_reader(store: Store, content: str | None) -> None:
-    """``None``: a link that leads nowhere, which takes the name all the same."""
+def test_no_file_content_stops_a_reader(store: Store, content: str | None) -> None:
+    """``None`` stands for a broken link with the record's name."""
     path = store.path(baseline_id(3))
     path.unlink()
     path.symlink_to(path.parent / "nowhere") if content is None else path.write_text(content)
@@ -115,13 +115,13 @@ def test_another_number_of_gates_is_named(store: Store) -> None:
     assert "several gates" in str(found.problems[0])
 
 
-def test_records_of_dirty_code_can_be_looked_at(store: Store) -> None:
+def test_records_of_uncommitted_code_are_shown_on_request(store: Store) -> None:
     _dirty(store)
     assert len(Reader(store, allow_dirty=True).collect(BASELINE).runs) == 10
     assert len(Reader(store).collect(BASELINE).runs) == 9
 
 
-def test_a_lacking_seed_is_counted_and_the_row_not_printed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_seed_is_counted_and_its_row_not_printed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.path(baseline_id(3)).unlink()
     status, text = build(store)
     assert status == 0
@@ -134,7 +134,7 @@ def test_a_lacking_seed_is_counted_and_the_row_not_printed(store: Store, capsys:
     assert "datafourbody.baseline: 9 of 10 seeds" in capsys.readouterr().err
 
 
-def test_a_seed_too_many_changes_nothing(store: Store) -> None:
+def test_an_additional_seed_changes_nothing(store: Store) -> None:
     before = build(store)
     samples.put(store, BASELINE, 999, {"grown": samples.grown([31.0], 9.0, 9.0)})
     assert build(store) == before
