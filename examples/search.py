@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.runs.launch import launch
-from experiments.store.records import read
+from experiments.store.records import read_record
 
 
 def accuracy(trial: optuna.Trial, results: str, profile: str = "full") -> float:
@@ -26,7 +26,7 @@ def accuracy(trial: optuna.Trial, results: str, profile: str = "full") -> float:
     price = trial.suggest_float("schedule.lambda0", 1e-5, 1e-2, log=True)
     settings = {"task.split": "validation", "phases": ["grown"], "schedule.lambda0": price, "results": results}
     (run,) = launch([compose({"task": "cora", "profile": profile}, settings)])
-    grown = read(run.path)["phases"]["grown"]
+    grown = read_record(run.path)["phases"]["grown"]
     if grown["status"] != "complete":
         raise optuna.TrialPruned("diverged")
     return grown["truncated"]["accuracy"] - 0.5 * sum(grown["count"])

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
 from experiments.paths import RESULTS, paper_folder
-from experiments.report.content import build
+from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, Store
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
-        report = build(reader)
+        report = build_content(reader)
     except RecordError as damaged:  # the latencies; records that are damaged are left out by name
         print(damaged, file=sys.stderr)
         return 1

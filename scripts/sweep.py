@@ -40,7 +40,7 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
     if not runs:
         return None
     path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest)
-    plan = plans.read(path)
+    plan = plans.read_plan(path)
     print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}\n  {path}")
     return plan
 
@@ -86,7 +86,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         _fetch_data(sweep, sweep.wanted())
         plan = _plan(sweep, cluster.runs_per_task)
     else:
-        plan = plans.read(given.plan)
+        plan = plans.read_plan(given.plan)
     for name in sweep.view.leased & sweep.view.records:
         sweep.view.leases.clear(name)  # left by processes that were killed after writing a record
     if plan is None:

@@ -11,7 +11,7 @@ from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import PublishedValues, value_of
 from experiments.analysis.reduce import Cell, reduce_cell, sample
 from experiments.analysis.selection import Selection
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge, published_numbers
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge_cell, published_numbers
 from experiments.tables import MACROS
 from experiments.tables.model import Column, Row, Table
 
@@ -93,7 +93,7 @@ def compare_cell(
     """Reduce one cell, from ``selection`` if given, and judge it: a row's own by all its seeds that there are."""
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
-    verdict = judge(
+    verdict = judge_cell(
         cell if selection else _every_seed(reader, table, row, column.key, cell),
         published,
         table.quantity(row, column.key),

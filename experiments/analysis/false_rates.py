@@ -13,7 +13,7 @@ import numpy as np
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import Array
-from experiments.analysis.verdict import DISAGREES, judge
+from experiments.analysis.verdict import DISAGREES, judge_cell
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
 
@@ -71,7 +71,7 @@ def words(
     found = []
     for mine, theirs in zip(first, second, strict=True):
         cell = Cell({}, "", ours, ours, {"t": mine[None]}, (), ())
-        found.append(judge(cell, (form, _printed(statistic, theirs)), "t", published).word)
+        found.append(judge_cell(cell, (form, _printed(statistic, theirs)), "t", published).word)
     return found
 
 

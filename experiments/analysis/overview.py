@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
 from experiments.config.identity import flatten
-from experiments.store.records import RecordError, read
+from experiments.store.records import RecordError, read_record
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,7 +55,7 @@ def record_rows(paths: Iterable[Path]) -> list[FlatRecord]:
         for file in [path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")):
             if not any(part.startswith(".") for part in file.relative_to(path).parts):
                 try:
-                    table.append(record_row(read(file)))
+                    table.append(record_row(read_record(file)))
                 except RecordError as damaged:
                     log.warning("%s; left out", damaged)
     return table

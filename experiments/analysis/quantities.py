@@ -202,7 +202,7 @@ def companion_of(quantity: str) -> str | None:
     return first if beside else NEEDS_COMPANION.get(quantity)
 
 
-def measure(run: RecordedRun, quantity: str) -> list[float]:
+def quantity_of(run: RecordedRun, quantity: str) -> list[float]:
     """Return a quantity of one run: one number, or one per gate.
 
     Raises:
@@ -212,7 +212,7 @@ def measure(run: RecordedRun, quantity: str) -> list[float]:
     if nested:
         if beside not in run.companions:
             raise NotMeasured(Problem("missing", run.run_id, f"its {beside} is not run"))
-        return measure(run.companions[beside], rest)
+        return quantity_of(run.companions[beside], rest)
     found = NAMED[quantity](run) if quantity in NAMED else _path(run, quantity)
     numbers = [float(number) for number in (found if isinstance(found, list) else [found])]
     if not numbers or not all(math.isfinite(number) for number in numbers):

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader
 from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format
-from experiments.analysis.quantities import NotMeasured, companion_of, measure
+from experiments.analysis.quantities import NotMeasured, companion_of, quantity_of
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array, statistic
 from experiments.tables.model import Row, Table
@@ -67,7 +67,7 @@ def sample(
         if run.run_id in broken:
             continue
         try:
-            measured = {quantity: measure(run, quantity) for quantity in quantities}
+            measured = {quantity: quantity_of(run, quantity) for quantity in quantities}
         except NotMeasured as lack:
             problems.append(lack.problem)
             continue

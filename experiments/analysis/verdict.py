@@ -200,7 +200,7 @@ def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[
     return parts, decisive
 
 
-def judge(
+def judge_cell(
     cell: Cell,
     published: tuple[Format, Value] | None,
     quantity: str,

@@ -62,7 +62,7 @@ class Sweep:
         jobs = slurm.submitted(self.folder)
         alive = slurm.in_queue(jobs)
         queued: dict[str, str] = {}
-        read = cache(plans.read)
+        read = cache(plans.read_plan)
         for job in jobs:
             if job.job in alive:
                 try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.quantities import NotMeasured, measure
+from experiments.analysis.quantities import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.figures.gather import Gathered, gather, stand_in
 from experiments.figures.model import Data, Line, Panel, Point, Spec
@@ -64,7 +64,7 @@ def _seeds(gathered: Gathered[str]) -> str:
 
 def _measured(run: RecordedRun, *quantities: str) -> list[float] | None:
     try:
-        return [measure(run, quantity)[0] for quantity in quantities]
+        return [quantity_of(run, quantity)[0] for quantity in quantities]
     except NotMeasured:
         return None
 

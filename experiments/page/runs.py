@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.store.records import RecordError, read
+from experiments.store.records import RecordError, read_record
 
 CURVE_POINTS = 75
 """Most points of a curve on the page; a stored curve has up to 300."""
@@ -102,7 +102,7 @@ def damaged(reader: Reader) -> list[tuple[str, str]]:
         if path.stem in reader.seen:
             continue
         try:
-            read(path)
+            read_record(path)
         except RecordError as error:
             place = f"{reader.store.root.name}/{path.relative_to(reader.store.root)}"
             found.append((place, str(error).removeprefix(f"{path}: ")))

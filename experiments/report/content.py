@@ -257,7 +257,7 @@ def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]
     return {name: note for name, note in noted.items() if note}
 
 
-def build(reader: Reader) -> ReportContent:
+def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}

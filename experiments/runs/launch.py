@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
-from experiments.runs.outcome import RunOutcome, present, reference
+from experiments.runs.outcome import RunOutcome, existing_outcome, reference
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
 from experiments.store.leases import Leases
@@ -71,7 +71,7 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
 
 def _present(run: Run) -> RunOutcome | Exception | None:
     try:
-        return present(run)
+        return existing_outcome(run)
     except RecordError as damaged:
         return RecordError(f"{damaged}; add force=true to run it again and replace that file")
 

@@ -34,7 +34,7 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 """Score → the mode in which the learner is evaluated."""
 
 
-def measure(
+def measure_phase(
     trainer: Trainer,
     learner: Learner,
     task: Task[Any],

@@ -15,7 +15,7 @@ from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.runs.groups import gated_model
 from experiments.runs.stack import Stack
-from experiments.store.records import RecordError, read
+from experiments.store.records import RecordError, read_record
 from experiments.tasks import make_task
 from ngn.files import digest
 
@@ -39,7 +39,7 @@ def load_run(
         RecordError: if the record or the model is missing or damaged.
         experiments.data.source.DataError: if the data are absent.
     """
-    content = read(Path(record))
+    content = read_record(Path(record))
     phase = next(iter(content["phases"])) if phase is None else phase
     file = Path(record).with_suffix(f".{phase}.safetensors")
     if phase not in content["phases"] or not file.exists():

@@ -18,7 +18,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
-from experiments.store.records import Store, read
+from experiments.store.records import Store, read_record
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def present(run: Run) -> RunOutcome | None:
+def existing_outcome(run: Run) -> RunOutcome | None:
     """Return the outcome of a run that has a record already; None if it has none or ``force=true`` asks for a new one.
 
     Raises:
@@ -133,7 +133,7 @@ def write(
     new = run.store.write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:
-        read(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept
+        read_record(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept
     return RunOutcome(run.id, record["status"], run.path, f"{summary(record)} -> {_relative(run.path)}{note}")
 
 

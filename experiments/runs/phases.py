@@ -21,7 +21,7 @@ from experiments.methods.fixed import Fixed
 from experiments.models.kernels import KernelTrainer, unsupported
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
-from experiments.runs.measure import cost_of, curves_of, measure, norms_of, prefixes_of
+from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
@@ -160,7 +160,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     def alone(r: int) -> Learner:
         return learner_of(stack.take([r]), task, high=high).to(device)
 
-    results = measure(trainer, learner, task, history, first, fixed, device, setup.keep)
+    results = measure_phase(trainer, learner, task, history, first, fixed, device, setup.keep)
     if task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:

@@ -88,7 +88,7 @@ def parse(content: str | bytes, where: str) -> dict[str, Any]:
     return check(record, where)
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
     """Read and check a record.
 
     Raises:
@@ -135,7 +135,7 @@ class Store:
             RecordError: if it is damaged.
         """
         path = self.path(run_id)
-        return read(path) if os.path.lexists(path) else None  # lexists: a dangling link counts as damaged
+        return read_record(path) if os.path.lexists(path) else None  # lexists: a dangling link counts as damaged
 
     def write(
         self, record: Mapping[str, Any], curves: Mapping[str, np.ndarray] | None = None, replace: bool = False

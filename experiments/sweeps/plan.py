@@ -86,10 +86,10 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
             return path
 
 
-def latest(folder: Path) -> Plan | None:
+def latest_plan(folder: Path) -> Plan | None:
     """Return the newest plan of a study, or None."""
     plans = _plans(folder)
-    return read(plans[-1]) if plans else None
+    return read_plan(plans[-1]) if plans else None
 
 
 def _plans(folder: Path) -> list[Path]:
@@ -97,7 +97,7 @@ def _plans(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("plan-*.jsonl") if path.stem.rpartition("-")[2].isdecimal())
 
 
-def read(path: Path) -> Plan:
+def read_plan(path: Path) -> Plan:
     """Read a plan, without its configurations.
 
     Raises:

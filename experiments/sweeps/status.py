@@ -21,7 +21,7 @@ from experiments.contract.training import Train
 from experiments.paths import RESULTS
 from experiments.runs.run_files import Run
 from experiments.store.leases import Leases
-from experiments.store.records import HIDDEN, RecordError, Store, read
+from experiments.store.records import HIDDEN, RecordError, Store, read_record
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: from an older numerics
@@ -102,7 +102,7 @@ class Speeds:
             for root in self.roots:
                 for path in _sample(root / task.name):
                     try:
-                        record = read(path)
+                        record = read_record(path)
                         steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
                     except (RecordError, ValidationError):
                         continue  # the state of its run reports a damaged record
@@ -167,7 +167,7 @@ class View:
 
     def _recorded(self, run: Run) -> State:
         try:
-            record = read(self.store.path(run.id))
+            record = read_record(self.store.path(run.id))
         except RecordError as error:
             return State("refused", str(error))
         # Only ``results/``, from which the paper is built, refuses records of uncommitted code.

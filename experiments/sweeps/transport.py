@@ -20,7 +20,7 @@ from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
-from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read
+from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read_record
 
 MAX_MEMBER = 2**20
 """Largest size of an unpacked file, in bytes. Records have about 6 KiB, curves about 20 KiB."""
@@ -31,7 +31,7 @@ def records_of_commit(store: Store, commit: str) -> tuple[list[Path], list[str]]
     records, damaged = [], []
     for path in store.paths():
         try:
-            code = read(path)["code"]
+            code = read_record(path)["code"]
         except RecordError as fault:
             damaged.append(str(fault))
             continue

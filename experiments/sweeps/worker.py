@@ -65,7 +65,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
         ((_, runs),) = plans.runs_of_tasks(plan, [number])
     except RecordError as damaged:
         print(damaged, file=sys.stderr, flush=True)
-        return dict.fromkeys(plans.read(plan).tasks[number], str(damaged))
+        return dict.fromkeys(plans.read_plan(plan).tasks[number], str(damaged))
     names = [run.id for run in runs]
     try:
         done = share(runs, patience)

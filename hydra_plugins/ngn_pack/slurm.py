@@ -60,7 +60,7 @@ class PackSlurmLauncher(PackLauncher):
         if not wanted:
             return outcomes
         folder = Path(str(self.config.hydra.sweep.dir)).absolute()
-        plan = plans.read(plans.freeze(folder, "multirun", results, wanted, cluster.runs_per_task))
+        plan = plans.read_plan(plans.freeze(folder, "multirun", results, wanted, cluster.runs_per_task))
         jobs = slurm.submit(plan, range(len(plan.tasks)), cluster)
         while slurm.in_queue(jobs):
             time.sleep(POLL)

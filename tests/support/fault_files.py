@@ -231,7 +231,7 @@ def damaged_kernel(folder: Path, count: int) -> Count:
     """Damage the cached kernel or its digest: it is compiled again, here by a compiler that only copies."""
     result = Count("compiled again; record and curves bit-equal")
     expected = undisturbed(folder, "kernel", 2)
-    compiled, random = build.build(FOLDER / "bank1d.cpp"), np.random.default_rng(count)
+    compiled, random = build.build_kernel(FOLDER / "bank1d.cpp"), np.random.default_rng(count)
     copier = folder / "c++"
     copier.write_text(
         '#!/bin/sh\nif [ "$1" = --version ]; then echo copier; exit; fi\n'

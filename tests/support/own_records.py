@@ -6,7 +6,7 @@ import functools
 
 from experiments.analysis.collect import Reader
 from experiments.paths import RESULTS
-from experiments.report.content import ReportContent, build
+from experiments.report.content import ReportContent, build_content
 from experiments.store.records import Store
 
 
@@ -17,4 +17,4 @@ def reader() -> Reader:
 
 @functools.cache
 def report() -> ReportContent:
-    return build(reader())
+    return build_content(reader())

@@ -13,7 +13,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.config.identity import run_id
 from experiments.page import render
-from experiments.report.content import ReportContent, build
+from experiments.report.content import ReportContent, build_content
 from experiments.store.records import Store
 from experiments.tables import macro
 from experiments.tables.one_d import BASELINE
@@ -60,7 +60,7 @@ def make(folder: Path) -> tuple[ReportContent, Reader, str]:
     store = Store(folder / "results")
     fill(store)
     reader = Reader(store)
-    report = build(reader)
+    report = build_content(reader)
     return report, reader, render(report, reader)
 
 

@@ -9,4 +9,4 @@ def frozen(tmp_path, tasks, **changes):
     keys = {"gate.K": 2, "train.steps": 2, "progress": "never", **changes}
     configs = [compose({"profile": "smoke"}, {**keys, "gate.width": 4 + n}) for n in range(tasks)]
     results = tmp_path / "results"
-    return plans.read(plans.freeze(plans.folder_of("tiny", results), "tiny", results, runs_of(configs), 10))
+    return plans.read_plan(plans.freeze(plans.folder_of("tiny", results), "tiny", results, runs_of(configs), 10))

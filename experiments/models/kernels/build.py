@@ -94,7 +94,7 @@ def _run(command: list[str]) -> str:
     return output
 
 
-def build(source: Path) -> Path:
+def build_kernel(source: Path) -> Path:
     """Return the path of the shared library of ``source``, from the cache or newly compiled.
 
     Raises:
@@ -148,7 +148,7 @@ def _compile(command: str, source: Path, built: Path) -> None:
 def load_library(source: Path) -> ctypes.CDLL | None:
     """Load the library of ``source``. Return None, with a warning in the log, if it cannot be built or loaded here."""
     try:
-        return ctypes.CDLL(str(build(source)))
+        return ctypes.CDLL(str(build_kernel(source)))
     except (BuildError, OSError) as fault:
         log.warning("training without the compiled kernel %s, which is several times slower: %s", source.name, fault)
         return None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.report.claims import extensions, language, one_d, schedules, transfer
-from experiments.report.claims.contract import BY_CONSTRUCTION, UNTESTED, Claim, Judged, judge
+from experiments.report.claims.contract import BY_CONSTRUCTION, UNTESTED, Claim, Judged, judge_claim
 from experiments.report.claims.evidence import Evidence
 
 CLAIMS: tuple[Claim, ...] = (*schedules.CLAIMS, *one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS, *extensions.CLAIMS)
@@ -25,7 +25,7 @@ def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, 
     Args:
         items: name → comparison of every cell of the tables, without stand-ins.
     """
-    return tuple(judge(claim, Evidence(reader, items)) for claim in CLAIMS)
+    return tuple(judge_claim(claim, Evidence(reader, items)) for claim in CLAIMS)
 
 
-__all__ = ["BY_CONSTRUCTION", "CLAIMS", "UNTESTED", "Claim", "Evidence", "Judged", "judge", "judge_all"]
+__all__ = ["BY_CONSTRUCTION", "CLAIMS", "UNTESTED", "Claim", "Evidence", "Judged", "judge_all", "judge_claim"]

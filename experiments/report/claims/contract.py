@@ -245,7 +245,7 @@ def claim(
     return made
 
 
-def judge(claim: Claim, evidence: Evidence) -> Judged:
+def judge_claim(claim: Claim, evidence: Evidence) -> Judged:
     """Return the verdict on a claim."""
     about = claim.key, claim.text, claim.where, claim.threshold
     try:

@@ -11,7 +11,7 @@ import record_samples as samples
 from experiments.analysis.collect import Reader
 from experiments.figures import FIGURES
 from experiments.paths import RESULTS
-from experiments.report.claims import CLAIMS, Evidence, judge
+from experiments.report.claims import CLAIMS, Evidence, judge_claim
 from experiments.report.claims.evidence import Untested
 from experiments.store.records import Store
 from experiments.studies import STUDIES, runs_with_curves
@@ -53,7 +53,7 @@ def test_figures_and_claims_find_the_curves_that_they_read() -> None:
     for spec in FIGURES.values():
         assert not spec.data(reader).without_curves, spec.name
     for claim in CLAIMS:
-        judge(claim, Evidence(reader, NoCells()))
+        judge_claim(claim, Evidence(reader, NoCells()))
     assert len(store.asked) >= 120
     assert sorted(store.asked - set(store.with_curves())) == []
 

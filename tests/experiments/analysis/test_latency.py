@@ -87,7 +87,7 @@ def test_damaged_times_end_the_report_with_a_message(
 ) -> None:
     (tmp_path / "latency.json").write_bytes(content.encode("latin-1"))
     (tmp_path / "data_generated.tex").write_text("")
-    monkeypatch.setattr(build_report, "build", lambda reader: latency.read_latencies(reader.store.root))
+    monkeypatch.setattr(build_report, "build_content", lambda reader: latency.read_latencies(reader.store.root))
     assert build_report.main([f"--results={tmp_path}", f"--output={tmp_path}"]) == 1
     assert f"{tmp_path / 'latency.json'}: " in (said := capsys.readouterr().err)
     assert "measure_latency.py writes it anew" in said

@@ -25,7 +25,7 @@ from experiments.analysis.significance import (
     rank_interval,
 )
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.verdict import WIDEST, Verdict, judge
+from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
 from experiments.tables import MACROS
 from experiments.tables.one_d import BASELINE
@@ -41,7 +41,7 @@ def ours(numbers: Sequence[float] | np.ndarray, problems: tuple[Problem, ...] = 
 
 
 def verdict(numbers: Sequence[float], source: str, value: dict[str, Any], seeds: int = 10, **rest: Any) -> Verdict:
-    return judge(ours(numbers), (parse_format(source), value), "t", seeds, **rest)
+    return judge_cell(ours(numbers), (parse_format(source), value), "t", seeds, **rest)
 
 
 TEN = tuple(np.random.default_rng(0).normal(6.0, 0.5, size=10))
@@ -150,7 +150,7 @@ def test_the_width_of_errors_is_a_factor() -> None:
     def word(numbers: np.ndarray, sd: float) -> str:
         cell = Cell({}, "", 10, 10, {"grown.soft.mse": numbers[None]}, ("r",) * 10, ())
         form = parse_format(r"<mean:.2e>\,$\pm$\,<sd:.1e>")
-        return judge(cell, (form, {"mean": 2e-5, "sd": sd}), "grown.soft.mse", 10).word
+        return judge_cell(cell, (form, {"mean": 2e-5, "sd": sd}), "grown.soft.mse", 10).word
 
     errors = 2e-5 * np.linspace(0.8, 1.2, 10)
     assert word(errors, 1e-6) == "agrees"
@@ -176,7 +176,7 @@ def test_rounding_alone_is_no_agreement() -> None:
     low, _ = mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
     printed = round(low - 0.003, 3)
     form = parse_format(r"<mean:.2f>\,$\pm$\,<sd:.2f>")
-    (part,) = judge(ours(TEN), (form, {"mean": printed, "sd": 0.5}), "t", 10).parts
+    (part,) = judge_cell(ours(TEN), (form, {"mean": printed, "sd": 0.5}), "t", 10).parts
     assert (part.inside, part.narrow, part.word) == (True, False, "cannot tell")
     assert verdict(TEN, PM, {"mean": low + 0.01, "sd": 0.5}).word == "agrees"
 
@@ -203,13 +203,13 @@ def test_two_numbers_of_a_cell_share_the_level() -> None:
 def test_a_single_published_run_is_placed_among_our_seeds() -> None:
     many = ours(np.arange(50.0))
     form = parse_format("<value:.2f>")
-    inside = judge(many, (form, {"value": 20.0}), "t", 1)
+    inside = judge_cell(many, (form, {"value": 20.0}), "t", 1)
     assert (inside.word, inside.decisive, inside.seeds) == ("cannot tell", True, 50)
-    assert judge(many, (form, {"value": 70.0}), "t", 1).word == "disagrees"
-    few = judge(ours(np.arange(10.0)), (form, {"value": 70.0}), "t", 1)
+    assert judge_cell(many, (form, {"value": 70.0}), "t", 1).word == "disagrees"
+    few = judge_cell(ours(np.arange(10.0)), (form, {"value": 70.0}), "t", 1)
     assert (few.word, few.decisive, few.parts[0].inside) == ("cannot tell", False, False)
-    assert judge(ours([4.0]), (form, {"value": 70.0}), "t", 1).parts == (), "one run has no range"
-    layers = judge(many, (parse_format("<value:.0f*,>"), {"value": [1, 2]}), "t", 1)
+    assert judge_cell(ours([4.0]), (form, {"value": 70.0}), "t", 1).parts == (), "one run has no range"
+    layers = judge_cell(many, (parse_format("<value:.0f*,>"), {"value": [1, 2]}), "t", 1)
     assert (layers.word, layers.parts) == ("cannot tell", ())
 
 
@@ -217,11 +217,11 @@ def test_what_is_not_judged() -> None:
     value = {"mean": 6.0, "sd": 1.0}
     assert verdict([], PM, value).word == "not run"
     assert verdict(TEN[:2], PM, value).parts == (), "two runs are too few for a mean"
-    assert judge(ours(TEN), None, "t", 10).word == "not published"
+    assert judge_cell(ours(TEN), None, "t", 10).word == "not published"
     setting = Cell({}, "", 10, 10, {"config.gate.r": np.full((1, 10), 0.5)}, ("r",) * 10, ())
-    assert judge(setting, (parse_format("<value:.2f>"), {"value": 0.5}), "config.gate.r", 10).word == "setting"
+    assert judge_cell(setting, (parse_format("<value:.2f>"), {"value": 0.5}), "config.gate.r", 10).word == "setting"
     two = Cell({}, "", 10, 10, {"t": np.ones((2, 10))}, ("r",) * 10, ())
-    assert judge(two, (parse_format("<median:.2f*, >"), {"median": [1.0]}), "t", 10).word == "cannot tell"
+    assert judge_cell(two, (parse_format("<median:.2f*, >"), {"median": [1.0]}), "t", 10).word == "cannot tell"
 
 
 def test_calibrated_cells_are_judged_and_marked() -> None:
@@ -232,8 +232,8 @@ def test_calibrated_cells_are_judged_and_marked() -> None:
 def test_diverged_seeds_are_compared_with_none() -> None:
     fault = (Problem("diverged", "r", "diverged"),)
     value = (parse_format(PM), {"mean": 6.0, "sd": 0.5})
-    assert judge(ours(TEN, fault), value, "t", 10).word == "cannot tell"
-    assert judge(ours([], fault * 10), value, "t", 10).word == "disagrees"
+    assert judge_cell(ours(TEN, fault), value, "t", 10).word == "cannot tell"
+    assert judge_cell(ours([], fault * 10), value, "t", 10).word == "disagrees"
 
 
 def test_every_quantity_of_several_seeds_has_a_limit() -> None:

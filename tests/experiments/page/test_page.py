@@ -26,7 +26,7 @@ from experiments.page.html import prose
 from experiments.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.paths import ROOT
 from experiments.report.answer import headline
-from experiments.report.content import OwnContent, ReportContent, build
+from experiments.report.content import OwnContent, ReportContent, build_content
 from experiments.report.methods import lines
 from experiments.store.records import Store
 from experiments.tables import OWN
@@ -69,7 +69,7 @@ def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> 
     for seed in range(10):
         samples.put(store, BUDGETS.runs["stories_4_fixed"], seed, fixed)
     reader = Reader(store)
-    page = render(build(reader), reader)
+    page = render(build_content(reader), reader)
     rows = {
         row[0]: row[1:]
         for row in re.findall(r'<tr><th scope="row">([^<]*)</th><td class="right">(\d+/\d+)</td>(.*)', page)

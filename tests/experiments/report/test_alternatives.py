@@ -17,7 +17,7 @@ from experiments.paths import ROOT
 from experiments.report import markdown
 from experiments.report.about import planned_test, sort_facts
 from experiments.report.alternatives import BothSettings
-from experiments.report.content import build
+from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.studies.alternatives import GATES_KEPT, INFERRED, NORMALISED_START, constant_rate, inferred
@@ -30,7 +30,7 @@ DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.
 
 
 def of(store: Store, study: str) -> BothSettings:
-    (found,) = [both for both in build(Reader(store)).alternatives if both.study.name == study]
+    (found,) = [both for both in build_content(Reader(store)).alternatives if both.study.name == study]
     return found
 
 
@@ -65,7 +65,7 @@ def test_the_inferred_setting_changes_what_its_plan_says() -> None:
 
 
 def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:
-    made = build(Reader(Store(tmp_path))).alternatives
+    made = build_content(Reader(Store(tmp_path))).alternatives
     assert [both.study.name for both in made] == [name for name in STUDIES if name in DECLARED]
     for both in made:
         assert both.cells
@@ -89,7 +89,7 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None
     assert pair.other.verdict.calibrated, "the setting was found by this table"
     assert pair.other.cell.run_ids == tuple(run.id for run in selected_runs(inferred(runs)))
     assert [one.stated.fact for one in sort_facts(both)[True, False]] == [pair.stated.fact]
-    page = markdown.results(build(Reader(store)))
+    page = markdown.results(build_content(Reader(store)))
     assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 .*\| 2.04 .*\| 10/10 \|", page, re.M)
 
 

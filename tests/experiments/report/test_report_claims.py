@@ -20,7 +20,7 @@ from experiments.analysis.compare import Comparison, compare_all
 from experiments.analysis.reductions.plateaus import PRICES
 from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
-from experiments.report.claims import BY_CONSTRUCTION, CLAIMS, UNTESTED, Evidence, Judged, judge
+from experiments.report.claims import BY_CONSTRUCTION, CLAIMS, UNTESTED, Evidence, Judged, judge_claim
 from experiments.report.claims.evidence import geometric_mean, sufficient
 from experiments.store.records import Store
 from experiments.tables.model import Table
@@ -33,7 +33,7 @@ L0 = PUBLISHED | dict([cell("datasevenfullbody.l0.truncated", 0)])
 
 
 def judged(key: str, store: Store, items: Mapping[str, Comparison] = L0) -> Judged:
-    return judge(BY_KEY[key], Evidence(Reader(store), items))
+    return judge_claim(BY_KEY[key], Evidence(Reader(store), items))
 
 
 @pytest.mark.parametrize("key", OF_CELLS)

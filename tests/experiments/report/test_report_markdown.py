@@ -16,7 +16,7 @@ pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 import own_records
 
 from experiments.report import markdown
-from experiments.report.content import build
+from experiments.report.content import build_content
 from experiments.report.sections import OUTLINES
 from experiments.store.records import Store
 from experiments.tables import MACROS
@@ -40,7 +40,7 @@ def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() 
 
 
 def test_the_results_page_names_what_was_not_run_and_has_no_dead_link(tmp_path: Path) -> None:
-    page = markdown.results(build(Reader(Store(tmp_path))))
+    page = markdown.results(build_content(Reader(Store(tmp_path))))
     assert [line for line in page.splitlines() if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
     for table in MACROS:
         assert page.count(f"- {table.title}:") == 1, table.title

@@ -14,7 +14,7 @@ import record_samples as samples
 from table_samples import baseline_id, filled, store
 
 from experiments.analysis.collect import Reader
-from experiments.report.content import build
+from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE, FOUR
@@ -24,7 +24,7 @@ from experiments.tables.one_d import BASELINE, FOUR
 def trace(filled: Path) -> dict[str, Any]:
     reader = Reader(Store(filled))
     # as it is written and read again
-    made: dict[str, Any] = json.loads(json.dumps(document(build(reader), reader, "f" * 40), allow_nan=False))
+    made: dict[str, Any] = json.loads(json.dumps(document(build_content(reader), reader, "f" * 40), allow_nan=False))
     return made
 
 
@@ -66,7 +66,7 @@ def test_a_cell_names_the_runs_it_is_made_of(trace: dict[str, Any]) -> None:
 def test_what_does_not_count_is_said_and_not_used(store: Store) -> None:
     samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, clean=False)
     reader = Reader(store)
-    trace = document(build(reader), reader, None)
+    trace = document(build_content(reader), reader, None)
     (cell,) = [cell for cell in trace["cells"] if cell["cell"] == "datafourbody.baseline.t"]
     assert (cell["n"], cell["wanted"], cell["printed"]) == (9, 10, "--")
     assert baseline_id(3) not in [trace["runs"][at][0] for at in cell["runs"]]
@@ -80,6 +80,6 @@ def test_the_open_end_of_an_interval_is_null(tmp_path: Path) -> None:
         for seed in range(5):
             samples.put(store, FOUR.runs[key], seed, {"grown": samples.grown([6.0], 1e-5, 1e-5 * (1 + seed))})
     reader = Reader(store)
-    claim = document(build(reader), reader, None)["claims"]["constant_schedules"]
+    claim = document(build_content(reader), reader, None)["claims"]["constant_schedules"]
     assert claim["verdict"] == "cannot tell", "five pairs do not bound a median at 95 %"
     assert [number[2:4] for number in claim["numbers"]] == [[None, None], [None, None]]

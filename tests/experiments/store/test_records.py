@@ -7,7 +7,7 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from experiments.store.records import BOUNDARY_BYTES, MAX_CURVE_BYTES, MAX_RECORD_BYTES, RecordError, Store, read
+from experiments.store.records import BOUNDARY_BYTES, MAX_CURVE_BYTES, MAX_RECORD_BYTES, RecordError, Store, read_record
 
 RECORD = {
     "schema": 1,
@@ -124,7 +124,7 @@ def test_damaged_or_foreign_files_are_named(tmp_path, content):
     path.parent.mkdir()
     path.write_text(content)
     with pytest.raises(RecordError, match=path.name):
-        read(path)
+        read_record(path)
 
 
 def _write(root, barrier, number, answers):

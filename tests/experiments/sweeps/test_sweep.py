@@ -54,7 +54,7 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
     put(tiny, 4)
     assert tiny("plan") == 0
     assert path.read_bytes() == before
-    first, second = (plans.read(p) for p in sorted(tiny.folder.glob("plan-*.jsonl")))
+    first, second = (plans.read_plan(p) for p in sorted(tiny.folder.glob("plan-*.jsonl")))
     assert (first.runs, second.runs) == (4, 2)
     for plan in (first, second):
         for number, runs in plans.runs_of_tasks(plan.path):
@@ -63,7 +63,7 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
 
 def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
     tiny("plan")
-    plan = plans.latest(tiny.folder)
+    plan = plans.latest_plan(tiny.folder)
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
     names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
     assert names == [name for task in plan.tasks for name in task]

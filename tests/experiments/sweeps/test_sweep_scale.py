@@ -14,7 +14,7 @@ from experiments.sweeps import status
 def counted(monkeypatch):
     """Count how often records are read and the folder is listed."""
     counts = {"read": 0, "listed": 0}
-    read, paths = status.read, Store.paths
+    read, paths = status.read_record, Store.paths
 
     def counting_read(path):
         counts["read"] += 1
@@ -24,7 +24,7 @@ def counted(monkeypatch):
         counts["listed"] += 1
         return paths(store)
 
-    monkeypatch.setattr(status, "read", counting_read)
+    monkeypatch.setattr(status, "read_record", counting_read)
     monkeypatch.setattr(Store, "paths", counting_paths)
     return counts
 
@@ -49,4 +49,4 @@ def test_status_reads_each_record_once_and_lists_the_folder_once(tmp_path, count
     path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)
     first = next(iter(plans.runs_of_tasks(path)))
     assert len(first[1]) == 10
-    assert len(plans.read(path).tasks) == -(-len(missing) // 10)
+    assert len(plans.read_plan(path).tasks) == -(-len(missing) // 10)

@@ -16,7 +16,7 @@ import torch
 from kernel_cases import BANK, LOSS, needs_kernel, plan
 
 from experiments.models.kernels import unsupported
-from experiments.models.kernels.build import BuildError, _run, build, compiler, load_library
+from experiments.models.kernels.build import BuildError, _run, build_kernel, compiler, load_library
 from experiments.models.kernels.libraries import FOLDER, Library, library, struct_type
 
 
@@ -89,19 +89,19 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = tmp_path / "some.cpp"
     source.write_text("int x;")
     built: list[Path] = []
-    together = [threading.Thread(target=lambda: built.append(build(source))) for _ in range(6)]
+    together = [threading.Thread(target=lambda: built.append(build_kernel(source))) for _ in range(6)]
     for thread in together:
         thread.start()
     for thread in together:
         thread.join()
     assert log.read_text().splitlines() == ["call"]
     assert len(built) == 6
-    assert set(built) == {build(source)}
+    assert set(built) == {build_kernel(source)}
     assert built[0].read_text() == "library\n"
     source.write_text("int y;")
-    changed = build(source)
+    changed = build_kernel(source)
     (tmp_path / "some.h").write_text("int z;")
-    assert len({built[0], changed, build(source)}) == 3
+    assert len({built[0], changed, build_kernel(source)}) == 3
     assert log.read_text().splitlines() == ["call"] * 3
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "some.cpp"
     source.write_text('extern "C" int answer() { return 42; }')
-    path = build(source)
+    path = build_kernel(source)
     whole, digest = path.read_bytes(), path.with_suffix(".sha256")
     if "digest" in damage:
         digest.unlink() if damage.startswith("without") else digest.write_text("0" * 64)

@@ -79,7 +79,7 @@ def frozen(tmp_path, widths):
         for width in widths
         for seed in range(3)
     ]  # fmt: skip
-    return plans.read(plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10))
+    return plans.read_plan(plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10))
 
 
 def job_of(plan, task):
