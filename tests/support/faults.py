@@ -199,7 +199,7 @@ class Fault:
     warm: tuple[str, ...] = ("1d",)
 
     def count(self, folder: Path, kills: int) -> Count:
-        return self.inject(folder) if self.times is None else self.inject(folder, int(self.times * kills))
+        return self.inject(folder) if self.times is None else self.inject(folder, max(1, int(self.times * kills)))
 
 
 FAULTS = {

@@ -183,6 +183,7 @@ def test_colours_follow_the_choice_and_the_system(browser: Any, page: Any, addre
     assert paper(page) == dark, "the choice is kept"
     context = browser.new_context(color_scheme="dark")
     asked = context.new_page()
+    asked.set_default_timeout(PATIENCE)
     asked.goto(address)
     assert paper(asked) == dark, "the system's setting is followed"
     context.close()
@@ -211,6 +212,7 @@ def test_the_printed_page_is_light_and_complete(page: Any) -> None:
 def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(address)
     assert page.locator("tr[data-cell]").count() == 519
     assert page.locator("#filters").is_hidden()

@@ -93,14 +93,14 @@ import sys
 from pathlib import Path
 import torch
 from experiments.runs.models import load_model
-from experiments.store.records import read
+from experiments.store.records import read_record
 from experiments.config.schema import CheckedConfig
 from experiments.contract.config import Config
 from experiments.tasks import make_task
 from experiments.runs.run_files import Run
 
 for path in sys.argv[1:]:
-    record = read(Path(path))
+    record = read_record(Path(path))
     task = make_task(CheckedConfig.model_validate(record["config"]), torch.device("cpu"))
     for phase, found in record["phases"].items():
         model = load_model(path, phase)
