@@ -13,6 +13,9 @@ from ngn.files import FileError, digest, remove_stale_files, system_error, tempo
 SUMS = "SHA256SUMS"
 """The digests of the other files, in the form that ``sha256sum --check`` reads."""
 
+READ = (".json", ".safetensors")
+"""Suffixes of the files that hold a model. All of them are listed; other files may be added."""
+
 
 class ExportError(FileError):
     """An export cannot be written or read, or does not reproduce the model."""
@@ -80,16 +83,20 @@ def check_sums(folder: Path) -> None:
         ExportError: if a file is missing or was changed.
     """
     try:
-        listed = (folder / SUMS).read_text().splitlines()
+        lines = (folder / SUMS).read_text().splitlines()
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as fault:
         raise ExportError(f"{folder / SUMS}: unreadable ({fault})") from None
-    for line in listed:
-        found, _, name = line.partition("  ")
+    listed = {name: found for found, _, name in (line.partition("  ") for line in lines)}
+    for name, found in listed.items():
         try:
             same = digest(folder / name) == found
         except (OSError, ValueError):  # ValueError: a name with a zero byte
             same = False
         if not same:
             raise ExportError(f"{folder / name}: missing, changed or damaged: {SUMS} does not match; export it again")
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix in READ and name not in listed:
+            raise ExportError(f"{path}: is not listed in {SUMS}, which is damaged, or the file is of another model")

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
 import fault_commands  # noqa: E402
+import fault_exports  # noqa: E402
 import fault_files  # noqa: E402
 import fault_places  # noqa: E402
 import faulty  # noqa: E402
@@ -246,6 +247,22 @@ FAULTS = {
         "records, curves, plans, ledgers, leases, archives damaged, every script", fault_files.damaged_beside, 13
     ),
     "damaged_kernel": Fault("cached kernel or its digest damaged", fault_files.damaged_kernel, 0.5, warm=("kernel",)),
+    "kill_kept_models": Fault(
+        "SIGKILL before or after a random system call of saving, of a run that keeps its models",
+        fault_exports.kill_kept_models,
+        1,
+    ),
+    "damaged_models": Fault("a kept model damaged, then loaded", fault_exports.damaged_models, 1),
+    "kill_library_saves": Fault(
+        "SIGKILL before or after a random system call of `ngn.save`", fault_exports.kill_library_saves, 2
+    ),
+    "damaged_library_files": Fault(
+        "a file of `ngn.save` damaged, then loaded", fault_exports.damaged_library_files, 10
+    ),
+    "kill_exports": Fault(
+        "SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2
+    ),
+    "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),

@@ -180,7 +180,12 @@ def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
         record.pop("time")
         record["execution"].pop("resumed")
         record["phases"] = untimed(record["phases"])
-        kept[name] = (json.dumps(record, sort_keys=True), {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()})
+        models = sorted(store.path(name).parent.glob(f"{name}.*.safetensors"))
+        kept[name] = (
+            json.dumps(record, sort_keys=True),
+            {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()}
+            | {model.name: ("model", model.read_bytes()) for model in models},
+        )
     return kept
 
 
@@ -198,8 +203,10 @@ def lost(expected: dict[str, Any], got: dict[str, Any]) -> int:
 
 
 def left(folder: Path) -> list[Path]:
-    """Return checkpoints, leases and partial files that are left over."""
-    return [p for p in folder.rglob("*") if p.name.endswith((".part", ".lease", ".safetensors", "finished.json"))]
+    """Return checkpoints, leases and partial files that are left over; models beside records are kept."""
+    ends = (".part", ".lease", ".safetensors", "finished.json")
+    names = [p for p in folder.rglob("*") if p.name.endswith(ends)]
+    return [p for p in names if not (p.suffix == ".safetensors" and p.parent.parent.name == "results")]
 
 
 def moments(total: int, count: int, seed: int) -> list[int]:
