@@ -1,11 +1,14 @@
 """Inject every kind of fault, count the survivors, and write the table of docs/reliability.md.
 
-python scripts/fault_table.py                 # all kinds, half an hour on a free core
-python scripts/fault_table.py signals         # one kind, without writing
+python scripts/fault_table.py                        # all kinds, half an hour on a free core
+python scripts/fault_table.py signals                # one kind; the other rows stay
+python scripts/fault_table.py --kills 80             # full size: over 1,000 kills and 1,000 damaged files, hours
+python scripts/fault_table.py signals --dry-run      # without writing
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -29,55 +32,64 @@ def titles() -> dict[str, str]:
     return dict(re.findall(r'^    "(\w+)": Fault\(\s*"(.*?)"', FAULTS.read_text(), re.MULTILINE))
 
 
-def inject(name: str) -> dict[str, object]:
+def inject(name: str, kills: int) -> dict[str, object]:
     """Inject one kind of fault in a separate process; return its counts.
+
+    Args:
+        kills: number of kills of a kind of fault; other counts are multiples of it.
 
     Raises:
         RuntimeError: if the fault could not be injected; with the output of the process.
     """
     with tempfile.TemporaryDirectory() as folder:
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, str(FAULTS), name, folder], capture_output=True, text=True, env=one_thread, check=False
-        )
+        command = [sys.executable, str(FAULTS), name, folder, str(kills)]
+        done = subprocess.run(command, capture_output=True, text=True, env=one_thread, check=False)
     if done.returncode:
         raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr}")
     count: dict[str, object] = json.loads(done.stdout)[name]
     return count
 
 
-def table(counts: dict[str, dict[str, object]]) -> str:
-    """Format the rows, and the machine and versions that they come from."""
-    rows = ["| fault | tried | survived | lost | survived means |", "| --- | ---: | ---: | ---: | --- |"]
-    for name, title in titles().items():
-        if name in counts:
-            count = counts[name]
-            rows.append(f"| {title} | {count['tried']} | {count['survived']} | {count['lost']} | {count['means']} |")
+def table(counts: dict[str, dict[str, object]], page: str) -> str:
+    """Format the rows: new ones of ``counts``, and the others as they stand on the page."""
+    commit = str(code().commit)[:7]
+    known = titles()
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith("| ")}
+    for name, count in counts.items():
+        title = known[name]
+        numbers = f"{count['tried']} | {count['survived']} | {count['lost']}"
+        rows[title] = f"| {title} | {numbers} | {count['means']} | {commit} |"
+    heads = ["| fault | tried | survived | lost | survived means | commit |"]
+    heads += ["| --- | ---: | ---: | ---: | --- | --- |"]
     where = f"{machine()['cpu']}, {machine()['cores']} cores, {machine()['system']}, torch {packages()['torch']}"
-    return "\n".join([*rows, "", f"Commit {code().commit}; {where}."])
+    return "\n".join([*heads, *(rows[one] for one in known.values() if one in rows), "", f"Newest rows: {where}."])
 
 
 def write(counts: dict[str, dict[str, object]]) -> None:
     """Write the table into the page."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(counts)}\n{END}{after}")
+    inside, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(counts, inside)}\n{END}{after}")
 
 
 def main() -> int:
     """Run the script; return 0 if everything survived and nothing was lost."""
     known = titles()
-    names = sys.argv[1:] or list(known)
-    unknown = [name for name in names if name not in known]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="FAULT", help=f"of {', '.join(known)} (default: all)")
+    parser.add_argument("--kills", type=int, default=20, help="kills of a kind of fault (20)")
+    parser.add_argument("--dry-run", action="store_true", help="do not write the table")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in known]
     if unknown:
-        print(f"no such fault: {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
-        return 2
+        parser.error(f"no such fault: {', '.join(unknown)}; there are: {', '.join(known)}")
     counts = {}
-    for name in names:
-        counts[name] = inject(name)
+    for name in given.names or list(known):
+        counts[name] = inject(name, given.kills)
         print(known[name], counts[name], flush=True)
-    if not sys.argv[1:]:
-        write(counts)
+        if not given.dry_run:
+            write({name: counts[name]})
     return 0 if all((count["tried"], 0) == (count["survived"], count["lost"]) for count in counts.values()) else 1
 
 

@@ -21,6 +21,7 @@ import fault_commands  # noqa: E402
 import fault_exports  # noqa: E402
 import fault_files  # noqa: E402
 import fault_places  # noqa: E402
+import fault_sweeps  # noqa: E402
 import faulty  # noqa: E402
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
@@ -263,6 +264,9 @@ FAULTS = {
         "SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2
     ),
     "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
+    "two_sweeps": Fault(
+        "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
+    ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),

@@ -15,7 +15,7 @@ from scripts.fault_table import titles
 
 FAULTS = ROOT / "tests" / "support" / "faults.py"
 COMMANDS = ("kill_commands",)
-DEAR = ("damaged_files", "damaged_records", "damaged_beside")
+DEAR = ("damaged_files", "damaged_records", "damaged_beside", "two_sweeps")
 """Expensive faults: a few attempts here, many with ``make faults``."""
 KILLS = "2"
 """Attempts for each other kind of fault; ``make faults`` makes twenty."""
