@@ -4,8 +4,9 @@
 
 The model is a Llama of SmolLM2-135M's shape with random weights, which cost the same as trained ones. Terms are on q
 and v, with K = 16 and one boundary each. Questions are packed, and only answers have logits. Both sides train the same
-batch in float32 with Adam, on one thread, in separate processes that take turns. The result is the median over rounds
-of the ratio of processor seconds.
+batch with Adam, on one thread. Their steps take turns in one process: the result is the median ratio of processor
+seconds, and its median over rounds. Peak memory is that of a process of its own. ``--quick`` has four layers and few
+tokens, where what a boundary costs shows most.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import ngn
 from experiments.language.packing import Packed, pack, token_losses, use_by_sequence
 
-KINDS = {"ngn": "NGN-LoRA, K = 16", "peft": "peft LoRA, r = 16"}
+KINDS = ("ngn", "peft")
 
 
-def base(layers: int) -> Any:
+def base(layers: int, dtype: str) -> Any:
     """Make a frozen model of SmolLM2-135M's shape."""
     torch.manual_seed(0)
     shape = LlamaConfig(
@@ -40,7 +41,7 @@ def base(layers: int) -> Any:
         num_key_value_heads=3, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
     )  # fmt: skip
-    model = LlamaForCausalLM(shape).requires_grad_(False)
+    model = LlamaForCausalLM(shape).requires_grad_(False).to(getattr(torch, dtype))
     use_by_sequence(model)
     return model
 
@@ -54,10 +55,8 @@ def batch(questions: int) -> Packed:
 
 def ours(model: Any, questions: Packed) -> Callable[[int], None]:
     """Return a function that makes one step like :class:`ngn.Trainer`."""
-    names = [name for name, _ in model.named_modules() if name.endswith(("q_proj", "v_proj"))]
-    gate = {"delta": -0.5, "t0": 0.1, "lambda0": 1e-3, "beta": (4.0, 12.0)}
-    ngn.attach_low_rank(model, names, lambda number: ngn.CountGate(16, **gate), seed=0)  # type: ignore[arg-type]
-    learner = ngn.CapacityLearner(model)
+    sizes = {f"model.layers.*.self_attn.{name}": ngn.Rank(16) for name in ("q_proj", "v_proj")}
+    learner = ngn.learn_sizes(model, sizes, lambda0=1e-3, beta=(4.0, 12.0), frozen=True)
     boundaries = {"params": learner.controller_parameters(), "lr": 5e-2}
     groups: list[dict[str, Any]] = [{"params": learner.body_parameters()}, boundaries]
     optimizer = torch.optim.Adam(groups, lr=2e-3, fused=True)
@@ -95,18 +94,26 @@ def plain(model: Any, questions: Packed) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """Measure in one process: the median of CPU seconds per step."""
-    model, questions = base(request["layers"]), batch(request["questions"])
-    step = (ours if request["kind"] == "ngn" else plain)(model.train(), questions)
-    step(0)
+    """Measure in one process: both kinds in turns, or the peak memory of one."""
+    each = []
+    for kind in request["kinds"]:
+        model = base(request["layers"], request["dtype"]).train()
+        each.append((ours if kind == "ngn" else plain)(model, batch(request["questions"])))
+    for step in each:
+        step(0)
+
+    def seconds(step: Callable[[int], None], number: int) -> float:
+        began = time.process_time()
+        step(number)
+        return time.process_time() - began
 
     def timed() -> dict[str, float]:
-        seconds = []
+        taken: list[list[float]] = [[] for _ in each]
         for number in range(1, request["steps"] + 1):
-            began = time.process_time()
-            step(number)
-            seconds.append(time.process_time() - began)
-        return {"rate": 0.0, "seconds": statistics.median(seconds)}
+            for at in [*range(len(each))][:: 1 if number % 2 else -1]:
+                taken[at].append(seconds(each[at], number))
+        ratio = statistics.median(a / b for a, b in zip(taken[0], taken[-1], strict=True))
+        return {"rate": 0.0, "seconds": statistics.median(taken[-1]), "ratio": ratio}
 
     yield timed
 
@@ -116,18 +123,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options("A step of NGN-LoRA beside one of plain peft LoRA.", arguments, prepared)
     if given is None:
         return
-    size = {"layers": 4, "questions": 2, "steps": 2} if given.quick else {"layers": 30, "questions": 8, "steps": 3}
-    print(f"a step on {size['questions']} packed questions of 85 tokens, {size['layers']} layers, one thread")
-    rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
-    for number in range(given.rounds):
-        for kind in (*KINDS,) if number % 2 else (*KINDS,)[::-1]:
-            rounds[kind].append(measure(__file__, {"kind": kind, **size}, 1, 1))
-    for kind, label in KINDS.items():
-        seconds, peak = (statistics.median(one[key] for one in rounds[kind]) for key in ("seconds", "peak_mib"))
-        print(f"  {label:20} {seconds:8.3f} s of one core, peak {peak:7.0f} MiB")
-    for key, what in (("seconds", "time"), ("peak_mib", "peak memory")):
-        pairs = [a[key] / b[key] for a, b in zip(rounds["ngn"], rounds["peft"], strict=True)]
-        print(f"  {what:20} {statistics.median(pairs):8.3f} times")
+    small, large = {"layers": 4, "questions": 2, "steps": 30}, {"layers": 30, "questions": 8, "steps": 5}
+    print("| layers | tokens | type | peft, s of one core | NGN / peft, time | peak memory |")
+    print("| ---: | ---: | --- | ---: | ---: | ---: |")
+    for size in (small,) if given.quick else (small, large):
+        for dtype in ("float32", "bfloat16"):
+            request = {**size, "dtype": dtype}
+            found = [measure(__file__, {"kinds": ["ngn", "peft"], **request}, 1, 1) for _ in range(given.rounds)]
+            taken, ratio = (statistics.median(one[key] for one in found) for key in ("seconds", "ratio"))
+            peaks = [measure(__file__, {"kinds": [kind], **request, "steps": 1}, 1, 1)["peak_mib"] for kind in KINDS]
+            tokens = 85 * size["questions"]
+            print(
+                f"| {size['layers']} | {tokens} | {dtype} | {taken:.3f} | {ratio:.3f} | {peaks[0] / peaks[1]:.3f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

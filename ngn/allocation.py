@@ -28,9 +28,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.budget import Budget, LimitedLearner
+from ngn.budget import Budget, LimitedLearner, same
 from ngn.confirmation import Confirmation
 from ngn.evidence import Evidence
+from ngn.methods.batch import boundary_slopes, place
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
 
@@ -120,6 +121,9 @@ class BudgetLearner(LimitedLearner):
         self.watch.by_optimizer = False
         self._read = self._cutting = False
         self._cost_slopes = torch.ones_like(counts)
+        self._places: tuple[Tensor, Tensor, Tensor] | None = None
+        """The sizes, and their boundaries and sharpness."""
+        self._placed = 0.0
 
     def _given(self) -> Tensor:
         """The counts at which the gates stand: float64 [*R, G]."""
@@ -189,10 +193,10 @@ class BudgetLearner(LimitedLearner):
             return (base * factor.unsqueeze(-1).exp()).clamp(min=least).minimum(most)
 
         low, high = torch.full_like(limit, -12.0, device=device), torch.full_like(limit, 12.0, device=device)
-        grid = torch.linspace(0.0, 1.0, 17, dtype=torch.float64, device=device)
-        for _ in range(9):  # each round leaves a sixteenth of the interval
+        grid = torch.linspace(0.0, 1.0, 129, dtype=torch.float64, device=device)
+        for _ in range(5):  # each round leaves a part in 128 of the interval
             factors = low + (high - low) * grid.view(-1, *[1] * low.dim())
-            within = (self.cost(at(factors))[0] <= limit).sum(0).clamp(1, 16)
+            within = (self.cost(at(factors))[0] <= limit).sum(0).clamp(1, 128)
             low, high = (factors.gather(0, (within - 1 + i).unsqueeze(0)).squeeze(0) for i in (0, 1))
         return at(low)
 
@@ -200,14 +204,15 @@ class BudgetLearner(LimitedLearner):
     def _place(self) -> None:
         """Move the boundaries to the sizes, and set the sharpness of the gates."""
         fraction = float(self.moved)
-        sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
-        for g, gate in enumerate(self.gates):
-            n = self.sizes[..., g]
+        if self._places is None or self._placed != fraction or not same(self._places[0], self.sizes):
+            n, self._placed = self.sizes.clone(), fraction
+            sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
             width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
-            share = torch.zeros_like(n) if gate.growing else n / self.cost.largest[g]
-            full = (share - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
-            t = (n - gate.smallest_count + OPEN * width * full).clamp(min=NOMINAL_ZERO)
-            gate.place(t, 2.0 / width)
+            whole = [torch.inf if g.growing else K for g, K in zip(self.gates, self.cost.largest, strict=True)]
+            full = (n / n.new_tensor(whole) - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
+            t = n - n.new_tensor([gate.smallest_count for gate in self.gates]) + OPEN * width * full
+            self._places = n, t.clamp(min=NOMINAL_ZERO), 2.0 / width
+        place(self.gates, *self._places[1:])
 
     def wanted_components(self) -> list[int] | None:
         """As in :class:`~ngn.learner.CapacityLearner`; on the way, the components whose gates are not closed."""
@@ -264,7 +269,8 @@ class BudgetLearner(LimitedLearner):
     def _slopes(self, gradients: Sequence[Tensor | None]) -> Tensor:
         """-dL/dt of dL/dtau: float64 [*R, G]."""
         parts = zip(self.gates, gradients, strict=True)
-        return torch.stack([torch.zeros_like(g.tau) if d is None else -d / g.slope() for g, d in parts], -1).detach()
+        each = [torch.zeros_like(gate.tau) if d is None else -d for gate, d in parts]
+        return (torch.stack(each, -1) / boundary_slopes(self.gates)).detach()
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)

@@ -198,11 +198,13 @@ class OrderedAxis(nn.Module):
 
     def in_place(self, values: Tensor) -> Tensor:
         """Reorder values, [*R, K], from the order of components to the places along the axis."""
-        if self.ranks is None:
-            return values
-        if self._ranks is None or self._ranks.device != values.device:
-            self._ranks = self.ranks.to(values.device)
-        return values[..., self._ranks]
+        ranks = self._ranks_on(values.device)
+        return values if ranks is None else values[..., ranks]
+
+    def _ranks_on(self, device: torch.device) -> Tensor | None:
+        if self.ranks is not None and (self._ranks is None or self._ranks.device != device):
+            self._ranks = self.ranks.to(device)
+        return None if self.ranks is None else self._ranks
 
     def coefficients(self) -> Tensor | None:
         """c_k = w_k g_k in the current mode, [K] in the order of places; None if all are 1."""
@@ -213,31 +215,40 @@ class OrderedAxis(nn.Module):
         if self.capacity.all_open:
             return None
         c = self.capacity.coefficients(self.mode)
-        return self.in_place(F.pad(c, (0, self.K - c.shape[-1])))
+        return self.in_place(c if c.shape[-1] == self.K else F.pad(c, (0, self.K - c.shape[-1])))
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
-        return self._scaled(h, self.dim)
+        return self.scaled(h, self.dim)
 
-    def _scaled(self, h: Tensor, dim: int) -> Tensor:
-        factor = self.factor(h, dim)
-        return h if factor is None else h * factor
-
-    def factor(self, h: Tensor, dim: int) -> Tensor | None:
-        """The coefficients in the shape and the type that multiplies ``h`` along dimension ``dim``; None for ones.
+    def scaled(self, h: Tensor, dim: int) -> Tensor:
+        """``h`` times the coefficients along dimension ``dim``.
 
         Raises:
             ValueError: if ``h`` does not have the components there.
         """
+        capacity = self.capacity
+        if capacity is not None and capacity.batched(self.mode) and not capacity.all_open:
+            self.called = True
+            self._width(h, dim, self.K)
+            product: Tensor = capacity.batch.scaled(h, capacity, dim, self._ranks_on(h.device))
+            return product
+        factor = self.factor(h, dim)
+        return h if factor is None else h * factor
+
+    def factor(self, h: Tensor, dim: int) -> Tensor | None:
+        """The coefficients in the type of ``h``, in the shape that multiplies it along ``dim``; None for ones."""
         c = self.coefficients()
         if c is None:
             return None
-        if h.shape[dim] % max(1, len(c)):
-            shape = f"dimension {dim} of the activation {list(h.shape)}"
-            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {len(c)} components")
-        width = h.shape[dim] // max(1, len(c))
         after = h.dim() - 1 - dim % h.dim()
-        return c.to(h.dtype).repeat_interleave(width).view(-1, *[1] * after)
+        return c.to(h.dtype).repeat_interleave(self._width(h, dim, len(c))).view(-1, *[1] * after)
+
+    def _width(self, h: Tensor, dim: int, K: int) -> int:
+        if h.shape[dim] % max(1, K):
+            shape = f"dimension {dim} of the activation {list(h.shape)}"
+            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {K} components")
+        return int(h.shape[dim] // max(1, K))
 
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]."""

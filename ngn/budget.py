@@ -119,6 +119,11 @@ class Reach:
         return "\n".join(lines)
 
 
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie on one device and are equal."""
+    return one.device == other.device and torch.equal(one, other)
+
+
 class LimitedLearner(CapacityLearner):
     """Base class of learners whose deployed model never exceeds a budget.
 
@@ -152,6 +157,7 @@ class LimitedLearner(CapacityLearner):
             raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
+        self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
         least = tuple(self._allowed(g)[0] for g in range(len(self.axes)))
         smallest = self.cost.measured(least)
         self.reach = Reach(
@@ -185,7 +191,10 @@ class LimitedLearner(CapacityLearner):
     def costs(self) -> tuple[Tensor, Tensor]:
         """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
         counts = self._counts()
-        return self.cost(torch.minimum(counts, self._most(counts.device)))
+        counts = torch.minimum(counts, self._most(counts.device))
+        if self._costs is None or not same(self._costs[0], counts):
+            self._costs = counts, self.cost(counts)
+        return self._costs[1]
 
     def set_progress(self, progress: float) -> None:
         """Move the schedules. At the commit, fix the sizes within the budget."""

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis, is_conv1d
+from ngn.methods.batch import GateBatch
 
 
 def value_of(module: nn.Module, name: str) -> Any:
@@ -105,7 +106,8 @@ def remove_idle_axes(model: nn.Module) -> None:
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook
-                if idle(getattr(method, "__self__", None)):
+                caller = getattr(method, "__self__", None)
+                if idle(caller) or isinstance(caller, GateBatch):
                     del hooks[key]
                     for kinds in (
                         module._forward_hooks_with_kwargs,

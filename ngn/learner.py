@@ -15,6 +15,8 @@ from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import cut_to
 from ngn.methods.base import Mode
+from ngn.methods.batch import penalty as of_gates
+from ngn.methods.batch import sizes
 from ngn.report import SizeReport, WholeModel, size_reports
 from ngn.shrinking import load_cut_states, shrink
 from ngn.watching import LoopWatch
@@ -125,7 +127,9 @@ class CapacityLearner(Learner):
         if all(axis.capacity.committed for axis in self.axes):
             like = next(self.axes[0].capacity.parameters())
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=like.device)
-        penalty = torch.stack([axis.capacity.penalty() for axis in self.axes]).sum(0)
+        capacities: list[Any] = [axis.capacity for axis in self.axes]
+        batched = all(getattr(each, "batch", None) is not None for each in capacities)
+        penalty = of_gates(capacities) if batched else torch.stack([each.penalty() for each in capacities]).sum(0)
         self.watch.priced(penalty)
         return penalty
 
@@ -186,7 +190,7 @@ class CapacityLearner(Learner):
         return torch.stack([axis.capacity.count() for axis in self.axes], -1)
 
     def size(self) -> Tensor:
-        return torch.stack([axis.capacity.size() for axis in self.axes], -1)
+        return sizes([axis.capacity for axis in self.axes])
 
     def controller_parameters(self) -> list[nn.Parameter]:
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ngn.axis import OrderedAxis
+from ngn.methods.batch import sizes
 
 STILL = 0.05
 """A boundary counts as untrained if it moved by less than this (for t below 1: by less than this fraction of t)."""
@@ -46,7 +47,7 @@ class LoopWatch:
     def progressed(self, progress: float) -> None:
         """Note that the schedules are about to move to ``progress``."""
         self._stepped |= progress > 0
-        if self.closely:
+        if self.closely and self.by_optimizer:
             fixed = min(axis.capacity.commit or 1.0 for axis in self.axes)
             if progress < fixed:  # rounding does not count as movement
                 self._late["before" if progress < LATE * fixed else "last"] = self._sizes_seen()
@@ -60,7 +61,7 @@ class LoopWatch:
         self._priced = True
 
     def _sizes(self) -> Tensor:
-        return torch.stack([axis.capacity.size() for axis in self.axes], -1)
+        return sizes([axis.capacity for axis in self.axes])
 
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""

@@ -65,11 +65,7 @@ class Bottleneck(nn.Module):
 
     def raised(self, h: Tensor) -> Tensor:
         """Return sum_k c_k U_k h_k: [..., K width] → [..., out]."""
-        c = self.axis.coefficients()
-        up: Tensor = self.up
-        if c is not None:
-            up = up * c.to(up).repeat_interleave(up.shape[1] // max(1, len(c)))
-        return F.linear(h, up.to(h.dtype))
+        return F.linear(h, self.axis.scaled(self.up, 1).to(h.dtype))
 
 
 class LowRankLinear(Bottleneck):

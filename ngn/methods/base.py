@@ -87,6 +87,8 @@ class Capacity(nn.Module, ABC):
     """Whether all K coefficients are 1, and stay so while the size is rounded."""
     growing = False
     """Whether components are allocated as the size grows."""
+    batch: Any = None
+    """Computes coefficients together with those of other capacities (:mod:`ngn.methods.batch`); None for none."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 
@@ -150,6 +152,10 @@ class Capacity(nn.Module, ABC):
         """The coefficients c_k = w_k g_k, float64 [*R, k], with k as in :meth:`gates`."""
         g = self.gates(mode)
         return self.weights()[..., : g.shape[-1]] * g
+
+    def batched(self, mode: Mode) -> bool:
+        """Whether ``batch`` computes the coefficients in this mode."""
+        return False
 
     def kept(self) -> Tensor:
         """Which components truncation keeps, bool [*R, K]: the leading ones, unless a method overrides this."""

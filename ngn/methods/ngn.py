@@ -63,6 +63,12 @@ class CountGate(Weighted):
     """
 
     has_boundary = True
+    row = 0
+    """The place in ``batch``."""
+    now = 0.0
+    """Training progress of the schedules."""
+    _paid: Tensor | None = None
+    """The price until the schedules move again; None for theirs."""
     rounded: Tensor
     """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
     settled: Tensor
@@ -207,19 +213,27 @@ class CountGate(Weighted):
         if self.committed and self.commit is not None and progress >= self.commit:  # nothing moves but the weights
             super().set_progress(progress)
             return
-        lambda_shape, alpha_shape, beta_shape = self.shapes
-        self.price = self.lambda0 * shape_at(lambda_shape, progress)
-        self.snap = shape_at(alpha_shape, progress)
-        self.beta = between(self.beta_start, self.beta_end, beta_shape, progress)
+        self.now, self._paid = progress, None
+        self.beta = between(self.beta_start, self.beta_end, self.shapes[2], progress)
         self._commit(progress)
         super().set_progress(progress)
         self.all_open = self._opened()
-        self.pay(self.price)
 
     def pay(self, price: Tensor) -> None:
-        """Set the price per component, [*R], until the schedules move again; 0 once committed."""
-        self.price = torch.zeros_like(price) if self.committed else price
-        self.alpha = torch.maximum(self.alpha_max, self.kappa * self.price) * (0.0 if self.committed else self.snap)
+        """Set the price per component, [*R], until the schedules move again."""
+        self._paid = price
+
+    @property
+    def price(self) -> Tensor:
+        """lambda, [*R]; 0 once committed."""
+        price = self.lambda0 * shape_at(self.shapes[0], self.now) if self._paid is None else self._paid
+        return torch.zeros_like(price) if self.committed else price
+
+    @property
+    def alpha(self) -> Tensor:
+        """Strength of snapping, [*R]; 0 once committed."""
+        snap = 0.0 if self.committed else shape_at(self.shapes[1], self.now)
+        return torch.maximum(self.alpha_max, self.kappa * self.price) * snap
 
     def commit_at(self, progress: float | None) -> None:
         if progress is not None and not 0.0 < progress < 1.0:
@@ -297,6 +311,15 @@ class CountGate(Weighted):
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
+
+    def batched(self, mode: Mode) -> bool:
+        if self.batch is None or mode != "soft" or self.law is not None or torch.compiler.is_compiling():
+            return False
+        return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        c: Tensor = self.batch.coefficients(self) if self.batched(mode) else super().coefficients(mode)
+        return c
 
     def penalty(self) -> Tensor:
         """lambda t + alpha sin^2(pi t)."""

@@ -15,6 +15,8 @@ from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import axes_of
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
+from ngn.methods.batch import GateBatch
+from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size
 from ngn.sizes.found import attach_found
 from ngn.sizes.hooked import HookedAxis
@@ -115,9 +117,11 @@ def learn_sizes(
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.found = found
     learner.watch.closely = capacity is None
-    for axis in learner.axes:
-        if isinstance(axis, HookedAxis):
-            axis.in_weights = capacity is None  # other capacities may have recorded results, to the last bit
+    if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
+        for axis in learner.axes:
+            if isinstance(axis, HookedAxis):
+                axis.in_weights = True
+        GateBatch(model, [axis.capacity for axis in learner.axes if isinstance(axis.capacity, CountGate)])
     return learner
 
 

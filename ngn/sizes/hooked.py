@@ -47,7 +47,7 @@ class HookedAxis(OrderedAxis):
 
     def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
         """``h``, the input of ``consumer``, times the coefficients."""
-        return self._scaled(h, self.dim_at(consumer))
+        return self.scaled(h, self.dim_at(consumer))
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -59,11 +59,9 @@ class HookedAxis(OrderedAxis):
         h = args[0] if name is None else kwargs[name]
         if (cut := self._weight_for(module, h)) is not None:
             weight: Any = module._parameters["weight"]
-            factor: Any = self.factor(weight, cut.dim)
-            if factor is not None:
-                self._replaced[id(module)] = weight
-                # A plain tensor in the place of the parameter, for this pass; gradients flow through it to both.
-                module._parameters["weight"] = weight * (like(factor, weight) if divided(weight) else factor)
+            self._replaced[id(module)] = weight
+            # A plain tensor in the place of the parameter, for this pass; gradients flow through it to both.
+            module._parameters["weight"] = self._scaled_weight(weight, cut.dim)  # type: ignore[assignment]
             return None
         if name is None:
             return (self.read(h, module), *args[1:]), kwargs
@@ -73,6 +71,12 @@ class HookedAxis(OrderedAxis):
         """Put the weight back that :meth:`before` has replaced; a forward hook, called after errors, too."""
         if (weight := self._replaced.pop(id(module), None)) is not None:
             module._parameters["weight"] = weight
+
+    def _scaled_weight(self, weight: Any, dim: int) -> Any:
+        if not divided(weight):
+            return self.scaled(weight, dim)
+        factor = self.factor(weight, dim)
+        return weight if factor is None else weight * like(factor, weight)
 
     def _weight_for(self, consumer: nn.Module, h: Tensor) -> Cut | None:
         """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input.

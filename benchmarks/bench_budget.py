@@ -1,0 +1,239 @@
+"""Measure what a training under a budget costs, beside the large model and the small one that it ends with.
+
+    python benchmarks/bench_budget.py [--quick] [--rounds N]
+
+Three models: the transformer and ResNet-20 of ``bench_rivals.py``, and a small Llama. Inputs are random, one thread.
+
+Trainings under budgets of 50 and 25 % of the parameters take turns, step by step, with the plain training of the large
+model. Times are processor seconds of all steps over those of the large model; ``learn_sizes`` and ``deploy``, which do
+not depend on the number of steps, have a column of their own. A step is compared with one of the large model while all
+gates are open, and with one of the deployed model, as a plain module, after the commit: medians of ratios within a
+round. Peak memory is that of a process that only trains, without what its imports take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch
+import torch.nn.functional as F
+from processes import Rate, measure, options
+from rivals.models import ResNet20, Transformer
+from torch import Tensor, nn
+
+import ngn
+from ngn.sizes.base import Size
+
+SHARES = (50, 25)
+STEPS = 200
+"""Steps of a training. Up to 256 changes of the sizes before the commit are spread over more steps in a longer one."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model to train.
+
+    Attributes:
+        title: what the table calls it.
+        model: makes the large model.
+        sizes: the sizes to learn.
+        inputs, targets: one batch, for all steps.
+        output: what the loss is computed of, from the model's output.
+    """
+
+    title: str
+    model: Callable[[], nn.Module]
+    sizes: dict[str, Size]
+    inputs: Tensor
+    targets: Tensor
+    output: Callable[[Any], Tensor] = lambda out: out
+
+
+def transformer() -> Work:
+    """The transformer of ``bench_rivals.py``, on 16 texts of 128 characters."""
+    tokens = torch.randint(80, (16, 129))
+    sizes: dict[str, Size] = {"layers.*.mlp": ngn.Width(64), "layers.*.attn": ngn.Heads()}
+    return Work("Transformer, 2 layers of width 64", lambda: Transformer(80, 128), sizes, tokens[:, :-1], tokens[:, 1:])
+
+
+def llama() -> Work:
+    """A Llama of four layers with grouped queries, on 8 texts of 128 tokens."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = LlamaConfig(
+        vocab_size=256, hidden_size=128, intermediate_size=448, num_hidden_layers=4, num_attention_heads=8,
+        num_key_value_heads=4, tie_word_embeddings=True, use_cache=False,
+    )  # fmt: skip
+    tokens = torch.randint(256, (8, 129))
+    sizes: dict[str, Size] = {"model.layers.*.mlp": ngn.Width(32), "model.layers.*.self_attn": ngn.Heads()}
+    return Work(
+        "Llama, 4 layers of width 128",
+        lambda: LlamaForCausalLM(shape),
+        sizes,
+        tokens[:, :-1],
+        tokens[:, 1:],
+        lambda out: out.logits,
+    )
+
+
+def resnet20() -> Work:
+    """ResNet-20 on 64 images of 32 x 32 pixels."""
+    sizes: dict[str, Size] = {"blocks.*.conv1": ngn.Channels(16)}
+    return Work("ResNet-20", ResNet20, sizes, torch.randn(64, 3, 32, 32), torch.randint(10, (64,)))
+
+
+WORKS = {"transformer": transformer, "llama": llama, "resnet20": resnet20}
+
+
+class Training:
+    """One training, step by step.
+
+    Attributes:
+        seconds, once: processor time of all steps so far, and of ``learn_sizes`` and ``deploy``.
+    """
+
+    def __init__(self, work: Work, steps: int, share: int | None = None, model: nn.Module | None = None) -> None:
+        began = time.process_time()
+        self.work, self.steps, self.done = work, steps, 0
+        if model is None:
+            torch.manual_seed(0)
+            model = work.model()
+        self.model, self.learner = model, None
+        if share is not None:
+            self.learner = ngn.learn_sizes(model, work.sizes, budget=ngn.Budget(parameters=f"{share}%"))
+        body = model.parameters() if self.learner is None else self.learner.body_parameters()
+        self.optimizer = torch.optim.AdamW(body, lr=1e-3)
+        model.train()
+        self.seconds, self.once = 0.0, time.process_time() - began
+
+    def step(self, progress: float | None = None) -> float:
+        """Take a step, and return its processor time, s. ``progress`` holds the schedules in place."""
+        began = time.process_time()
+        out = self.work.output((self.model if self.learner is None else self.learner)(self.work.inputs))
+        loss = F.cross_entropy(out.flatten(0, -2), self.work.targets.flatten())
+        if self.learner is not None:
+            loss = loss + self.learner.penalty()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.done += 1
+        if self.learner is not None:
+            self.learner.step(self.done / self.steps if progress is None else progress, self.optimizer)
+        self.seconds += (passed := time.process_time() - began)
+        return passed
+
+    def deployed(self) -> nn.Module:
+        """The model that the training ends with."""
+        began = time.process_time()
+        small = self.model if self.learner is None else self.learner.deploy(unsettled="allow")
+        self.once += time.process_time() - began
+        return small
+
+
+def in_turns(each: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Call each in turns, first once without counting, and return what they returned."""
+    for call in each:
+        call()
+    found: list[list[float]] = [[] for _ in each]
+    for n in range(rounds):
+        for at in range(len(each)):
+            found[(at + n) % len(each)].append(each[(at + n) % len(each)]())
+    return found
+
+
+def ratio(one: list[float], other: list[float]) -> float:
+    """The median of ratios within a round."""
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
+
+
+def trainings(work: Work, steps: int, rounds: int) -> dict[str, float]:
+    """Train the large model, and under each budget, in turns; then compare steps."""
+    large, ours = Training(work, steps), {share: Training(work, steps, share) for share in SHARES}
+    every = [large, *ours.values()]
+    for n in range(steps):
+        for at in range(len(every)):
+            every[(at + n) % len(every)].step()
+    small = {share: one.deployed() for share, one in ours.items()}
+    found = {f"whole {share}": one.seconds / large.seconds for share, one in ours.items()}
+    found |= {f"once {share}": one.once - large.once for share, one in ours.items()}
+    opened = Training(work, steps, SHARES[0])
+    times = in_turns([large.step, lambda: opened.step(1e-9)], rounds)
+    found["open"] = ratio(times[1], times[0])
+    for share, one in ours.items():
+        plain = Training(work, steps, model=small[share])
+        times = in_turns([plain.step, functools.partial(one.step, 0.9), large.step], rounds)
+        found[f"step {share}"] = ratio(times[1], times[0])
+        found[f"small {share}"] = ratio(times[0], times[2])
+        found[f"parameters {share}"] = sum(p.numel() for p in small[share].parameters())
+    return {"rate": 0.0, **found, "large": sum(p.numel() for p in large.model.parameters())}
+
+
+def memory(work: Work, share: int | None, small: bool) -> dict[str, float]:
+    """Train for as many steps as the peak needs; of the small model, one cut to even sizes."""
+    model = None
+    if small:
+        assert share is not None
+        learner = ngn.learn_sizes(work.model(), work.sizes, budget=ngn.Budget(parameters=f"{share}%"))
+        learner.set_progress(1.0)
+        model, share = learner.deploy(unsettled="allow"), None
+    one = Training(work, 20, share, model)
+    for _ in range(20):
+        one.step()
+    return {"rate": 0.0}
+
+
+@contextlib.contextmanager
+def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+    """Measure in one process."""
+    torch.manual_seed(0)
+    work = WORKS[request["work"]]()
+    if request["what"] == "memory":
+        yield lambda: memory(work, request["share"], request["small"])
+    else:
+        yield lambda: trainings(work, request["steps"], request["rounds"])
+
+
+def peak(name: str, share: int | None, small: bool = False) -> float:
+    """Peak memory of a training without that of its imports, MiB."""
+    found = measure(__file__, {"what": "memory", "work": name, "share": share, "small": small}, 1, 1)
+    return found["peak_mib"] - found["imported_mib"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables."""
+    given = options(
+        "What a training under a budget costs, beside the large model and the small one.", arguments, prepared
+    )
+    if given is None:
+        return
+    steps, rounds = (12, 3) if given.quick else (STEPS, 20)
+    columns = (
+        "model", "budget", "training x large", "goal", "once, s", "all open x large", "committed step x small",
+        "small step x large", "peak MiB: large, ours, small",
+    )  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n| --- {'| ---: ' * (len(columns) - 1)}|")
+    for name in WORKS:
+        request = {"what": "trainings", "work": name, "steps": steps, "rounds": rounds}
+        each = [measure(__file__, request, 1, 1) for _ in range(given.rounds)]
+        found = {key: statistics.median(one[key] for one in each) for key in each[0]}
+        title, most = WORKS[name]().title, peak(name, None)
+        for share, goal in zip(SHARES, (0.85, 0.65), strict=True):
+            shown = [found[f"whole {share}"], goal, found[f"once {share}"], found["open"], found[f"step {share}"]]
+            numbers = " | ".join(f"{value:.2f}" for value in [*shown, found[f"small {share}"]])
+            memory = f"{most:.0f}, {peak(name, share):.0f}, {peak(name, share, True):.0f}"
+            print(f"| {title} | {share} % | {numbers} | {memory} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""All gates of a model as one batch [G, K].
+
+With a boundary per map, a step would compute hundreds of numbers one by one. Gates that are closed to
+:data:`~ngn.schedules.GATE_CUTOFF` are exactly 0 in the batch: products with smaller ones would be denormal, and slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import pad_sequence
+
+from ngn.gate import snapping, softplus_inverse
+from ngn.methods.base import Capacity
+from ngn.methods.ngn import CountGate
+from ngn.schedules import GATE_CUTOFF, shape_at
+
+
+class _Coefficients(torch.autograd.Function):
+    """c(tau) of a gate, from its values and slopes, both [K]."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, slopes: Tensor, tau: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(slopes)
+        return values.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return None, None, (gradient * ctx.saved_tensors[0]).sum()
+
+
+class _Scaled(torch.autograd.Function):
+    """x c(tau) along one dimension, from the values and slopes of c, both [x.shape[dim]]: few operations, one node."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, values: Tensor, slopes: Tensor, dim: int, tau: Tensor) -> Tensor:  # type: ignore[override]
+        values = values.view(-1, *[1] * (x.dim() - 1 - dim))
+        ctx.dim = dim
+        ctx.save_for_backward(x, values, slopes)
+        return x * values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, values, slopes = ctx.saved_tensors
+        of_x = of_tau = None
+        if ctx.needs_input_grad[0]:
+            of_x = gradient * values
+        if ctx.needs_input_grad[4]:
+            others = [d for d in range(x.dim()) if d != ctx.dim]
+            product = gradient * x
+            of_values = product.sum(others, dtype=slopes.dtype) if others else product.to(slopes.dtype)
+            of_tau = torch.dot(of_values, slopes).double()
+        return of_x, None, None, None, of_tau
+
+
+class GateBatch:
+    """The gates of a model, computed together when the first of them is needed in a forward pass of ``model``.
+
+    On the CPU they are computed again only if a boundary has moved. Outside a pass each gate is computed by itself, in
+    the same way.
+
+    Args:
+        model: holds the axes; gets hooks that begin and end a pass. Truncation removes them.
+        gates: the capacities of its axes: single models with a preset K.
+    """
+
+    def __init__(self, model: nn.Module, gates: Sequence[CountGate]) -> None:
+        self.gates = [*gates]
+        self._passing = self._current = False
+        self._state: list[Any] | None = None
+        """What the results were computed from."""
+        self._parts: list[tuple[Tensor, Tensor]] = []
+        self._expanded: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
+        for number, gate in enumerate(gates):
+            gate.batch, gate.row = self, number
+        model.register_forward_pre_hook(self.begin)
+        model.register_forward_hook(self.end, always_call=True)
+
+    def begin(self, module: nn.Module, args: Any) -> None:
+        """Begin a forward pass, before which boundaries may have moved."""
+        if not torch.compiler.is_compiling():
+            self._passing, self._current = True, False
+
+    def end(self, module: nn.Module, args: Any, output: Any) -> None:
+        """End a forward pass, also after an error."""
+        if not torch.compiler.is_compiling():
+            self._passing = False
+
+    def _renew(self) -> None:
+        """Compute all gates, if any of them has moved; on a GPU in each pass, as reading it would wait for it."""
+        state: list[Any] | None = None
+        if all(gate.tau.device.type == "cpu" for gate in self.gates):
+            held = [(gate.tau, gate.beta, gate.rounded, gate.settled) for gate in self.gates]
+            state = [value.item() for each in held for value in each]
+            state += [(id(gate.w), gate.w._version) for gate in self.gates]
+        if state is None or state != self._state:
+            with torch.inference_mode(False):  # results may be used again with gradients
+                self._parts, self._expanded = values_and_slopes(self.gates), {}
+            self._state, self._weights = state, [gate.w for gate in self.gates]  # held, so that ids stay theirs
+        self._current = True
+
+    def parts(self, gate: CountGate) -> tuple[Tensor, Tensor]:
+        """The soft coefficients of a gate and their slopes dc/dtau, without gradients, both float64 [K]."""
+        if not self._passing:
+            return values_and_slopes([gate])[0]
+        if not self._current:
+            self._renew()
+        return self._parts[gate.row]
+
+    def coefficients(self, gate: CountGate) -> Tensor:
+        """The soft coefficients of a gate, float64 [K]."""
+        row: Tensor = _Coefficients.apply(*self.parts(gate), gate.tau)
+        return row
+
+    def scaled(self, x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
+        """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
+        values, slopes = self.parts(gate)
+        key = (gate.row, x.shape[dim], x.dtype)
+        if (expanded := self._expanded.get(key) if self._passing else None) is None:
+            values, slopes = values.to(x.dtype), slopes.to(torch.promote_types(x.dtype, torch.float32))
+            if ranks is not None:
+                values, slopes = values[ranks], slopes[ranks]
+            if (width := x.shape[dim] // gate.K) > 1:
+                values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
+            expanded = values, slopes
+            if self._passing and not torch.is_inference_mode_enabled():
+                self._expanded[key] = expanded
+        result: Tensor = _Scaled.apply(x, *expanded, dim % x.dim(), gate.tau)
+        return result
+
+
+@torch.no_grad()
+def values_and_slopes(gates: Sequence[CountGate]) -> list[tuple[Tensor, Tensor]]:
+    """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
+    t, beta = boundaries(gates), torch.stack([gate.beta for gate in gates])
+    w = pad_sequence([gate.weights() for gate in gates], batch_first=True)
+    beyond = t + _each(t, gates, "delta")
+    k = torch.arange(w.shape[1], dtype=t.dtype, device=t.device)
+    g = torch.sigmoid(beta[:, None] * (beyond[:, None] - k))
+    last = (beyond - math.log(GATE_CUTOFF) / beta).floor()
+    g = torch.where(k <= torch.where(last.isfinite(), last, 0.0).clamp(min=0.0)[:, None], g, 0.0)
+    values, rounded = w * g, torch.stack([gate.rounded for gate in gates])
+    slope = torch.where(rounded > 0, 0.0, beta * boundary_slopes(gates))
+    rows = zip(values.unbind(), (values * (1.0 - g) * slope[:, None]).unbind(), gates, strict=True)
+    return [(row[: gate.K], slopes[: gate.K]) for row, slopes, gate in rows]
+
+
+def boundaries(gates: Sequence[CountGate]) -> Tensor:
+    """t of each gate, float64 [*R, G], as :meth:`CountGate.t <ngn.methods.ngn.CountGate.t>` computes it."""
+    tau, rounded, settled = (
+        torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("tau", "rounded", "settled")
+    )
+    learned = _strides(tau, gates) * F.softplus(tau, threshold=700.0)
+    return torch.where(rounded > 0, settled / rounded, learned)
+
+
+def sizes(capacities: Sequence[Capacity]) -> Tensor:
+    """The continuous size of each capacity, float64 [*R, G]."""
+    if all(getattr(capacity, "batch", None) is not None for capacity in capacities):
+        return boundaries(capacities).detach()  # type: ignore[arg-type]
+    return torch.stack([capacity.size() for capacity in capacities], -1)
+
+
+def penalty(gates: Sequence[CountGate]) -> Tensor:
+    """The sum of lambda t + alpha sin^2(pi t) over the gates, whose price is that of their schedules: float64 [*R]."""
+    t = boundaries(gates)
+    if any(gate.committed or gate._paid is not None for gate in gates):
+        price, alpha = (torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("price", "alpha"))
+    else:
+        lambda0, most, kappa = (
+            torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("lambda0", "alpha_max", "kappa")
+        )
+        price = lambda0 * t.new_tensor([shape_at(gate.shapes[0], gate.now) for gate in gates])
+        snap = t.new_tensor([shape_at(gate.shapes[1], gate.now) for gate in gates])
+        alpha = torch.maximum(most, kappa * price) * snap
+    return (price * t + alpha * snapping(t)).sum(-1)
+
+
+def boundary_slopes(gates: Sequence[CountGate]) -> Tensor:
+    """dt/dtau of each gate, float64 [*R, G]."""
+    tau = torch.stack([gate.tau.detach() for gate in gates], -1)
+    return _strides(tau, gates) * tau.sigmoid()
+
+
+@torch.no_grad()
+def place(gates: Sequence[CountGate], t: Tensor, beta: Tensor) -> None:
+    """Move the boundaries to ``t`` > 0 and set the sharpness until the schedules move again, both [*R, G]."""
+    tau = softplus_inverse(t / _strides(t, gates))
+    for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
+        gate.tau.copy_(value)
+        gate.beta = sharpness
+
+
+def _each(like: Tensor, gates: Sequence[CountGate], name: str) -> Tensor:
+    return like.new_tensor([getattr(gate, name) for gate in gates])
+
+
+def _strides(like: Tensor, gates: Sequence[CountGate]) -> Tensor:
+    return _each(like, gates, "stride")
