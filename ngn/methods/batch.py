@@ -32,7 +32,7 @@ class _Coefficients(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, (gradient * ctx.saved_tensors[0]).sum()
 
 
@@ -40,7 +40,7 @@ class _Scaled(torch.autograd.Function):
     """x c(tau) along one dimension, from the values and slopes of c, both [x.shape[dim]]: few operations, one node."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, values: Tensor, slopes: Tensor, dim: int, tau: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, values: Tensor, slopes: Tensor, dim: int, tau: Tensor) -> Tensor:
         values = values.view(-1, *[1] * (x.dim() - 1 - dim))
         ctx.dim = dim
         ctx.save_for_backward(x, values, slopes)
@@ -48,7 +48,7 @@ class _Scaled(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, values, slopes = ctx.saved_tensors
         of_x = of_tau = None
         if ctx.needs_input_grad[0]:

@@ -283,16 +283,6 @@ class CountGate(Weighted):
         """Move the boundary to where it retains ``count`` components."""
         self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - self.smallest_count) / self.stride))
 
-    @torch.no_grad()
-    def place(self, t: Tensor, beta: Tensor) -> None:
-        """Move the boundary to ``t`` > 0 and set the sharpness, both [*R], until the schedules move again."""
-        self.tau.copy_(softplus_inverse(t / self.stride))
-        self.beta = beta.to(self.beta)
-
-    def slope(self) -> Tensor:
-        """dt/dtau, [*R]."""
-        return self.stride * torch.sigmoid(self.tau.detach())
-
     def _learned(self) -> Tensor:
         return self.stride * F.softplus(self.tau, threshold=700.0)
 

@@ -61,7 +61,7 @@ class HookedAxis(OrderedAxis):
             weight: Any = module._parameters["weight"]
             self._replaced[id(module)] = weight
             # A plain tensor in the place of the parameter, for this pass; gradients flow through it to both.
-            module._parameters["weight"] = self._scaled_weight(weight, cut.dim)  # type: ignore[assignment]
+            module._parameters["weight"] = self._scaled_weight(weight, cut.dim)
             return None
         if name is None:
             return (self.read(h, module), *args[1:]), kwargs

@@ -11,6 +11,7 @@ import ngn
 from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
 from ngn.evidence import AVERAGE, Evidence
+from ngn.methods.batch import boundary_slopes
 from ngn.rounding import largest
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
@@ -112,7 +113,7 @@ def test_the_evidence_is_the_equations():
     learner.set_progress(0.1)  # a quarter of the way
     for step, (a, b) in enumerate(slopes):
         for gate, slope in zip(learner.gates, (a, b), strict=True):
-            gate.tau.grad = torch.tensor(-slope * float(gate.slope()))
+            gate.tau.grad = torch.tensor(-slope * float(boundary_slopes([gate])))
         learner.after_backward(step)
         learner._read = False
         assert all(gate.tau.grad is None for gate in learner.gates)

@@ -1,6 +1,5 @@
 """Budgets: sizes part on evidence alone, and no deployed model is above its budget."""
 
-
 import pytest
 import torch
 from kernel_cases import BANK, plan, resumed_exactly
