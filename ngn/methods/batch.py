@@ -26,7 +26,7 @@ class _Coefficients(torch.autograd.Function):
     """c(tau) of a gate, from its values and slopes, both [K]."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, slopes: Tensor, tau: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, values: Tensor, slopes: Tensor, tau: Tensor) -> Tensor:
         ctx.save_for_backward(slopes)
         return values.clone()
 
