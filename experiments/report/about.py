@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from experiments.analysis.verdict import AGREES, DISAGREES
+from experiments.analysis.verdict import AGREES, DISAGREES, SETTING
 from experiments.report.alternatives import BothSettings, CellPair, ClaimPair
 from experiments.report.claims import UNTESTED
 
@@ -40,7 +40,9 @@ class PlannedTest:
 def planned_test(both: BothSettings) -> PlannedTest:
     """Sort the facts and statements that the plan of an alternative setting names as its test."""
     facts: dict[Hashable, str] = {
-        pair.stated.fact: f"`{pair.stated.name}`" for pair in both.cells if _row(pair) in both.alternative.test
+        pair.stated.fact: f"`{pair.stated.name}`"
+        for pair in both.cells
+        if _row(pair) in both.alternative.test and pair.stated.verdict.word != SETTING
     }
     claims = [pair for pair in both.claims if pair.stated.where in both.alternative.test]
     pairs = [(name, *both.facts[fact]) for fact, name in facts.items() if fact in both.facts]
