@@ -3,10 +3,12 @@
 A network that memorises noise gains from every component, on its training data alone. So sizes part only while one of
 two tests on held-out batches speaks for it, each by more than a number of standard errors:
 
-    learning   L_i(first) - L_i(now), the fall of the loss of part i of the held-out data, over the parts
+    learning   L_i(first) - L_i(now), the fall of the loss of part i of the held-out data, over the parts; also more than
+               FALL of the loss
     capacity   -sum_g n_g dL/dn_g, what a larger model would gain, over the held-out batches
 
-A network that learns passes the first, a trained network that shrinks the second, one that memorises noise neither.
+A network that learns passes the first, a trained network that shrinks the second, one that memorises noise neither. Its
+held-out loss falls a little while it shrinks, since a smaller network memorises less: hence FALL.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+FALL = 0.02
+"""Fraction of the held-out loss by which it has to fall."""
 PARTS = 16
 """Parts of the held-out data. The tests count no more independent samples than parts."""
 
@@ -70,7 +74,8 @@ class Confirmation(nn.Module):
     def confirms(self, significance: float) -> Tensor:
         """Whether a test passes: bool [*R]. False until every part was seen twice."""
         fall = self.first - self.last
-        learning = fall.mean(0) > significance * fall.std(0) / PARTS**0.5
+        least = FALL * self.first.mean(0).abs()
+        learning = fall.mean(0) > (significance * fall.std(0) / PARTS**0.5).maximum(least)
         mean, square = self.moments / self.weight.clamp(min=1.0)
         capacity = mean > significance * ((square - mean**2).clamp(min=0.0) / (PARTS - 1)).sqrt()
         return (learning | capacity) & (self.seen > 1).all()

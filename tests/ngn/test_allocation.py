@@ -213,6 +213,7 @@ def noise(step):
     ("loss", "gain", "confirmed"),
     [
         (lambda step: 1.0 / (2 + step), lambda step: 0.0, True),
+        (lambda step: 1.0 - 0.0002 * step, lambda step: 0.0, False),
         (lambda step: 1.0 + 0.01 * step, lambda step: 0.0, False),
         (lambda step: 1.0 + 0.01 * step, lambda step: 0.05, True),
         (lambda step: 1.0, lambda step: -0.05, False),
