@@ -30,7 +30,7 @@ from torch import Tensor, distributed, nn
 
 from ngn.budget import Budget, LimitedLearner, same
 from ngn.confirmation import Confirmation
-from ngn.evidence import Evidence
+from ngn.evidence import BoundaryEvidence
 from ngn.methods.batch import boundary_slopes, place
 from ngn.methods.ngn import NOMINAL_ZERO
 from ngn.report import SizeReport
@@ -116,7 +116,7 @@ class BudgetLearner(LimitedLearner):
             ("progress", torch.zeros((), dtype=torch.float64)),
         ):
             self.register_buffer(name, value.to(self.gates[0].tau.device))
-        self.evidence = Evidence(counts.shape).to(self.gates[0].tau.device)
+        self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
         self._read = self._cutting = False

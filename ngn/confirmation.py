@@ -3,8 +3,8 @@
 A network that memorises noise gains from every component, on its training data alone. So sizes part only while one of
 two tests on held-out batches speaks for it, each by more than a number of standard errors:
 
-    learning   L_i(first) - L_i(now), the fall of the loss of part i of the held-out data, over the parts; also more than
-               FALL of the loss
+    learning   L_i(first) - L_i(now), the fall of the loss of part i of the held-out data, over the parts; it has
+               to be FALL of the loss, too
     capacity   -sum_g n_g dL/dn_g, what a larger model would gain, over the held-out batches
 
 A network that learns passes the first, a trained network that shrinks the second, one that memorises noise neither. Its

@@ -66,10 +66,10 @@ class BenefitMoments(nn.Module):
         return torch.where((weight > 1.0) & (error > 0.0), mean / error.clamp(min=1e-300), 0.0)
 
 
-class Evidence(nn.Module):
+class BoundaryEvidence(nn.Module):
     """The running importance and slope of each size; equations above.
 
-    >>> evidence = Evidence(torch.Size([2]))
+    >>> evidence = BoundaryEvidence(torch.Size([2]))
     >>> one = torch.ones(2, dtype=torch.float64)
     >>> for step in range(100):
     ...     slopes = torch.tensor([2.0, 1.0 + 0.1 * (-1) ** step], dtype=torch.float64)

@@ -10,7 +10,7 @@ from torch import nn
 import ngn
 from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
-from ngn.evidence import AVERAGE, Evidence
+from ngn.evidence import AVERAGE, BoundaryEvidence
 from ngn.methods.batch import boundary_slopes
 from ngn.rounding import largest
 
@@ -147,7 +147,7 @@ def test_the_evidence_is_the_equations():
 )
 def test_the_importance_decides_unless_the_slope_contradicts(mean, held_out, alone):
     source, one = np.random.default_rng(3), torch.ones(2, dtype=torch.float64)
-    evidence = Evidence(torch.Size([2]))
+    evidence = BoundaryEvidence(torch.Size([2]))
     for _ in range(200):  # the first size has slopes of three times the magnitude
         slopes = torch.tensor([source.normal(mean, 3.0), source.normal(0.0, 1.0)])
         evidence.add(slopes, beta=one, costs=one, counts=one, valid=torch.ones((), dtype=torch.float64))
