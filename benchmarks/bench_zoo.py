@@ -38,14 +38,14 @@ from experiments.store import provenance
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "models.md"
-SECONDS, BYTES = 300, 7 << 30
-"""Limits of a process: processor time and memory."""
+SECONDS, BYTES = {"torchvision": 300, "timm": 300, "transformers": 8}, 7 << 30
+"""Limits of a process: seconds of a processor, by collection (tiny models need one or two), and memory."""
 Row = dict[str, Any]
 
 
 def _run(job: Callable[..., None], collection: str, name: str, given: tuple[Any, ...], to: Any) -> None:
     """Do a job of one model in a process of its own."""
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS[collection], SECONDS[collection]))
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     warnings.simplefilter("ignore")
     row: Row = {}
@@ -67,7 +67,7 @@ def apart(job: Callable[..., None], collection: str, name: str, *given: Any) -> 
         row: Row = receive.recv()
     except EOFError:
         process.join()
-        many = f"more than {SECONDS} seconds of a processor"
+        many = f"more than {SECONDS[collection]} seconds of a processor"
         row = {"fault": many if process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL) else "the process died"}
     process.join()
     return row
