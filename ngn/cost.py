@@ -186,7 +186,7 @@ def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
     first = costs[0]
     if first is None or any(cost is not first for cost in costs):
         return None
-    return first.of([axis.name for axis in axes], [round(int(first.units(axis.name)) / axis.K) for axis in axes])
+    return first.of([axis.name for axis in axes], [round(first.units(axis.name) / axis.K) for axis in axes])
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

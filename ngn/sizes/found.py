@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,10 +117,6 @@ class FoundAxis(HookedAxis):
             table[name] = weight
 
 
-BLOCK = 8
-"""Units in one component of a size whose single units fail: some kernels need addresses of 16 bytes."""
-
-
 def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> FoundSizes:
     """Make the sizes of ``found`` learnable that pass a trial: cut to half, to one and to unequal parts.
 
@@ -128,32 +124,17 @@ def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> FoundSizes
         ``found`` with the others among what is fixed, each with the difference of the outputs.
     """
     use_cuttable_attention([cut.module for group in found for cut in group.cuts])
-    groups = {group.name: group for group in found}
-
-    def attached(some: Iterable[SizeGroup]) -> list[FoundAxis]:
-        axes = [FoundAxis(make(group.name, group.length), group) for group in some]
-        for axis in axes:
-            axis.costs = found.costs
-            axis.attach()
-        return axes
-
-    def without_failed(axes: list[FoundAxis]) -> dict[str, str]:
-        failed = _failed(model, axes, found.example)
-        for axis in failed:
-            axis.detach()
-            axes.remove(axis)
-        return {axis.name: reason for axis, reason in failed.items()}
-
-    axes = attached(found)
-    failed = without_failed(axes)
-    blocks = {name: groups[name].in_blocks(BLOCK) for name in failed if groups[name].length % BLOCK == 0}
-    if blocks:
-        axes += attached(blocks.values())
-        failed = {name: reason for name, reason in failed.items() if name not in blocks} | without_failed(axes)
+    axes = [FoundAxis(make(group.name, group.length), group) for group in found]
+    for axis in axes:
+        axis.costs = found.costs
+        axis.attach()
+    failed = {axis.name: reason for axis, reason in _failed(model, axes, found.example).items()}
     for axis in axes:
         axis.called = False  # only calls in training count
-    kept = tuple(blocks.get(group.name, group) for group in found if group.name not in failed)
-    more = (Uncut(groups[name].members, groups[name].length, reason) for name, reason in failed.items())
+        if axis.name in failed:
+            axis.detach()
+    kept = tuple(group for group in found if group.name not in failed)
+    more = (Uncut(group.members, group.length, failed[group.name]) for group in found if group.name in failed)
     return replace(found, groups=kept, fixed=(*found.fixed, *more))
 
 

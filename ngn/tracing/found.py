@@ -58,12 +58,6 @@ class SizeGroup:
     macs: float
     order: Sequence[int] | None = None
 
-    def in_blocks(self, units: int) -> SizeGroup:
-        """The same size, counted in blocks of neighbouring ``units``."""
-        cuts = tuple(replace(cut, width=cut.width * units) for cut in self.cuts)
-        unit = f"blocks of {units} {self.unit}"
-        return replace(self, cuts=cuts, length=self.length // units, unit=unit, order=None)
-
 
 @dataclass(frozen=True)
 class Uncut:

@@ -79,8 +79,8 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
 
 def _do_what_they_say(printed: str) -> None:
     """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
-    slices, before, after = re.search(r"16 -> (\d+) slices(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
-    assert 1 <= int(slices) < 16
+    units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
+    assert 1 <= int(units) < 64
     assert int(after) <= 0.6 * int(before)
     t, kept, soft, deployed = re.search(
         r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", printed

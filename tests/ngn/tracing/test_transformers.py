@@ -29,9 +29,9 @@ FAMILIES = {
     ),
     "gpt2": gpt2,
     "phi3": lambda: (transformers.Phi3Config(**QUERIES, **BOS), {"mlp.gate_up_proj": (48, "units")}),
-    "mixtral": lambda: (
+    "mixtral": lambda: (  # a grouped product takes blocks of four numbers
         transformers.MixtralConfig(**QUERIES, num_local_experts=4, **BOS),
-        {"self_attn": (3, "heads"), "mlp.experts": (6, "blocks of 8 units")},
+        {"self_attn": (3, "heads"), "mlp.experts": (12, "units")},
     ),
     "bert": lambda: (
         transformers.BertConfig(**TINY, is_decoder=True, **BOS),
