@@ -101,6 +101,8 @@ def measure_phase(
                 result.budget = {"kind": learner.budget.kind, "limit": float(limit), "cost": cost}
             result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
+                if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's
+                    keep[r].unlink()
                 save(deployed, keep[r], frozen=task.keeps_frozen)
                 result.model_sha256 = digest(keep[r])
         results.append(result)

@@ -62,7 +62,9 @@ def _check(file: Path, recorded: str | None) -> None:
     try:
         found = digest(file)
     except OSError as fault:
-        raise RecordError(f"{file}: unreadable ({fault.strerror})") from None
+        raise RecordError(
+            f"{file}: unreadable ({fault.strerror}); remove it, and run it again with save=deployed force=true"
+        ) from None
     if recorded not in (None, found):
         raise RecordError(
             f"{file}: changed or damaged, its SHA-256 is not that of the record; run it again with save=deployed "

@@ -184,7 +184,7 @@ def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
         kept[name] = (
             json.dumps(record, sort_keys=True),
             {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()}
-            | {model.name: ("model", model.read_bytes()) for model in models},
+            | {model.name: ("model", model.read_bytes()) for model in models if model.is_file()},
         )
     return kept
 

@@ -150,8 +150,13 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
             load_model(made.path)
     model.unlink()
     model.mkdir()
-    with pytest.raises(RecordError, match=r"grown\.safetensors: unreadable"):
+    with pytest.raises(RecordError, match=r"grown\.safetensors: unreadable .* remove it"):
         load_model(made.path)
+    model.rmdir()
+    model.symlink_to("elsewhere")
+    launch([wanted.model_copy(update={"force": True})])
+    assert not model.is_symlink()
+    load_model(made.path)
 
 
 @pytest.mark.parametrize("seeds", ["0", "0..1"])
