@@ -102,9 +102,8 @@ def reorder(axis: OrderedAxis, order: Tensor) -> None:
     for cut in axis.cuts:
         value: Tensor = getattr(cut.module, cut.name)
         last = cut.start + axis.K * cut.width
-        places = torch.arange(cut.start, last).reshape(axis.K, cut.width)[order].flatten().to(value.device)
         index = torch.arange(value.shape[cut.dim], device=value.device)
-        index[cut.start : last] = places
+        index[cut.start : last] = index[cut.start : last].reshape(axis.K, cut.width)[order.to(index.device)].flatten()
         changed = value.index_select(cut.dim, index)
         setattr(cut.module, cut.name, nn.Parameter(changed, value.requires_grad))
 

@@ -41,11 +41,11 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
 
 
 def on_host(value: Tensor) -> bool:
-    """Whether ``value`` can be read without a stall (CUDA) or a graph break (``torch.compile``).
+    """Whether ``value`` can be read without a stall (an accelerator) or a graph break (``torch.compile``).
 
     If not, all K gates are computed, not only those above the cutoff.
     """
-    return not value.is_cuda and not torch.compiler.is_compiling()
+    return value.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class CapacityExceeded(RuntimeError):
