@@ -1,7 +1,8 @@
 """Pack sequences into one row without padding: positions restart, and attention stays within each sequence.
 
-transformers would mask a packed row and still compute its whole attention matrix. The attention function here computes
-one matrix per sequence. It is registered with transformers under :data:`ATTENTION`.
+transformers would mask a packed row, which takes the square of its length, and still compute its whole attention
+matrix. The attention function here computes one matrix per sequence and needs no mask. It is registered with
+transformers under :data:`ATTENTION`.
 """
 
 from __future__ import annotations
@@ -108,12 +109,23 @@ def use_by_sequence(model: Any) -> None:
     model.set_attn_implementation(ATTENTION)
 
 
+def _mask_for(model: Callable[..., Any], ids: Tensor) -> Tensor | None:
+    """Return an empty mask for a model that attends with :func:`by_sequence`, and None for any other model.
+
+    transformers passes on a mask of four dimensions as it is. Without one it reads the positions on the host, and makes
+    a mask of T x T.
+    """
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    config = next((part.config for part in parts if hasattr(part, "config")), None)
+    return ids.new_empty(1, 1, 0, 0) if getattr(config, "_attn_implementation", None) == ATTENTION else None
+
+
 def token_losses(model: Callable[..., Any], batch: Packed) -> Tensor:
     """Return -ln p (nats) of each predicted token, float32 [M]; logits are computed only there."""
     output = model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        attention_mask=None,  # a model with its own attention finds the sequences by their positions
+        attention_mask=_mask_for(model, batch.ids),  # with None, a model finds the sequences by their positions
         sequences=batch.lengths,
         use_cache=False,
         logits_to_keep=batch.before,
