@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -114,8 +115,22 @@ def _check_causal(model: Any, info: DataInfo) -> None:
         raise DataError(f"{info.name}: a {type(model).__name__} attends to later tokens; choose a decoder")
 
 
+INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
+
+
+def missing_file(folder: Path) -> str | None:
+    """Return the name of a file that a folder of safetensors lacks; None if configuration and weights are complete."""
+    names = ["config.json", WEIGHTS]
+    if (folder / INDEX).is_file():
+        try:
+            names[1:] = sorted({str(name) for name in json.loads((folder / INDEX).read_bytes())["weight_map"].values()})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return INDEX
+    return next((name for name in names if not (folder / name).is_file()), None)
+
+
 def _from_hub(settings: BaseModel) -> Path:
-    """Return the snapshot of ``settings.source``; download it if it is not in the hub's cache.
+    """Return the snapshot of ``settings.source``; download what the hub's cache lacks.
 
     Raises:
         DataError: if there is no network, no such repository, or no permission to read it.
@@ -124,8 +139,13 @@ def _from_hub(settings: BaseModel) -> Path:
     from huggingface_hub import HfApi, errors, snapshot_download
 
     wanted: dict[str, Any] = {"repo_id": settings.source, "revision": settings.revision, "allow_patterns": list(FILES)}
+    partial = ""
     try:
-        return Path(snapshot_download(**wanted, local_files_only=True))
+        folder = Path(snapshot_download(**wanted, local_files_only=True))
+        # Whoever asked for the tokenizer alone has left a snapshot without weights.
+        if (lacking := missing_file(folder)) is None:
+            return folder
+        partial = f"the hub's cache has only a part of it, without {lacking}; "
     except errors.LocalEntryNotFoundError:
         pass
     way_out = f"or use a local folder: model.path=FOLDER (from `hf download {settings.source} --local-dir FOLDER`)"
@@ -143,7 +163,9 @@ def _from_hub(settings: BaseModel) -> Path:
         raise DataError(f"model={settings.name}: no {what} at {settings.source}; {way_out}") from None
     except Exception as fault:  # the client's errors differ between its versions
         why = f"{type(fault).__name__}: {fault}".splitlines()[0]
-        raise DataError(f"model={settings.name}: {settings.source} cannot be downloaded ({why}); {way_out}") from None
+        raise DataError(
+            f"model={settings.name}: {settings.source} cannot be downloaded ({why}); {partial}{way_out}"
+        ) from None
 
 
 def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
@@ -165,9 +187,9 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
     else:
         folder = _from_hub(settings)
         provenance = f"{settings.source}, revision {folder.name}"
-    if not (folder / "config.json").is_file():
+    if (lacking := missing_file(folder)) is not None:
         raise DataError(
-            f"model={settings.name}: no config.json in {folder}; a model folder needs it next to model.safetensors"
+            f"model={settings.name}: no {lacking} in {folder}; a model folder has config.json next to all weights"
         )
     digests = {name: f"sha256:{found}" for name, found in digests_of(folder).items()}
     return folder, DataInfo(settings.name, combined_digest(digests), provenance)

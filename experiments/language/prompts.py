@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from experiments.blocks import ConfigError
+
 Style = Literal["plain", "chat"]
 
 WIKISQL = "Columns: {columns}\nQuestion: {question}\nSQL:"
@@ -23,9 +25,18 @@ def columns(names: Sequence[str]) -> str:
 
 
 def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:
-    """Return the tokens of a prompt, with one start of text if the tokenizer has one."""
+    """Return the tokens of a prompt, with one start of text if the tokenizer has one.
+
+    Raises:
+        ConfigError: for a chat, if the tokenizer has no template.
+    """
     if style == "plain":
         return list(tokenizer(prompt)["input_ids"])
+    if not tokenizer.chat_template:
+        raise ConfigError(
+            "task.prompt=chat: the model's tokenizer has no chat template, as it is no model of conversations; use "
+            "task.prompt=plain, or put its chat_template.jinja into the model's folder"
+        )
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
     )

@@ -38,6 +38,7 @@ def pad_layers(deployed: Any) -> Any:
     with torch.device(like.device):
         model = type(deployed)(config).to(like.dtype).eval().requires_grad_(False)
     model.set_attn_implementation("sdpa")
+    model.generation_config = copy.deepcopy(deployed.generation_config)  # where answers end, and how they are drawn
     left = dict(deployed.named_parameters())
     for name, value in model.named_parameters():
         value.zero_()[tuple(slice(size) for size in left[name].shape)] = left[name].detach()
@@ -49,9 +50,10 @@ def _base(model: Any) -> PretrainedModel:
 
 
 def write_compact(deployed: Any, folder: Path) -> None:
-    """Write the pruned weights as safetensors, whose shapes give the sizes, with the config of the dense model."""
+    """Write the pruned weights as safetensors, whose shapes give the sizes, with the configs of the dense model."""
     folder.mkdir(parents=True, exist_ok=True)
     deployed.config.save_pretrained(folder)
+    deployed.generation_config.save_pretrained(folder)
     ngn.save(deployed, folder / WEIGHTS)
 
 
@@ -63,11 +65,14 @@ def load_compact(folder: str | Path) -> Any:
     """
     check_sums(Path(folder))
     from accelerate import init_empty_weights
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers.utils import GENERATION_CONFIG_NAME
 
     with init_empty_weights():
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), attn_implementation="sdpa")
     model.tie_weights()  # init_empty_weights untied them
+    if (Path(folder) / GENERATION_CONFIG_NAME).is_file():  # folders of earlier versions have none
+        model.generation_config = GenerationConfig.from_pretrained(folder)
     parts = prunable_parts(_base(model), [*OUTPUT_MAP])
     single = {part.module: learned_size_of(part, part.size) for part in parts}
     ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.FixedCount(K, r=1.0))

@@ -14,7 +14,7 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.data import DataError, data_root
-from experiments.language.base import PretrainedModel, byte_tokenizer, load_base, tiny_base
+from experiments.language.base import INDEX, PretrainedModel, byte_tokenizer, load_base, tiny_base
 from experiments.language.packing import pack, token_losses
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.language.settings import BaseModel
@@ -188,6 +188,28 @@ def test_what_the_hub_refuses_is_said_in_one_message(tmp_path, monkeypatch, faul
     assert asked == [10]
 
 
+@pytest.mark.parametrize(
+    ("index", "lacking"),
+    [(None, "model.safetensors"), ('{"weight_map": {"a": "b.safetensors"}}', "b.safetensors"), ("[]", "index.json")],
+)
+def test_a_part_of_a_model_in_the_cache_of_the_hub_is_no_model(tmp_path, monkeypatch, index, lacking):
+    import huggingface_hub
+
+    part = tmp_path / "hub" / "models--a--b"
+    snapshot = part / "snapshots" / ("0" * 40)
+    for path, content in ((part / "refs" / "main", "0" * 40), (snapshot / "config.json", "{}")):
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+    if index is not None:
+        (snapshot / INDEX).write_text(index)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda self, *_, **__: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=f"the hub's cache has only a part of it, without .*{lacking}") as refused:
+        load_base(BaseModel(name="m", source="a/b"), tmp_path, CPU)
+    assert "cannot be downloaded" in str(refused.value)
+
+
 def test_settings_that_name_no_place_are_refused():
     with pytest.raises(ValueError, match=r"has no source: type model\.path=FOLDER"):
         BaseModel(name="m")
@@ -218,6 +240,11 @@ def test_there_is_one_start_of_text(style):
     assert ids.count(start) == 1
     assert start not in target_ids(tokenizer, "yes", style)
     assert target_ids(tokenizer, "yes", style)[-1] == tokenizer.eos_token_id
+
+
+def test_a_chat_needs_a_template():
+    with pytest.raises(ConfigError, match=r"no chat template.*task\.prompt=plain"):
+        prompt_ids(byte_tokenizer(), "hi", "chat")
 
 
 def real(*parts: str) -> pytest.MarkDecorator:

@@ -203,6 +203,8 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     with learner.mode("hard"):
         hard = logits(model)
 
+    ends = [*task.base.end, 7]
+    deployed.generation_config.update(eos_token_id=ends, do_sample=False, repetition_penalty=1.5)
     stock = pruned_files.pad_layers(deployed)
     stock.save_pretrained(tmp_path / "stock")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
@@ -219,6 +221,8 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     torch.testing.assert_close(logits(compact), hard, atol=1e-6, rtol=1e-5)
     sizes = {name: p.shape for name, p in compact.named_parameters()}
     assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
+    for other in (again, compact):
+        assert (other.generation_config.eos_token_id, other.generation_config.repetition_penalty) == (ends, 1.5)
     assert sum(p.numel() for p in compact.parameters()) < sum(p.numel() for p in again.parameters())
     assert logit_difference(compact, deployed, ids) < 1e-6
     with pytest.raises(ExportError, match="differ by"):
