@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -30,8 +31,16 @@ Reporter = Callable[[int, dict[str, str]], None]
 """A function that gets (task, run id → status) of every task when it ends."""
 
 
+_UNIT = re.compile(r"^( *)(?:GPU|MIG) .*\(UUID: (\S+)\)", re.MULTILINE)
+"""A line of ``nvidia-smi --list-gpus``. Lines of the parts of a divided card are indented below its own line."""
+
+
 def visible_gpus() -> list[str]:
-    """Return the GPUs that a process started here would see: none without a driver."""
+    """Return the GPUs that a process started here would see: none without a driver.
+
+    They have the names that CUDA_VISIBLE_DEVICES takes. A card that MIG divides counts as its parts, which have UUIDs
+    and no numbers.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name]
@@ -39,7 +48,9 @@ def visible_gpus() -> list[str]:
         listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
     except OSError:
         return []
-    return [str(n) for n in range(len(listed.stdout.splitlines()))] if listed.returncode == 0 else []
+    units = _UNIT.findall(listed.stdout) if listed.returncode == 0 else []
+    divided = {at - 1 for at, (indent, _) in enumerate(units) if indent and not units[at - 1][0]}
+    return [name for at, (_, name) in enumerate(units) if at not in divided]
 
 
 @dataclass

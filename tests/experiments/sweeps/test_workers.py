@@ -16,7 +16,7 @@ from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.sweeps import settings, slurm, status
-from experiments.sweeps.local import Supervisor
+from experiments.sweeps.local import Supervisor, visible_gpus
 from ngn.train import interrupt
 
 SCRIPT = CONF.parent / "scripts" / "sweep.py"
@@ -35,6 +35,35 @@ for line in sys.stdin:
 def own_output(tmp_path, monkeypatch):
     """Commands and workers write checkpoints here, not into the checkout."""
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
+
+
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa)
+  MIG 3g.20gb     Device  0: (UUID: MIG-a0)
+  MIG 1g.5gb      Device  1: (UUID: MIG-a1)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bb)
+GPU 2: NVIDIA A100-SXM4-40GB (UUID: GPU-cc)
+  MIG 7g.40gb     Device  0: (UUID: MIG-c0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "visible", "names"),
+    [
+        (LISTED, None, ["MIG-a0", "MIG-a1", "GPU-bb", "MIG-c0"]),
+        (LISTED, "MIG-a1,0", ["MIG-a1", "0"]),
+        ("NVIDIA-SMI has failed", None, []),
+    ],
+)
+def test_a_divided_card_counts_as_its_parts_by_their_uuids(tmp_path, monkeypatch, listed, visible, names):
+    stub = tmp_path / "nvidia-smi"
+    stub.write_text(f"#!/bin/sh\ncat <<'END'\n{listed}\nEND\n")
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_gpus() == names
 
 
 @pytest.mark.parametrize(
