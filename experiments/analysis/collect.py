@@ -115,12 +115,14 @@ def same_data(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]
 
 
 def same_engine(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]]:
-    """Return the runs with the most common engine, and the problems of the others.
+    """Return the runs with the most common engine and kernels, and the problems of the others.
 
     Engines round differently, and a long training can turn the difference into another count.
     """
     text = "was trained by another engine than the other seeds; run all of them again with force=true"
-    return _majority(runs, "execution", "engine", "engine", text)
+    alike, odd = _majority(runs, "execution", "engine", "engine", text)
+    alike, scanned = _majority(alike, "execution", "scan", "engine", text)
+    return alike, odd + scanned
 
 
 DIFFER = "data differ from the published files: "

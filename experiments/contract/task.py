@@ -37,6 +37,7 @@ class Task(ABC, Generic[Gate]):
         evaluations: number of points of :meth:`curve` in each training.
         keeps_frozen: whether saved models include frozen parameters, since truncation may have cut them.
         prefix_score: score of every smaller prefix, for the record of a grown phase; None for no such scores.
+        scan: package whose kernel computes a part of the model on this device, for the record; None for torch alone.
     """
 
     info: DataInfo
@@ -48,6 +49,7 @@ class Task(ABC, Generic[Gate]):
     evaluations = 0
     keeps_frozen = False
     prefix_score: str | None = None
+    scan: str | None = None
 
     @abstractmethod
     def model(self, gate: Gate, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
