@@ -146,6 +146,8 @@ class OrderedAxis(nn.Module):
     """Whether training can go on without components whose coefficient is 0."""
     costs: Mapping[str, Any] = {}
     """By kind, the cost of the model as a function of all sizes; empty if no trace has found them."""
+    held: dict[Mode, Tensor] | None = None
+    """Coefficients by mode, while sizes do not move; None computes them in every pass."""
     whole: Any = None  # the model before its first cut, for reports
 
     def __init__(
@@ -214,8 +216,16 @@ class OrderedAxis(nn.Module):
             self.called = True
         if self.capacity.all_open:
             return None
-        c = self.capacity.coefficients(self.mode)
+        c = self.of_capacity()
         return self.in_place(c if c.shape[-1] == self.K else F.pad(c, (0, self.K - c.shape[-1])))
+
+    def of_capacity(self) -> Tensor:
+        """The capacity's coefficients in the current mode, [*R, k <= K] in the order of components."""
+        if self.held is None:
+            return self.capacity.coefficients(self.mode)
+        if self.mode not in self.held:
+            self.held[self.mode] = self.capacity.coefficients(self.mode)
+        return self.held[self.mode]
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""

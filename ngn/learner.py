@@ -75,6 +75,16 @@ class CapacityLearner(Learner):
             for axis in self.axes:
                 axis.mode = "soft"
 
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        for axis in self.axes:
+            axis.held = {}
+        try:
+            yield
+        finally:
+            for axis in self.axes:
+                axis.held = None
+
     def set_progress(self, progress: float) -> None:
         self.watch.progressed(progress)
         for axis in self.axes:

@@ -42,6 +42,11 @@ class Sized(nn.Module, ABC):
         """
         yield
 
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        """Declare that no size moves within the context, so that each gate may be computed once."""
+        yield
+
     @abstractmethod
     def count(self) -> Tensor:
         """Numbers of retained components: int64 [*R, G]."""

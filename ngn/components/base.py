@@ -188,7 +188,7 @@ class OrderedSum(OrderedAxis):
             return y
         if not self.called:
             self.called = True
-        c = self.capacity.coefficients(self.mode)
+        c = self.of_capacity()
         if self.capacity.rms_eps is None:
             y = self.bank(x, c)
             return y

@@ -178,7 +178,8 @@ class Trainer:
             mode: the mode of forward passes: "soft" (as trained), "hard" (truncated) or "kept" (retained components
                 with their gates).
         """
-        with torch.no_grad(), evaluating(self.learner), self.learner.mode(mode), self._autocast():
+        learner = self.learner
+        with torch.no_grad(), evaluating(learner), learner.mode(mode), learner.steady(), self._autocast():
             return measure(self._called())
 
     def _report(self, step: int) -> None:
