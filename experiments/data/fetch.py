@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +23,7 @@ import filelock
 
 from experiments.data.errors import DataError, MissingData
 from experiments.data.source import DataInfo
+from ngn.files import write_atomically
 
 CHUNK = 2**18
 WORKING = ".fetch"
@@ -75,6 +79,31 @@ def file_digest(path: Path, kind: str) -> str:
     """Return the digest of a file as ``kind:hexadecimal digits``."""
     with open(path, "rb") as stream:
         return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, kind, usedforsecurity=False)).hexdigest()}"
+
+
+LARGE = 2**28
+"""Bytes from which the digest of a file is noted: reading sixteen gigabytes takes half a minute in every process."""
+
+
+def known_digest(path: Path, notes: Path) -> str:
+    """Return ``sha256:`` and the digits of a file. That of a large file is read from a note while the file is the same.
+
+    Args:
+        notes: folder of the notes. A note holds the path, the size, the number and the times of the file that it is of;
+            whoever changes the file changes them.
+    """
+    found = path.resolve().stat()
+    if found.st_size < LARGE:
+        return file_digest(path, "sha256")
+    facts = [str(path.resolve()), found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+    note = notes / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.txt"
+    with contextlib.suppress(OSError):
+        if re.fullmatch("sha256:[0-9a-f]{64}", written := note.read_text(errors="replace")):
+            return written
+    digest = file_digest(path, "sha256")
+    with contextlib.suppress(OSError):  # the data root may be read-only
+        write_atomically(note, digest.encode())
+    return digest
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:

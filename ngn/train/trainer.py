@@ -294,6 +294,8 @@ class Trainer:
         if newest is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
+            if self.folder is not None:
+                self.learner.state()  # reads all frozen weights once: now, not between a signal and its deadline
             return 0, 0.0, 0
         step, tensors, meta = newest
         device = bad.device

@@ -14,6 +14,7 @@ import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
 
 from experiments.data import DataError, DataInfo, MissingData
+from experiments.data import fetch as fetching
 from experiments.data.fetch import WORKING, DataOrigin, fetch, install_unchanged
 
 
@@ -178,3 +179,21 @@ def test_who_waits_for_the_lock_uses_what_the_other_fetched(server, tmp_path):
     waiting.join()
     assert answers == [False]
     assert server.requests == []
+
+
+def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "LARGE", 4)
+    large, small, notes = tmp_path / "large", tmp_path / "small", tmp_path / "notes"
+    large.write_bytes(b"weights")
+    small.write_bytes(b"abc")
+    first = [fetching.known_digest(path, notes) for path in (large, small)]
+    assert first == [fetching.file_digest(path, "sha256") for path in (large, small)]
+    (note,) = notes.iterdir()
+    monkeypatch.setattr(fetching, "file_digest", lambda path, kind: f"sha256:{'0' * 64}")
+    assert fetching.known_digest(large, notes) == first[0]
+    note.write_text("damaged")
+    assert fetching.known_digest(large, notes).endswith("000")
+    note.unlink()
+    large.write_bytes(b"WEIGHTS")
+    assert fetching.known_digest(large, notes).endswith("000")
+    assert fetching.known_digest(small, notes).endswith("000")
