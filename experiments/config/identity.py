@@ -56,6 +56,7 @@ ADDED_LATER: dict[str, Any] = {
     "gate.order_exponent": 1.0,
     "gate.order_ranks": None,
     "task.nodes": "planetoid",
+    "train.matmul": "highest",
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

@@ -58,6 +58,8 @@ class Train(Closed):
     """First fraction of training, in which both rates rise linearly from zero; then their shapes begin."""
     accumulate: Count = 1
     autocast: Literal["none", "bf16"] = "none"
+    matmul: Literal["highest", "high", "medium"] = "highest"
+    """Precision of float32 products on CUDA: float32, TF32 (also in convolutions), or at least bfloat16."""
 
     @model_validator(mode="after")
     def _length(self) -> Train:

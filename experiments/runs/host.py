@@ -1,4 +1,6 @@
-"""Two process settings that speed up training, and peak memory. Neither setting changes a bit of any loss.
+"""Two process settings that speed up training, the precision of float32 products, and peak memory.
+
+The first two settings do not change a bit of any loss.
 
 **Denormals.** Near the end of the active window, a component has a gate of 1e-15, a weight of 2^-k and a last map close
 to zero. The product of its coefficient and that map, and every gradient of the component, is then below 1.2e-38.
@@ -60,6 +62,22 @@ def denormals_flushed() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(before)
+
+
+@contextmanager
+def float32_products(precision: str) -> Iterator[None]:
+    """Set the precision of float32 products on CUDA: ``highest``, ``high`` or ``medium``.
+
+    torch would compute convolutions in TF32 and matrix products in float32. Here ``highest`` is float32 for both.
+    """
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.allow_tf32 = precision != "highest"
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def keep_freed_memory() -> bool:

@@ -77,7 +77,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     try:
-        with host.tuned_for_training():
+        with host.tuned_for_training(), host.float32_products(first.train.matmul):
             task = make_task(first, device)
             parts = stack.parts(replicas_on_this_machine(stack, task, device))
             return [outcome for part in parts for outcome in _train_or_halve(part, task, device)]

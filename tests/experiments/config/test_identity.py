@@ -61,6 +61,7 @@ def test_execution_settings_are_no_part_of_the_run_id(override):
         {"task.draw": 0},
         {"train.optimizer": "adamw"},
         {"train.warmup": 0.1},
+        {"train.matmul": "high"},
     ],
 )
 def test_scientific_settings_are_part_of_the_run_id(override):

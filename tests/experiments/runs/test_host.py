@@ -18,6 +18,7 @@ from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
+from ngn.train import checkpoint
 
 TINY = torch.finfo(torch.float32).tiny
 NEARLY_ZERO = 1e-30
@@ -144,3 +145,18 @@ def test_peak_memory_excludes_the_parent_process() -> None:
     before, after = map(float, done.stdout.split())
     assert 10 < before < 700
     assert 90 < after - before < 200
+
+
+@pytest.mark.parametrize(("setting", "convolutions"), [("highest", False), ("high", True)])
+def test_products_have_the_precision_of_the_setting_during_a_run_only(monkeypatch, setting, convolutions):
+    seen, before = [], (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+
+    def made(config, device):
+        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "make_task", made)
+    with pytest.raises(checkpoint.StorageError):
+        training.train_stack(Stack.of(compose({}, {"train.matmul": setting})))
+    assert seen == [(setting, convolutions)]
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
