@@ -30,6 +30,7 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
+from experiments.sweeps.local import Supervisor, visible_gpus
 from experiments.sweeps.worker import NOT_FAILED
 from ngn.train import interrupt
 
@@ -39,9 +40,10 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
     runs = sweep.wanted()
     if not runs:
         return None
-    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest)
+    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
     plan = plans.read_plan(path)
-    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}\n  {path}")
+    needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
+    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}{needs}\n  {path}")
     return plan
 
 
@@ -66,13 +68,19 @@ def _dry_run(sweep: Sweep) -> int:
 
 
 def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
-    """Fetch the data now, where there is a network; compute nodes need none."""
+    """Fetch the data and pretrained models now, where there is a network; compute nodes need none."""
     from experiments.cli.machine import data_sets_of
     from experiments.data import data_root, sets
     from experiments.data.fetch import fetch
 
     for name in sorted(set().union(*(data_sets_of(run.config) for run in runs))):
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
+    models = {run.config.model for run in runs if run.config.model is not None and run.config.model.data is None}
+    if models:
+        from experiments.language.base import find_folder  # imports torch
+
+        for model in models:
+            find_folder(model, data_root(sweep.data_root))
 
 
 def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
@@ -82,6 +90,8 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)
+    if cluster.kind == "local" and (lacking := sweep.needs.lacking([0] * len(visible_gpus()))) is not None:
+        raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
     if given.plan is None:
         _fetch_data(sweep, sweep.wanted())
         plan = _plan(sweep, cluster.runs_per_task)
@@ -100,6 +110,11 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         jobs = slurm.submit(plan, unfinished, cluster)
         arrays = sorted({job.job.partition("_")[0] for job in jobs})
         print(f"submitted {len(jobs)} array tasks as {', '.join(arrays)}; {sweep.command('status')}")
+        if given.plan is None and sweep.study.has_second_pass(Store(sweep.results)):
+            again = ["scripts/sweep.py", "run", sweep.word, *sweep.options, "--cluster", given.cluster, *given.settings]
+            waited = [*(job.job for job in jobs), *sweep.view.queued.values()]
+            then = slurm.submit_after(waited, again, plan, cluster)
+            print(f"submitted the runs that follow from their records as {then}, once all have succeeded")
         return 0
     if given.detach:
         return _leave_running(sweep, plan, given)
@@ -126,8 +141,6 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
 
 
 def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
-    from experiments.sweeps.local import Supervisor
-
     outcomes: dict[str, str] = {}
 
     def report(task: int, runs: dict[str, str]) -> None:

@@ -32,7 +32,8 @@ def show() -> None:
         mine = runs[name]
         time, memory = _time_and_memory(mine.values(), speeds)
         print(f"{name:22}{len(mine):>7,}{len(mine.keys() & records):>9,}{time:>12}{memory:>10}")
-        for text in (study.title, *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
+        needs = f", needs {study.needs}" if str(study.needs) else ""
+        for text in (f"{study.title}{needs}", *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
             print(fill(text, 112, initial_indent="    ", subsequent_indent="      "))
     print(NOTES)
 

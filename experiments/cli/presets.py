@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of, refuse_code
@@ -22,6 +22,7 @@ from experiments.cli.expand import Job, expand
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import file_of, nearest, options
 from experiments.config.messages import read_yaml
+from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RUNS
 from experiments.runs.run_files import Run
 from experiments.store.records import Store
@@ -65,9 +66,7 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
     known = options("experiment")
     if len(names) > 1 or names[0] not in known:
         hint = nearest(names[0], known)
-        raise ConfigError(
-            f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}"
-        )
+        raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
     typed = [token for token in overrides if key_of(token) != "experiment"]
     taken = {key_of(token).lstrip("+") for token in typed}
     return [token for token in tokens_of(file_of("experiment", names[0])) if key_of(token) not in taken] + typed
@@ -83,6 +82,8 @@ class OwnStudy:
 
     path: Path
     results: Path = RUNS
+    needs: ClassVar[Needs] = NOTHING
+    """Nothing that is known; the cluster's settings say what its tasks get."""
 
     @property
     def name(self) -> str:
@@ -110,3 +111,7 @@ class OwnStudy:
     def runs(self, store: Store | None = None) -> Iterator[Run]:
         """Return every run."""
         return (job.run for job in self.jobs)
+
+    def has_second_pass(self, store: Store) -> bool:
+        """Return False: no run of such a study follows from a record."""
+        return False

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.cli.presets import OwnStudy
+from experiments.contract.needs import NOTHING
 from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
 from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
@@ -44,6 +45,7 @@ class Sweep:
         self.strict, self.again = given.strict, given.again
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
         self.device = given.device
+        self.needs = self.study.needs if given.device != "cpu" else NOTHING
         self.options = [] if given.results is None else ["--results", str(self.results)]
         self.options += [] if self.data_root is None else ["--data-root", self.data_root]
         self.options += [] if self.device == "auto" else ["--device", self.device]

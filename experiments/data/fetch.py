@@ -23,7 +23,7 @@ import filelock
 
 from experiments.data.errors import DataError, MissingData
 from experiments.data.source import DataInfo
-from ngn.files import write_atomically
+from ngn.files import digest, write_atomically
 
 CHUNK = 2**18
 WORKING = ".fetch"
@@ -85,25 +85,25 @@ LARGE = 2**28
 """Bytes from which the digest of a file is noted: reading sixteen gigabytes takes half a minute in every process."""
 
 
-def known_digest(path: Path, notes: Path) -> str:
-    """Return ``sha256:`` and the digits of a file. That of a large file is read from a note while the file is the same.
+def known_digest(path: Path, root: Path) -> str:
+    """Return the SHA-256 of a file. That of a large file is read from a note while the file is the same.
 
     Args:
-        notes: folder of the notes. A note holds the path, the size, the number and the times of the file that it is of;
-            whoever changes the file changes them.
+        root: the data root, which has a folder of notes. The name of a note is a digest of path, size, number and times
+            of the file; whoever changes the file changes them.
     """
-    found = path.resolve().stat()
-    if found.st_size < LARGE:
-        return file_digest(path, "sha256")
-    facts = [str(path.resolve()), found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
-    note = notes / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.txt"
+    there = path.resolve().stat()
+    if there.st_size < LARGE:
+        return digest(path)
+    facts = [str(path.resolve()), there.st_size, there.st_ino, there.st_mtime_ns, there.st_ctime_ns]
+    note = root / "digests" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.txt"
     with contextlib.suppress(OSError):
-        if re.fullmatch("sha256:[0-9a-f]{64}", written := note.read_text(errors="replace")):
+        if re.fullmatch("[0-9a-f]{64}", written := note.read_text(errors="replace")):
             return written
-    digest = file_digest(path, "sha256")
+    found = digest(path)
     with contextlib.suppress(OSError):  # the data root may be read-only
-        write_atomically(note, digest.encode())
-    return digest
+        write_atomically(note, found.encode())
+    return found
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:

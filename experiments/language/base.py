@@ -17,7 +17,7 @@ from torch import nn
 from experiments.blocks import ConfigError
 from experiments.data import smollm2, stories260k
 from experiments.data.errors import DataError
-from experiments.data.fetch import file_digest
+from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo, combined_digest
@@ -168,22 +168,22 @@ def _from_hub(settings: BaseModel) -> Path:
         ) from None
 
 
-def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
-    """Return the folder of safetensors that the settings name, and the identity of its files."""
+def find_folder(settings: BaseModel, root: Path) -> tuple[Path, str]:
+    """Return the folder of safetensors that the settings name, fetched or converted if it must be, and its origin.
+
+    Raises:
+        DataError: if a file is missing; the message says what to do.
+    """
     if settings.path is not None:
         folder, provenance = Path(settings.path).expanduser().absolute(), f"local folder {Path(settings.path).name}"
         if settings.file is not None:
             gguf = folder / settings.file
             if not gguf.is_file():
                 raise DataError(f"model={settings.name}: {settings.file} is not in {folder}")
-            digest = file_digest(gguf, "sha256")
+            digest = f"sha256:{known_digest(gguf, root)}"
             folder, provenance = root / "converted" / f"{gguf.stem}-{digest[7:17]}", f"{settings.file}, {digest}"
             if not folder.exists():
                 convert_to_safetensors(gguf, folder)
-    elif settings.data == "smollm2":
-        folder, info = smollm2.load_data(root)
-        smollm2.check_others(folder, digests_of(folder))
-        return folder, info
     else:
         folder = _from_hub(settings)
         provenance = f"{settings.source}, revision {folder.name}"
@@ -191,7 +191,17 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
         raise DataError(
             f"model={settings.name}: no {lacking} in {folder}; a model folder has config.json next to all weights"
         )
-    digests = {name: f"sha256:{found}" for name, found in digests_of(folder).items()}
+    return folder, provenance
+
+
+def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
+    """Return the folder of safetensors that the settings name, and the identity of its files."""
+    if settings.path is None and settings.data == "smollm2":
+        folder, info = smollm2.load_data(root)
+        smollm2.check_others(folder, digests_of(folder, root))
+        return folder, info
+    folder, provenance = find_folder(settings, root)
+    digests = {name: f"sha256:{found}" for name, found in digests_of(folder, root).items()}
     return folder, DataInfo(settings.name, combined_digest(digests), provenance)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from ngn.files import digest
+from experiments.data.fetch import known_digest
 
 FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """Files read from a folder or a repository; never code."""
@@ -26,8 +26,11 @@ MOST_LAYERS = 10_000
 """No model has more layers. A larger number in a configuration would be built before any weight is missed."""
 
 
-def digests_of(folder: Path) -> dict[str, str]:
+def digests_of(folder: Path, root: Path) -> dict[str, str]:
     """Return the digest of each file that loading the model in ``folder`` can read, by its name in the folder.
+
+    Args:
+        root: the data root, for notes of the digests of large files.
 
     Raises:
         DataError: if a file cannot be read, lies elsewhere, or names a file that is not among them; if a configuration
@@ -39,7 +42,7 @@ def digests_of(folder: Path) -> dict[str, str]:
     for name, path in sorted(paths.items()):
         try:
             _require_inside(path, folder)
-            digests[name] = digest(path)
+            digests[name] = known_digest(path, root)
         except OSError as fault:
             raise DataError(f"{path}: unreadable ({fault.strerror or fault})") from None
     if "adapter_config.json" in paths:

@@ -33,7 +33,7 @@ def mamba_scan() -> Callable[..., Tensor] | None:
     except (ImportError, OSError) as fault:  # built for another torch or CUDA
         log.warning("mamba-ssm cannot be imported (%s); the scan of torch is used", fault)
         return None
-    return selective_scan_fn  # type: ignore[no-any-return]
+    return selective_scan_fn
 
 
 def scan_package(device: torch.device) -> str | None:

@@ -42,6 +42,11 @@ def replica_bytes(stack: Stack, task: Task[Any]) -> int:
     return kept + 4 * sum(p.numel() * p.element_size() for p in learner.parameters())
 
 
+def card_sizes() -> list[int]:
+    """Return the bytes of memory of every GPU that this process sees."""
+    return [torch.cuda.get_device_properties(card).total_memory for card in range(torch.cuda.device_count())]
+
+
 def free_bytes(device: torch.device) -> int | None:
     """Return the bytes of memory that are available now; None if the system does not tell."""
     if device.type == "cuda":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.analysis.selection import Selection, base_of
+from experiments.contract.needs import NOTHING, Needs
 from experiments.studies.model import Study
 from experiments.tables.peft import TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, with_base_scores
@@ -18,9 +19,11 @@ def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
     return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
 
 
-def _adaptation(gate: str, model: str, budget: str, title: str, rank: int, curves: int = 0) -> Study:
-    name = f"{gate}_{model.partition('_')[0]}"
-    return Study(name, f"table 11: {title}", lambda: _adapted(gate, model, budget), rank=rank, curves=curves)
+def _adaptation(
+    gate: str, model: str, budget: str, title: str, rank: int, curves: int = 0, needs: Needs = NOTHING
+) -> Study:
+    name, make = f"{gate}_{model.partition('_')[0]}", lambda: _adapted(gate, model, budget)
+    return Study(name, f"table 11: {title}", make, rank=rank, curves=curves, needs=needs)
 
 
 def _pruned() -> list[Selection]:
@@ -34,19 +37,26 @@ def _pruned_pythia() -> list[Selection]:
     return [base_of(runs[0], 0, {}), *runs]
 
 
+# Memory by the sums of docs/language.md; the hours are limits, not measured times.
+ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals", 501, 1)
 ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
-LORA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B, which needs a GPU of 40 GB", 503)
-ADAPTER = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B, which needs a GPU of 40 GB", 504)
+LORA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503, needs=ONE_CARD)
+ADAPTER = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B", 504, needs=ONE_CARD)
 PRUNING_SMALL = Study(
     "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505, curves=1
 )
 PRUNING_PYTHIA = Study(
-    "pruning_pythia", "table 13: pruning of Pythia-410M, which needs a GPU", _pruned_pythia, rank=506
+    "pruning_pythia",
+    "table 13: pruning of Pythia-410M",
+    _pruned_pythia,
+    rank=506,
+    needs=Needs(gpus=1, gpu_gb=16, memory_gb=16, hours=24),
 )
 PRUNING_LLAMA = Study(
     "pruning_llama3",
-    "table 14: pruning of Llama-3-8B, which needs a GPU of 160 GB",
+    "table 14: pruning of Llama-3-8B",
     lambda: [LLAMA_PRUNED],
     rank=507,
+    needs=Needs(gpus=1, gpu_gb=160, memory_gb=200, hours=24),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.analysis.alternative import Alternative
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RESULTS
 from experiments.plugins import LAST
 from experiments.runs.run_files import Run
@@ -26,6 +27,7 @@ class Study:
         curves: how many seeds of each selection, the first ones, keep their curve file in ``results``.
         rank: position among the studies.
         alternative: for the runs of an alternative setting, which runs of other studies they stand beside.
+        needs: what one task of it needs of a machine.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Study:
     rank: int = LAST
     curves: int = 0
     alternative: Alternative | None = None
+    needs: Needs = NOTHING
 
     def runs(self, store: Store | None = None) -> Iterator[Run]:
         """Every run, each once.
@@ -44,10 +47,22 @@ class Study:
         """
         return _named(self.make(), store)
 
+    def has_second_pass(self, store: Store) -> bool:
+        """Return whether further runs will follow from records that ``store`` does not have yet."""
+        return any(not _complete(store, run) for one in self.make() if one.companions for run in selected_runs(one))
+
     def with_curves(self, store: Store) -> set[str]:
         """Return the ids of the runs that keep their curve file, and of the runs found through their records."""
         kept = [one.with_seeds(one.seeds[: self.curves]) for one in self.make()] if self.curves else []
         return {run.id for run in _named(kept, store)}
+
+
+def _complete(store: Store, run: Run) -> bool:
+    try:
+        record = store.get(run.id)
+    except RecordError:
+        return False
+    return record is not None and record["status"] == "complete"
 
 
 def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.schema import CheckedConfig
+from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RESULTS, RUNS, SCRATCH
 from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
@@ -34,12 +35,14 @@ class Plan:
         study: name of the study.
         results: folder for the records.
         tasks: the run ids of each task.
+        needs: what each task needs of a machine.
     """
 
     path: Path
     study: str
     results: Path
     tasks: tuple[tuple[str, ...], ...]
+    needs: Needs = NOTHING
 
     @property
     def runs(self) -> int:
@@ -53,11 +56,12 @@ def folder_of(study: str, results: Path) -> Path:
     return (SCRATCH / "sweeps" if results.resolve() in usual else results.resolve() / ".sweeps") / study
 
 
-def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest: int) -> Path:
+def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest: int, needs: Needs = NOTHING) -> Path:
     """Write the next plan of a study, unless the newest plan is the same. Return its file.
 
     Args:
         largest: most runs in one task.
+        needs: what each task needs of a machine.
     """
     stacks = stacks_of(runs, largest)
     head = {
@@ -67,6 +71,7 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
         "commit": code().commit,
         "clean": code().clean,
         "runs": len(runs),
+        "needs": needs.model_dump(exclude_defaults=True),
         "tasks": [stack.ids for stack in stacks],
     }
     lines = [json.dumps(head)]
@@ -109,7 +114,8 @@ def read_plan(path: Path) -> Plan:
         if head["format"] != FORMAT:
             raise ValueError(f"it has format {head['format']!r}; this code reads format {FORMAT}")
         tasks = tuple(tuple(task) for task in head["tasks"])
-        return Plan(path, str(head["study"]), Path(head["results"]), tasks)
+        needs = Needs.model_validate(head.get("needs", {}))  # earlier plans have none
+        return Plan(path, str(head["study"]), Path(head["results"]), tasks, needs)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise RecordError(f"{path}: is not a readable plan ({fault}); write a new one with scripts/sweep.py") from None
 

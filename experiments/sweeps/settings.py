@@ -38,7 +38,8 @@ class Cluster(Closed):
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    gpus: Annotated[int, Field(ge=0)] = 0
+    gpus: Annotated[int, Field(ge=0)] | None = None
+    """GPUs of a task, as ``memory_gb`` and ``task_minutes``: None for what the study needs."""
     cpus: PositiveInt = 1
     memory_gb: Annotated[float, Field(gt=0)] | None = None
     max_array_size: PositiveInt = 1000

@@ -9,12 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
+from experiments.contract.needs import Needs
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
@@ -39,8 +40,13 @@ class Submitted:
     task: int
 
 
-def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
-    minutes = cluster.task_minutes
+MINUTES = 240.0
+"""Time limit of a task if neither the cluster's settings nor the study give one."""
+
+
+def _settings(cluster: Cluster, name: str, needs: Needs) -> dict[str, Any]:
+    minutes = cluster.task_minutes or (60 * needs.hours if needs.hours else MINUTES)
+    memory = cluster.memory_gb or needs.memory_gb
     parameters: dict[str, Any] = {
         "job_name": f"ngn-{name}",
         "partition": cluster.partition,
@@ -49,9 +55,9 @@ def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
         "nodes": 1,
         "ntasks_per_node": 1,
         "cpus_per_task": cluster.cpus,
-        "mem": f"{int(1024 * cluster.memory_gb)}M" if cluster.memory_gb else None,
-        "gpus_per_node": cluster.gpus or None,
-        "time": None if minutes is None else max(1, round(minutes)),
+        "mem": f"{int(1024 * memory)}M" if memory else None,
+        "gpus_per_node": (needs.gpus if cluster.gpus is None else cluster.gpus) or None,
+        "time": max(1, round(minutes)),
         "array_parallelism": cluster.workers or cluster.max_array_size,
         "signal_delay_s": round(cluster.grace_seconds),
         "setup": [
@@ -78,8 +84,11 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
         the submitted array tasks. They are also written to ``jobs.jsonl``, which ``status`` reads.
 
     Raises:
-        ConfigError: if submitit or Slurm is missing, or Slurm refuses. Arrays submitted before stay submitted.
+        ConfigError: if submitit or Slurm is missing, the cluster's settings give less than the study needs, or Slurm
+            refuses. Arrays submitted before stay submitted.
     """
+    if cluster.gpus is not None and cluster.gpus < plan.needs.gpus:
+        raise ConfigError(f"{plan.study} needs {plan.needs}, but the cluster's settings say gpus={cluster.gpus}")
     if shutil.which("sbatch") is None:
         raise ConfigError("found no sbatch: run this command on the cluster's login node, or use --cluster local")
     try:
@@ -91,7 +100,7 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
 
     folder = plan.path.parent
     executor = submitit.SlurmExecutor(folder=folder / "slurm", python=_python())
-    executor.update_parameters(**_settings(cluster, plan.study))
+    executor.update_parameters(**_settings(cluster, plan.study, plan.needs))
     done: list[Submitted] = []
     for first in range(0, len(tasks), cluster.max_array_size):
         part = list(tasks[first : first + cluster.max_array_size])
@@ -108,6 +117,30 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
             os.fsync(out.fileno())
         done += array
     return done
+
+
+def submit_after(jobs: Iterable[str], command: Sequence[str], plan: Plan, cluster: Cluster) -> str:
+    """Submit a job that gives a command once all tasks of some arrays have succeeded. Return its Slurm id.
+
+    Raises:
+        ConfigError: if Slurm refuses.
+    """
+    arrays = sorted({job.partition("_")[0] for job in jobs})
+    places = {"partition": cluster.partition, "account": cluster.account, "qos": cluster.qos}
+    lines = [*cluster.setup, f"cd {shlex.quote(str(ROOT))}", shlex.join([sys.executable, *command])]
+    asked = subprocess.run(
+        [
+            "sbatch", "--parsable", f"--job-name=ngn-{plan.study}-next", f"--dependency=afterok:{':'.join(arrays)}",
+            "--kill-on-invalid-dep=yes", "--ntasks=1", "--cpus-per-task=1", "--time=60",
+            f"--output={plan.path.parent / 'slurm' / 'next-%j.out'}",
+            *(f"--{name}={value}" for name, value in places.items() if value is not None),
+            f"--wrap={chr(10).join(lines)}",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if asked.returncode:
+        raise ConfigError(f"Slurm refused the job of the second pass: {asked.stderr.strip()}")
+    return asked.stdout.strip().partition(";")[0]
 
 
 def submitted(folder: Path) -> list[Submitted]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
+from experiments.contract.needs import Needs
+from experiments.runs.run_files import Run
 from experiments.runs.shutdown import shut_down
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
@@ -67,6 +69,11 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
         print(damaged, file=sys.stderr, flush=True)
         return dict.fromkeys(plans.read_plan(plan).tasks[number], str(damaged))
     names = [run.id for run in runs]
+    lacking = _lacking(plans.read_plan(plan).needs, runs)
+    if lacking is not None:
+        note_failure(plan, names, lacking)
+        print(f"task {number}: {lacking}", file=sys.stderr, flush=True)
+        return dict.fromkeys(names, lacking)
     try:
         done = share(runs, patience)
     except HeldElsewhere as held:
@@ -87,6 +94,15 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
                 traceback.print_exception(error)
             print(f"task {number}: {statuses[name]}", file=sys.stderr, flush=True)
     return statuses
+
+
+def _lacking(needs: Needs, runs: list[Run]) -> str | None:
+    """Say what this machine lacks for runs of a study; None if nothing. Runs with ``device=cpu`` need no GPU."""
+    if not needs.gpus or all(run.config.device == "cpu" for run in runs):
+        return None
+    from experiments.runs.memory import card_sizes  # imports torch
+
+    return needs.lacking(card_sizes())
 
 
 def slurm_task(plan: str, number: int) -> dict[str, str]:

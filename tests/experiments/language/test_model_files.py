@@ -47,7 +47,7 @@ def sharded(folder: Path, name: str) -> None:
 def test_shards_and_their_index_are_part_of_the_digest(folder):
     sharded(folder, "model-1.safetensors")
     first = load(folder).info.sha256
-    assert {"model-1.safetensors", INDEX, "config.json"} <= digests_of(folder).keys()
+    assert {"model-1.safetensors", INDEX, "config.json"} <= digests_of(folder, folder).keys()
     change(folder / INDEX, metadata={"total_size": 3})
     load_base.cache_clear()
     assert load(folder).info.sha256 != first
