@@ -187,9 +187,9 @@ def find_folder(settings: BaseModel, root: Path) -> tuple[Path, str]:
     else:
         folder = _from_hub(settings)
         provenance = f"{settings.source}, revision {folder.name}"
-    if (lacking := missing_file(folder)) is not None:
+    if not (folder / "config.json").is_file():
         raise DataError(
-            f"model={settings.name}: no {lacking} in {folder}; a model folder has config.json next to all weights"
+            f"model={settings.name}: no config.json in {folder}; a model folder needs it next to model.safetensors"
         )
     return folder, provenance
 
