@@ -10,6 +10,7 @@ from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
 from experiments.config import rival_target
+from experiments.config.footprint import footprint, largest, what_fits
 from experiments.contract.config import Config
 from experiments.data import DataError, data_root, sets
 from experiments.runs.run_files import Run
@@ -28,6 +29,12 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     configs = [job.run.config for job in jobs]
+    if any(config.model is not None for config in configs):
+        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+
+        cards = card_sizes()
+        for config in configs:
+            _pretrained(config, cards)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for config in configs:
         _memory(config, memory)
@@ -47,14 +54,39 @@ def _output() -> None:
         raise ConfigError(f"{place}: cannot be written; set another output folder: NGN_OUTPUT=DIR python run.py ...")
 
 
+CONTEXT = 2e9
+"""Bytes of a card that the context of CUDA and fragmentation take."""
+
+
+def _pretrained(config: Config, cards: Sequence[int]) -> None:
+    """Refuse a run of a pretrained model that does not fit into the memory of its device, or of the host.
+
+    Args:
+        cards: bytes of memory of every GPU.
+    """
+    model = config.model
+    if model is None:
+        return
+    on_card = bool(cards) and config.device != "cpu"
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = cards[0] - CONTEXT if on_card else float(host)
+    weights = (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
+    phases = footprint(config, on_card) or {"load": {"weights": float(weights)}}
+    if on_card and weights > host:
+        raise ConfigError(f"model={model.name}: this machine has too little memory to load {weights / 1e9:,.1f} GB")
+    phase, needed = largest(phases)
+    if needed <= there:
+        return
+    parts = ", ".join(f"{part} {size / 1e9:,.1f}" for part, size in phases[phase].items())
+    fitting = what_fits(config, on_card, there) or ["a smaller model, or a card with more memory"]
+    raise ConfigError(
+        f"model={model.name}: {phase} needs about {needed / 1e9:,.1f} GB ({parts}), but "
+        f"{'the GPU' if on_card else 'this machine'} has {there / 1e9:,.1f} GB; this would fit: {'; '.join(fitting)}"
+    )
+
+
 def _memory(config: Config, there: int) -> None:
-    gate, method, model = config.gate, config.method, config.model
-    weights = 0 if model is None else (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
-    if model is not None and weights > there:
-        raise ConfigError(
-            f"model={model.name}: its weights alone need {weights / 2**30:,.0f} GiB in {model.dtype}, but this machine "
-            f"has {there / 2**30:,.0f} GiB; choose a smaller model, or model.dtype=bfloat16"
-        )
+    gate, method = config.gate, config.method
     plain = method.sizes(gate)
     alone = [plain] if isinstance(plain, int) else plain
     sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone
@@ -70,6 +102,8 @@ def _memory(config: Config, there: int) -> None:
 
 def _packages(config: Config) -> None:
     """Refuse jobs whose packages, which are imported only when a run starts, are missing."""
+    if config.train.optimizer == "adamw8bit" and importlib.util.find_spec("torchao") is None:
+        raise ConfigError("train.optimizer=adamw8bit needs torchao: pip install -e '.[eightbit]'")
     wanted = (*config.task.packages, *config.method.packages)
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:

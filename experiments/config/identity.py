@@ -61,7 +61,10 @@ ADDED_LATER: dict[str, Any] = {
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
 
-EXECUTION_KEYS = ("model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing")
+EXECUTION_KEYS = (
+    "model.path", "model.parameters", "model.kv_heads", "model.ffn", "model.gradient_checkpointing",
+    "model.hidden", "model.head_dim", "model.vocab",
+)  # fmt: skip
 """Keys of scientific blocks that do not change what is computed. The record holds the digest of the model's weights.
 For ``model=local``, the first key does count, because only the path identifies the model."""
 

@@ -53,7 +53,8 @@ class Train(Closed):
     """Clip one norm over body and boundary, one norm for each, or the norm of the body only."""
     weight_decay: NonNegative = 0.0
     """Weight decay of all body parameters, never of the boundary: an L2 term (adam), or decoupled (adamw)."""
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "adamw8bit"] = "adam"
+    """``adamw8bit`` has moments of one byte per number. Pretrained weights that it trains stay in ``model.dtype``."""
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """First fraction of training, in which both rates rise linearly from zero; then their shapes begin."""
     accumulate: Count = 1

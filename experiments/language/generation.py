@@ -51,7 +51,8 @@ def _answer(
 ) -> list[str]:
     from transformers import DynamicCache
 
-    device = next(base.model.parameters()).device
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
+    device = next(parameters, next(base.model.parameters())).device
     width = max(len(prompt) for prompt in prompts)
     ids = torch.tensor([[base.end[0]] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)

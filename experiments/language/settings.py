@@ -35,8 +35,14 @@ class BaseModel(Closed):
     """Key/value heads of a layer, the unit in which attention is pruned."""
     ffn: Count | None = None
     """Neurons of a feed-forward block."""
+    hidden: Count | None = None
+    """Width of the residual stream, for the memory only, as the next two."""
+    head_dim: Count | None = None
+    """Width of a head."""
+    vocab: Count | None = None
+    """Rows of the embedding."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the frozen weights and the activations. Learned parameters are float32."""
+    """Type of the frozen weights and the activations. Learned parameters are float32, except with adamw8bit."""
     gradient_checkpointing: StrictBool = False
     """Recompute activations in the backward pass: less memory for about a third more work."""
 

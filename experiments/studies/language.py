@@ -58,5 +58,5 @@ PRUNING_LLAMA = Study(
     "table 14: pruning of Llama-3-8B",
     lambda: [LLAMA_PRUNED],
     rank=507,
-    needs=Needs(gpus=1, gpu_gb=160, memory_gb=200, hours=24),
+    needs=Needs(gpus=1, gpu_gb=80, memory_gb=64, hours=24),
 )

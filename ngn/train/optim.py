@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from ngn.schedules import CONSTANT, Shape
+from ngn.train.eight_bit import EightBitAdamW
 
 ClipScope = Literal["joint", "separate", "body"]
-OptimizerKind = Literal["adam", "adamw"]
-"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw)."""
+OptimizerKind = Literal["adam", "adamw", "adamw8bit"]
+"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw); adamw8bit has quantised moments."""
 
 
 class ReplicaAdam(torch.optim.Optimizer):
@@ -76,7 +77,8 @@ def adam(
 ) -> torch.optim.Optimizer:
     """Return Adam or AdamW with one group for the body and one for the controllers, which have no weight decay.
 
-    If all replicas share their rates, this is torch's fused optimiser, else :class:`ReplicaAdam`. In every step, the
+    If all replicas share their rates, this is torch's fused optimiser or
+    :class:`~ngn.train.eight_bit.EightBitAdamW`, else :class:`ReplicaAdam`. In every step, the
     caller sets the ``lr`` of each group to its ``rate`` times its schedule ``shape``.
 
     Args:
@@ -84,11 +86,12 @@ def adam(
         lr, lr_boundary: their learning rates: one number, or [R].
         weight_decay: weight decay of the body.
         eps: added to Adam's denominator.
-        kind: Adam or AdamW.
+        kind: Adam, AdamW, or AdamW with quantised moments of the body.
         shapes: the schedules of the two rates.
 
     Raises:
-        ValueError: if there is no parameter.
+        ValueError: if there is no parameter; for "adamw8bit", if there is no body, or replicas have rates of their own.
+        ModuleNotFoundError: for "adamw8bit" without torchao.
     """
     groups: list[dict[str, Any]] = []
     both = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
@@ -100,6 +103,10 @@ def adam(
             groups.append({"params": list(params), **settings})
     if not groups:
         raise ValueError("the model has no trainable parameter: at least one needs requires_grad=True")
+    if kind == "adamw8bit":
+        if not shared or not body:
+            raise ValueError("adamw8bit needs a body to train, and one learning rate for all replicas: use adamw")
+        return EightBitAdamW(groups, eps)
     if shared:
         return (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(groups, eps=eps, fused=True)
     return ReplicaAdam(groups, eps=eps, decoupled=kind == "adamw")
@@ -109,16 +116,29 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the state of an Adam optimiser for a checkpoint."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return {
-        f"adam.{i}.{name}": value
+        f"adam.{i}.{part}": held
         for i, p in enumerate(parameters)
         for name, value in optimizer.state.get(p, {}).items()
+        for part, held in _parts(name, value)
     }
+
+
+def _parts(name: str, value: Tensor) -> list[tuple[str, Tensor]]:
+    """Return the plain tensors in a moment: itself, or the codes and scales of a quantised one."""
+    if not hasattr(value, "__tensor_flatten__"):
+        return [(name, value)]
+    return [(f"{name}.{inner}", getattr(value, inner)) for inner in value.__tensor_flatten__()[0]]
 
 
 def load_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Load the result of :func:`moments` of an optimiser over the same parameters."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         if f"adam.{i}.step" in tensors:
+            if isinstance(optimizer, EightBitAdamW):
+                optimizer.state[p] = optimizer.blank_state(p)
+                for part, held in (each for named in optimizer.state[p].items() for each in _parts(*named)):
+                    held.copy_(tensors[f"adam.{i}.{part}"])
+                continue
             state = {name: tensors[f"adam.{i}.{name}"].to(p.device) for name in ("step", "exp_avg", "exp_avg_sq")}
             if "fused" not in optimizer.defaults:
                 state["step"] = state["step"].cpu()

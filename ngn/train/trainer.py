@@ -119,6 +119,8 @@ class Trainer:
         count = learner.replicas or 1
         device = (body or controllers)[0].device
         rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
+        if self.shrink and plan.optimizer == "adamw8bit":
+            raise ValueError("optimizer='adamw8bit' has moments that cannot be cut: set shrink=False")
         optimizer = adam(body, controllers, *rates, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(newest, optimizer, bad)

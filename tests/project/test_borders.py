@@ -39,6 +39,7 @@ torch. What tasks say of themselves needs none, either (tests/experiments/config
 EXCEPTIONS = {
     "ngn/integrations/lightning.py": "lightning",  # whose trainer it is for; nothing imports it
     "ngn/integrations/transformers.py": "transformers",  # likewise
+    "ngn/train/eight_bit.py": "torchao",  # for the one optimiser that is torchao's
     "ngn/train/progress.py": "rich",  # for the bar on a terminal alone
 }
 """File of the library → the further package that it imports, and why it may."""

@@ -140,6 +140,7 @@ class AdaptationTask(Task[Attached]):
 
     def fresh(self) -> nn.Module:
         """Return a copy of the frozen model for new components. It shares the parameters of the base."""
+        self.base.model.to(self.device)
         model = self.base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()
@@ -182,7 +183,11 @@ class AdaptationTask(Task[Attached]):
         if gate.rank_by != "index" or min(left) < 1:
             model = pruning.ordered_prefix(model, parts, self._order(gate, parts, seed), left)
         if gate.backbone == "updated":
-            model = copy.deepcopy(model).float().requires_grad_(True)  # float32 weights for training
+            model = copy.deepcopy(model).requires_grad_(True)
+            if self.plan.optimizer != "adamw8bit":  # which rounds stochastically, and needs no float32 weights
+                model = model.float()
+            if self.device.type != "cpu":
+                self.base.model.to("cpu")  # the original waits on the host until :meth:`fresh` needs it
         return pruning.learn_prefix(model, parts, capacities)
 
     def _order(self, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int) -> dict[str, Tensor] | None:

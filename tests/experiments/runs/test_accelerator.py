@@ -106,6 +106,16 @@ def test_every_task_trains_crashes_resumes_and_is_measured(
         same_on_device(Stack.of(config_of(task, gate, **keys)), DEVICE, tmp_path)
 
 
+def test_the_original_of_a_trained_model_waits_on_the_host() -> None:
+    config = config_of("wikisql_easy", "prune")
+    with accelerator():
+        task: Task[Any] = make_task(config, DEVICE)
+        learner = learner_of(Stack.of(config), task).to(DEVICE)
+        assert {p.device.type for p in task.base.model.parameters()} == {"cpu"}  # type: ignore[attr-defined]
+        assert {p.device for p in learner.parameters()} == {DEVICE}
+        assert {p.device for p in task.fresh().parameters()} == {DEVICE}  # type: ignore[attr-defined]
+
+
 def test_a_stack_has_learning_rates_of_its_own(tmp_path: Path) -> None:
     configs = [config_of("regression1d", "mlp", seed__value=n, train__lr=0.01 * (n + 1)) for n in range(2)]
     with accelerator():

@@ -169,10 +169,29 @@ def test_contradictory_choices_are_refused(choices: dict[str, str], overrides: d
 
 
 def test_weights_larger_than_memory_are_refused_before_training() -> None:
-    (job,) = expand(rewrite(["task=gsm8k", "model=smollm2_135m"]))
-    machine._memory(job.run.config, 2**30)
-    with pytest.raises(ConfigError, match=r"model=smollm2_135m: its weights alone need 1 GiB in float32"):
-        machine._memory(job.run.config, 2**28)
+    line = ["task=gsm8k", "gate=prune", "gate.target=ffn", "model=llama3_8b"]
+    (job,) = expand(rewrite(line))
+    with pytest.raises(ConfigError) as refused:
+        machine._pretrained(job.run.config, [85_000_000_000])
+    said = str(refused.value)
+    assert "model=llama3_8b: train needs about 138" in said
+    assert "trained weights 32.1, gradients 32.1, moments 64.2" in said
+    assert "the GPU has 83.0 GB; this would fit: " in said
+    assert "model.gradient_checkpointing=true train.optimizer=adamw8bit (49" in said
+    saving = ["model.gradient_checkpointing=true", "train.optimizer=adamw8bit"]
+    (job,) = expand(rewrite([*line, *saving]))
+    machine._pretrained(job.run.config, [85_000_000_000])
+    with pytest.raises(ConfigError, match=r"the GPU has 40\.0 GB; this would fit: gate\.backbone=frozen \("):
+        machine._pretrained(job.run.config, [42_000_000_000])
+
+
+@pytest.mark.parametrize("gate", ["lora", "adapter"])
+def test_what_is_attached_to_a_model_counts_with_its_activations(gate: str) -> None:
+    (job,) = expand(rewrite(["task=gsm8k", f"gate={gate}", "model=llama3_8b"]))
+    machine._pretrained(job.run.config, [42_000_000_000])
+    parts = r"frozen weights 16\.1, trained state 0\.1, activations \d.*the GPU has 15\.0"
+    with pytest.raises(ConfigError, match=parts):
+        machine._pretrained(job.run.config, [17_000_000_000])
 
 
 def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +201,10 @@ def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPa
     )
     (job,) = expand(rewrite(["task=gsm8k", "profile=smoke"]))
     with pytest.raises(ConfigError, match=r"needs transformers: pip install -e '\.\[language\]'"):
+        machine.check([job], [])
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+    (job,) = expand(rewrite(["profile=smoke", "train.optimizer=adamw8bit"]))
+    with pytest.raises(ConfigError, match=r"adamw8bit needs torchao: pip install -e '\.\[eightbit\]'"):
         machine.check([job], [])
 
 
