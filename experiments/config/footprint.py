@@ -19,11 +19,11 @@ ANSWER = 0.5
 """Share of these tokens whose logits are computed, at most."""
 CHUNK = 1024
 """Tokens of a chunk of general text, all of which are predicted."""
-Parts = dict[str, float]
+MemoryParts = dict[str, float]
 """What takes memory → bytes."""
 
 
-def footprint(config: Config, on_card: bool) -> Mapping[str, Parts] | None:
+def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None:
     """Return the bytes of each phase: load, train, score, generate; None if the model's sizes are unknown.
 
     Args:
@@ -39,7 +39,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, Parts] | None:
     weights, updated = float(P * w), isinstance(gate, PruneComponent) and gate.backbone == "updated"
     eight_bit = config.train.optimizer == "adamw8bit"
 
-    state: Parts = {"frozen weights": weights}
+    state: MemoryParts = {"frozen weights": weights}
     if updated:
         own = P * (w if eight_bit else 4)
         state = {"trained weights": own, "gradients": own, "moments": P * (2 + 8 / 256 if eight_bit else 8)}
@@ -60,7 +60,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, Parts] | None:
     layer += kind * (2 * d + f) * updated + kind * (d + f) * isinstance(gate, PruneComponent)
     kept = layer + layers * d * kind if model.gradient_checkpointing else layers * layer
     answers = tokens * ANSWER + getattr(config.task, "replay", 0) * (1 - ANSWER)
-    activations: Parts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
+    activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
     held = sum(state.values()) - state.get("gradients", 0.0)
     rows, new = getattr(config.task, "eval_batch", 1), getattr(config.task, "max_new_tokens", 0)
@@ -84,7 +84,7 @@ def _attached(config: Config, d: int, kv: int, f: int) -> int:
     return 0
 
 
-def largest(phases: Mapping[str, Parts]) -> tuple[str, float]:
+def largest(phases: Mapping[str, MemoryParts]) -> tuple[str, float]:
     """Return the phase that takes most, and its bytes."""
     name = max(phases, key=lambda phase: sum(phases[phase].values()))
     return name, sum(phases[name].values())
