@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from experiments.contract.config import Config
 
 TOKENS = 160
-"""Tokens of a question with its answer, where ``task.max_tokens`` gives no limit: somewhat more than in GSM8K."""
+"""Tokens of a question with its answer, at most ``task.max_tokens``: somewhat more than the mean of GSM8K."""
 ANSWER = 0.5
 """Share of these tokens whose logits are computed, at most."""
 CHUNK = 1024
@@ -51,7 +51,8 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
         state["trained state"] = 16.0 * trained
 
     samples = (config.train.batch or 1) // config.train.accumulate
-    tokens = samples * (getattr(config.task, "max_tokens", None) or TOKENS) + getattr(config.task, "replay", 0)
+    replay = getattr(config.task, "replay", 0)
+    tokens = samples * min(getattr(config.task, "max_tokens", None) or TOKENS, TOKENS) + replay
     in_half = config.train.autocast == "bf16" or (w == 2 and (eight_bit or not updated))
     kind = 2 if in_half else 4
     # Of a layer and token: three activations of the feed-forward block, two norms in float32, attention. A trained map
@@ -59,7 +60,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
     layer = kind * (3 * f + 2 * d + 2 * kv) + 16 * d
     layer += kind * (2 * d + f) * updated + kind * (d + f) * isinstance(gate, PruneComponent)
     kept = layer + layers * d * kind if model.gradient_checkpointing else layers * layer
-    answers = tokens * ANSWER + getattr(config.task, "replay", 0) * (1 - ANSWER)
+    answers = tokens * ANSWER + replay * (1 - ANSWER)
     activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
     held = sum(state.values()) - state.get("gradients", 0.0)
