@@ -90,8 +90,10 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return _dry_run(sweep)
-    if cluster.kind == "local" and (lacking := sweep.needs.lacking([0] * len(visible_gpus()))) is not None:
-        raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
+    if cluster.kind == "local" and sweep.needs.gpus:
+        lacking = sweep.needs.lacking([0] * len(visible_gpus()))
+        if lacking is not None:
+            raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
     if given.plan is None:
         _fetch_data(sweep, sweep.wanted())
         plan = _plan(sweep, cluster.runs_per_task)
