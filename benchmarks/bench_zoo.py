@@ -94,13 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", action="store_true", help="print the table and write it to docs/models.md")
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "models"
+    if absent := [package for package in (*COLLECTIONS, "torch_pruning") if missing(package)]:
+        parser.error(f"install {', '.join(absent)}: pip install 'ngn[zoo]'")
     if given.table:
-        text = table.table(table.read(folder))
+        text = table.table(table.read(folder), {name: [*models()] for name, models in COLLECTIONS.items()})
         print(text)
         write_between_marks(PAGE, "models", text)
         return
-    if absent := [package for package in (*COLLECTIONS, "torch_pruning") if missing(package)]:
-        parser.error(f"install {', '.join(absent)}: pip install 'ngn[zoo]'")
     if given.folder is None and not committed():
         parser.error("type --folder FOLDER: the default folder is for committed code only")
     torch.set_num_threads(1)

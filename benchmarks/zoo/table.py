@@ -35,8 +35,12 @@ def failing(own: Row) -> list[str]:
     return ["ending"] if "fault" in own else [WORDS[check] for check in CHECKS if own.get(check, "yes") != "yes"]
 
 
-def table(rows: list[Row]) -> str:
-    """A summary, and one table for each collection."""
+def table(rows: list[Row], names: dict[str, list[str]]) -> str:
+    """A summary, and one table for each collection.
+
+    Args:
+        names: those of all models of each collection; models without a row are listed.
+    """
     ran = [row for row in rows if "not_run" not in row]
     parts = [_summary(ran)]
     for collection in dict.fromkeys(row["collection"] for row in rows):
@@ -50,8 +54,11 @@ def table(rows: list[Row]) -> str:
             *map(_line, these),
         ]
         if left_out:
-            names = ", ".join(f"{row['name']} ({row['not_run']})" for row in left_out)
-            lines.append("\n" + textwrap.fill(f"Not run, as they are too large for the machine: {names}.", 120))
+            large = ", ".join(f"{row['name']} ({row['not_run']})" for row in left_out)
+            lines.append("\n" + textwrap.fill(f"Not run, as they are too large for the machine: {large}.", 120))
+        have = {row["name"] for row in rows if row["collection"] == collection}
+        if to_come := [name for name in names[collection] if name not in have]:
+            lines.append("\n" + textwrap.fill(f"Not run yet: {', '.join(to_come)}.", 120, break_on_hyphens=False))
         parts.append("\n".join(lines))
     if reasons := _reasons(ran):
         parts.append("## What fails\n\n| model | what | why |\n| --- | --- | --- |\n" + "\n".join(reasons))
