@@ -109,6 +109,9 @@ def learn_sizes(
     with unchanged_on_error(model):
         if frozen:
             model.requires_grad_(False)
+        for module in model.modules():
+            if isinstance(module, nn.TransformerEncoder):
+                module.use_nested_tensor = False  # its fast path skips the hooks of the axes
         found = None
         if isinstance(sizes, Mapping):
             _attach_named(model, sizes, maker, example)
@@ -170,9 +173,6 @@ def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[[
     for pattern, size in sizes.items():
         for name in matched[pattern]:
             size.attach(model, name, maker(size))
-    for module in model.modules():
-        if isinstance(module, nn.TransformerEncoder):
-            module.use_nested_tensor = False  # its fast path skips the hooks of the axes
     axes = axes_of(model)
     names = [axis.name for axis in axes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
