@@ -12,13 +12,15 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # A stamp exists only after its installation succeeded, so that an interrupted one is repeated.
 STAMPS := $(VENV)/stamps
-INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
+# The versions to install: the direct ones, or with LOCK=lock.txt all of them.
+LOCK := constraints.txt
+INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c $(LOCK)
 # Number of test processes. Two cores have time for three, since some tests wait for Slurm, workers or a browser.
 WORKERS := 3
 # On small tensors, several threads are slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test fast-test data paper docs notebook lint bench latency env faults clean distclean
+.PHONY: help demo rehearsal test fast-test data paper docs notebook lint bench latency env faults clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +36,12 @@ fast-test: $(STAMPS)/tests ## Run the tests that take seconds
 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)
+
+rehearsal: $(STAMPS)/paper ## Go from smoke runs to a table and a page, marked as a rehearsal (two minutes)
+	$(PY) scripts/sweep.py run rehearsal
+	$(PY) scripts/build_paper_data.py --rehearsal --table 4
+	$(PY) scripts/build_paper_data.py --rehearsal
+	$(PY) scripts/build_report.py --rehearsal
 
 paper: $(STAMPS)/paper ## Write tables, figures, docs/results.md and paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
@@ -96,6 +104,8 @@ $(STAMPS)/python:
 
 $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[suite]'
+	@# an unpacked archive is compared with its commit now, before anything in it changes
+	@$(PY) -c 'from experiments.store.provenance import code; code()'
 	@touch $@
 
 # One installation with all extras: each call of pip resolves all requirements again.

@@ -1,4 +1,4 @@
-"""Search settings with Optuna (`pip install optuna`) over the suite's runs of Cora.
+"""Search settings with Optuna (`pip install -e '.[search]'`) over the suite's runs of Cora.
 
     python scripts/fetch_data.py cora
     python examples/search.py scratch/search 20
@@ -11,7 +11,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import optuna
+try:
+    import optuna
+except ModuleNotFoundError:
+    sys.exit("examples/search.py needs the package optuna: pip install -e '.[search]'")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

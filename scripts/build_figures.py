@@ -130,14 +130,9 @@ def main(argv: list[str] | None = None) -> int:
             hint = nearest(name, list(FIGURES))
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
-    try:
-        import experiments.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
-        from experiments.drawing.manifest import Manifest
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        print("figures need matplotlib: pip install -e '.[paper]'", file=sys.stderr)
-        return 1
+    import experiments.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
+    from experiments.drawing.manifest import Manifest
+
     output = arguments.output or paper_folder(arguments.results) / "figures"
     job = DrawingJob(arguments.results, output, arguments.dirty, overrides)
     manifest = Manifest(output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})

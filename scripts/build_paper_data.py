@@ -6,13 +6,14 @@ python scripts/build_paper_data.py --explain datafourbody.baseline.t
 python scripts/build_paper_data.py --table cora                 # beside the published values, in the terminal
 python scripts/build_paper_data.py --table 4                    # the same for a table of the paper, or `all`
 python scripts/build_paper_data.py --table datafourbody         # the same for one macro
+python scripts/build_paper_data.py --figure 2                   # what the paper says of a figure, and our verdicts
+python scripts/build_paper_data.py --rehearsal --table 4        # of smoke runs (sweep.py run rehearsal), marked as such
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -21,16 +22,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.paths import RESULTS, paper_folder
+from experiments.analysis.rehearsal import RehearsalReader
+from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro
+from experiments.tables.numbers import figure_of, tables_of
 from experiments.tasks import GATES_OF_TASK
 from ngn.files import write_atomically
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
+    parser.add_argument("--results", type=Path, help="folder of the records (results/)")
+    parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the output says so")
     parser.add_argument(
         "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"
     )
@@ -38,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--explain", metavar="MACRO[.row[.column]]", help="print records and arithmetic; write nothing")
     what.add_argument("--table", metavar="TASK|NUMBER|MACRO|all", help="print a comparison; write nothing")
+    what.add_argument("--figure", metavar="NUMBER", type=int, help="print what is said of a figure; write nothing")
     return parser
 
 
@@ -56,10 +61,12 @@ def _table(reader: Reader, name: str) -> int:
     from experiments.analysis.terminal import print_problems, rich_tables, summary
 
     task = name if name in GATES_OF_TASK else None
-    numbered = tuple(table for table in MACROS if re.match(rf"Table {re.escape(name)}\b", table.title))
+    numbered = tables_of(int(name)) if name.isdecimal() else ()
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
     items = compare_all(reader, published.load_published(), macros, task)
     console = Console()
+    if reader.mark:
+        console.print(reader.mark, style="bold red", highlight=False)
     for table in macros:
         shown = [item for item in items if item.table is table]
         if shown:
@@ -69,6 +76,25 @@ def _table(reader: Reader, name: str) -> int:
     console.print(summary(items), highlight=False)
     refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
     print_problems(refused, console)
+    return 0
+
+
+def _figure(reader: Reader, number: int) -> int:
+    """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
+    from experiments.analysis import published
+    from experiments.analysis.compare import compare_all
+    from experiments.report.claims import judge_all
+
+    name = figure_of(number)
+    items = compare_all(reader, published.load_published(), MACROS)
+    place = f"figure {number}"
+    print(f"{reader.mark}\n" if reader.mark else "", end="")
+    for claim in judge_all(reader, {item.name: item for item in items if not item.stand_in}):
+        if place in claim.where.split(", "):
+            print(f"{claim.word}: {claim.text}")
+            for finding in claim.findings:
+                print(f"    {finding.text}")
+    print(f"draw it: python scripts/build_figures.py --only {name}")
     return 0
 
 
@@ -86,12 +112,15 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if ``--strict`` finds a missing or refused record, 2 for a wrong name, else 0."""
     arguments = _parser().parse_args(argv)
-    reader = Reader(Store(arguments.results))
+    results = arguments.results or (SCRATCH / "results" if arguments.rehearsal else RESULTS)
+    reader = RehearsalReader(Store(results)) if arguments.rehearsal else Reader(Store(results))
     try:
         if arguments.explain:
             return _explain(reader, arguments.explain)
         if arguments.table:
             return _table(reader, arguments.table)
+        if arguments.figure is not None:
+            return _figure(reader, arguments.figure)
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
         return 2
@@ -101,7 +130,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
+    folder = SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results)
+    output = arguments.output or folder / "data_generated.tex"
     write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0

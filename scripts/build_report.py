@@ -4,6 +4,7 @@
     python scripts/build_report.py --results DIR --output DIR   # from and to other folders
     python scripts/build_report.py --docs docs                  # also the pages of docs/ that are made from records
     python scripts/build_report.py --results DIR --dirty        # also records of uncommitted code and of plug-ins
+    python scripts/build_report.py --rehearsal                  # of smoke runs, marked as such, into scratch/rehearsal/
 
 ``make paper`` runs the form with ``--docs``.
 """
@@ -18,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
-from experiments.paths import RESULTS, paper_folder
+from experiments.analysis.rehearsal import RehearsalReader
+from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.provenance import code
@@ -29,7 +31,8 @@ from ngn.files import write_atomically
 def main(argv: list[str] | None = None) -> int:
     """Run the script; the exit status: 1 if the latencies are damaged or Jinja2 is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
+    parser.add_argument("--results", type=Path, help="folder of the records (results/)")
+    parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the page says so")
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
@@ -40,18 +43,15 @@ def main(argv: list[str] | None = None) -> int:
         help="also use records of uncommitted code or of plug-ins (for inspection only; the page says so)",
     )
     arguments = parser.parse_args(argv)
-    if arguments.dirty and arguments.docs:
-        parser.error("--docs writes pages that are committed: leave --dirty out")
-    out: Path = arguments.output or paper_folder(arguments.results)
-    try:
-        from experiments import page
-        from experiments.report import markdown
-    except ModuleNotFoundError as error:
-        if error.name != "jinja2":
-            raise
-        print("the report needs Jinja2: pip install -e '.[paper]'", file=sys.stderr)
-        return 1
-    reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
+    if (arguments.dirty or arguments.rehearsal) and arguments.docs:
+        parser.error("--docs writes pages that are committed: leave --dirty and --rehearsal out")
+    results: Path = arguments.results or (SCRATCH / "results" if arguments.rehearsal else RESULTS)
+    out: Path = arguments.output or (SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results))
+    from experiments import page  # imported here: the help needs no extra
+    from experiments.report import markdown
+
+    store = Store(results)
+    reader = RehearsalReader(store) if arguments.rehearsal else Reader(store, allow_dirty=arguments.dirty)
     try:
         report = build_content(reader)
     except RecordError as damaged:  # the latencies; records that are damaged are left out by name

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
+from experiments.cli.machine import check_packages, warn_of_uncounted
 from experiments.cli.sweep import Sweep
 from experiments.data import DataError
 from experiments.runs.run_files import Run
@@ -42,6 +43,7 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
         return None
     path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
     plan = plans.read_plan(path)
+    warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
     needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
     print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}{needs}\n  {path}")
     return plan
@@ -94,6 +96,9 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         lacking = sweep.needs.lacking([0] * len(visible_gpus()))
         if lacking is not None:
             raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
+    if cluster.kind == "local":
+        for run in sweep.wanted():
+            check_packages(run.config)
     if given.plan is None:
         _fetch_data(sweep, sweep.wanted())
         plan = _plan(sweep, cluster.runs_per_task)
@@ -197,7 +202,9 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show the results of the study by the settings that differ; return 0 if it is complete."""
     table, wanted = _found(sweep)
     if table:
-        print(overview.format_rows(overview.grouped(table, overview.varied(table), overview.usual_columns(table))))
+        by = overview.varied(table)
+        print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
+        print(overview.mixed_note(table, by), end="")
     print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
     return 0 if len(table) == wanted else 1
 
@@ -217,6 +224,8 @@ def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
     file = given.out or sweep.folder / "figure.png"
     file.parent.mkdir(parents=True, exist_ok=True)
     overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
+    if others := by[1:]:
+        print(f"every line of the plot is over runs that also differ in {', '.join(others)}")
     print(f"{len(found)} of {wanted} runs have their record; plot of the results against {by[0]}:\n  {file}")
     return 0
 

@@ -67,7 +67,12 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         printed = [cell for name, cell in cells.items() if cell.complete and name.startswith(f"{table.name}.")]
         return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
 
-    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed, notes_of=notes)
+    def printed(table: Table, row: Row, column: str) -> str:
+        cell = cells[f"{table.name}.{row.key}.{column}"]
+        return rf"\emph{{rehearsal}} {cell.printed}" if reader.mark and cell.complete else cell.printed
+
+    header = (f"% {reader.mark}", *HEADER) if reader.mark else HEADER
+    return tex(macros, printed, header, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -1,6 +1,7 @@
 """Turn records into table rows: one per run, or one per combination of settings. This module does not import torch.
 
-``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives; :func:`frame` is for notebooks.
+``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives. In a notebook,
+``pandas.DataFrame(record_rows([Path("runs")]))`` has one row per run.
 """
 
 from __future__ import annotations
@@ -10,31 +11,34 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
 from experiments.config.identity import flatten
 from experiments.store.records import RecordError, read_record
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 log = logging.getLogger(__name__)
 FlatRecord = dict[str, Any]
 SEED = "seed.value"
-APART = ("task.name", "model.name", "model.path")
-"""Settings that always separate rows: a median over two tasks or pretrained models has no meaning."""
+APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
+"""What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
 
 
 def record_row(record: Mapping[str, Any]) -> FlatRecord:
     """Turn a record into one row: run id, status, settings by their dotted keys, and the numbers of each phase.
 
     The name of a number is its path in the record (``grown.truncated.mse``). With several boundaries, ``t`` and
-    ``count`` are sums. Values other than numbers are left out.
+    ``count`` are sums. Other values than numbers are left out. ``data`` and ``weights`` are the first digits of the
+    digests of data files and pretrained weights.
     """
     flat: FlatRecord = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
     flat["tag"] = record["execution"].get("tag")
+    if not record["data"]["provenance"].startswith("generated"):
+        flat["data"] = record["data"]["sha256"][:10]
+    if "base" in record:
+        flat["weights"] = record["base"]["sha256"][:10]
+    flat["sources"] = record["code"].get("sources", record["code"]["commit"])
     for phase, content in record["phases"].items():
         for name, value in flatten(content).items():
             if name in ("t", "count", "r") and value:
@@ -61,19 +65,34 @@ def record_rows(paths: Iterable[Path]) -> list[FlatRecord]:
     return table
 
 
-def frame(*folders: str | Path) -> DataFrame:
-    """Return all records below folders as a pandas DataFrame, one row per run."""
-    import pandas
-
-    return pandas.DataFrame(record_rows(map(Path, folders)))
-
-
 def varied(table: Sequence[FlatRecord]) -> list[str]:
     """Return the settings that differ between runs, without the seed."""
     keys = [key for key in dict.fromkeys(key for entry in table for key in entry) if key not in ("run_id", "status")]
     first = {key: next((entry[key] for entry in table if key in entry), None) for key in keys}
     settings = [key for key in keys if _is_setting(key) and key != SEED]
     return [key for key in settings if any(entry.get(key) != first[key] for entry in table)]
+
+
+def separated(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
+    """Return the settings ``by``, and those of :data:`APART` that differ between runs."""
+    return [*by, *(key for key in varied(table) if key in APART and key not in by)]
+
+
+def mixed(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
+    """Return what differs between runs of one row of :func:`grouped`: settings, and "sources" of the code."""
+    rows: dict[tuple[str, ...], list[FlatRecord]] = {}
+    for entry in table:
+        rows.setdefault(tuple(repr(entry.get(key)) for key in by), []).append(entry)
+    keys = [*(key for key in varied(table) if key not in by), "sources"]
+    return [key for key in keys if any(len({repr(entry.get(key)) for entry in row}) > 1 for row in rows.values())]
+
+
+def mixed_note(table: Sequence[FlatRecord], by: Sequence[str]) -> str:
+    """Return a line about runs of one row that differ in more than their seed; empty if there are none."""
+    names = mixed(table, by)
+    settings = ", ".join(key for key in names if key != "sources")
+    told = f"runs of one line differ in {settings}: name them with --by to separate them\n" if settings else ""
+    return told + ("runs of one line were trained by different sources\n" if "sources" in names else "")
 
 
 def _is_setting(key: str) -> bool:

@@ -81,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         rewritten, jobs = prepare(typed)
         machine.check(jobs, rewritten)
+        machine.warn_of_uncounted(job.run for job in jobs)
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()

@@ -12,11 +12,11 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Literal
 
 import ngn
 from experiments.blocks import ConfigError
+from experiments.packages import EXTRAS, missing, sentence
 
 CommandMode = Literal["run", "multirun", "show", "help", "complete"]
 
@@ -144,8 +144,8 @@ def refuse_code(token: str) -> None:
         choice, choices = token.partition("=")[2], OPEN_GROUPS[key]
         if choice not in choices:
             raise ConfigError(f"{token}: the choices of {key} are: {', '.join(choices)}")
-        if choice.startswith("submitit") and find_spec("hydra_plugins.hydra_submitit_launcher") is None:
-            raise ConfigError(f"{token}: needs a Hydra plugin: pip install hydra-submitit-launcher")
+        if choice.startswith("submitit") and (name := missing(*EXTRAS["cluster"])):
+            raise ConfigError(sentence(token, name))
         return
     if key in OPEN_KEYS:
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,12 @@ from hydra.core.override_parser.types import Override, OverrideType
 
 from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
-from experiments.cli.overrides import as_typed, count_of, parse, values
-from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
+from experiments.cli.overrides import ROWS_FORM, as_typed, count_of, parse, settings_of, spliced, values
+from experiments.config.compose import DESCRIBED, GROUPS, check, file_of, nearest, options, selection, set_key
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.contract.config import Config
+from experiments.packages import EXTRAS, missing, sentence
+from experiments.paths import CONF
 from experiments.runs.run_files import Run
 from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
@@ -122,15 +123,22 @@ def first_job(tokens: Sequence[str]) -> list[str]:
             first.append(token)
         else:
             first.append(as_typed(override.get_key_element(), next(values(override))))
-    return first
+    return spliced(first)
 
 
-def _compose(keys: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     choices: dict[str, str] = {}
     changes: dict[str, Any] = {}
-    for key, value in zip(keys, row, strict=True):
+    for key, value in settings:
+        if key in choices or key in changes:
+            raise ConfigError(f"{key} is given twice: in a row and beside it")
         if key in GROUPS:
-            if isinstance(value, (dict, list)) or value is None:
+            if isinstance(value, dict):
+                raise ConfigError(
+                    f"{key}: must be one of: {', '.join(options(key))}. To vary several settings together, type "
+                    f"{ROWS_FORM}"
+                )
+            if isinstance(value, list) or value is None:
                 raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}")
             choices[key] = str(value)
         else:
@@ -139,6 +147,12 @@ def _compose(keys: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     for key, value in changes.items():
         set_key(merged, key, value)
     return merged
+
+
+def _own_files(settings: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return the files of choices that are not the suite's own."""
+    files = [file_of(key, str(value)) for key, value in settings if key in GROUPS and str(value) in options(key)]
+    return [str(file) for file in files if not file.is_relative_to(CONF)]
 
 
 def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
@@ -152,15 +166,15 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
         ConfigError: on the first job that cannot run, and on two jobs with the same run.
     """
     overrides = parse_all(tokens)
-    keys = [override.key_or_group for override in overrides]
-    swept = [override.is_sweep_override() for override in overrides]
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
     for row in itertools.product(*(list(values(override)) for override in overrides)):
         for override, value in zip(overrides, row, strict=True):
             _refuse_interpolation(str(override.input_line), value)
-        merged = _compose(keys, row)
-        swept_values = tuple(as_typed(k, v) for k, v, several in zip(keys, row, swept, strict=True) if several)
+        blocks = [(override, settings_of(override, value)) for override, value in zip(overrides, row, strict=True)]
+        merged = _compose([setting for _, settings in blocks for setting in settings])
+        several = [setting for one, settings in blocks if one.is_sweep_override() for setting in settings]
+        swept_values = tuple(as_typed(*setting) for setting in several)
         try:
             config = check(merged)
             _check_execution(config)
@@ -168,7 +182,9 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             if isinstance(error, Incomplete) and not complete:
                 continue
             where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
-            raise ConfigError(f"{error}{where}") from None
+            own = [file for _, settings in blocks for file in _own_files(settings)]
+            also = f"\n(with your {', '.join(own)})" if own else ""
+            raise ConfigError(f"{error}{where}{also}") from None
         job = Job(swept_values, Run.of(_with_absolute_folders(config)))
         if job.run.id in seen:
             first = " ".join(seen[job.run.id].overrides)
@@ -197,7 +213,7 @@ def _check_execution(config: Config) -> None:
         # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
         if getattr(config, key) is not None and not getattr(config, key).strip():
             raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
-    if config.logger in ("tensorboard", "wandb") and find_spec(config.logger) is None:
-        raise ConfigError(f"logger={config.logger}: needs a package: pip install {config.logger}")
+    if (name := missing(*(module for module in EXTRAS["logging"] if module == config.logger))) is not None:
+        raise ConfigError(sentence(f"logger={config.logger}", name))
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 
 from experiments import paths
 from experiments.blocks import ConfigError
@@ -13,7 +13,9 @@ from experiments.config import rival_target
 from experiments.config.footprint import footprint, largest, what_fits
 from experiments.contract.config import Config
 from experiments.data import DataError, data_root, sets
+from experiments.packages import missing, sentence
 from experiments.runs.run_files import Run
+from experiments.store.provenance import why_not_counted
 from experiments.store.records import Store
 
 LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
@@ -39,12 +41,20 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     for config in configs:
         _memory(config, memory)
     for config in configs:
-        _packages(config)
+        check_packages(config)
         rival_target.check_target(config)
     if any(config.device == "cuda" or config.engine == "fused" for config in configs):
         for config in configs:
             _engine(config)
     _data(jobs)
+
+
+def warn_of_uncounted(runs: Iterable[Run]) -> None:
+    """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
+    if why := why_not_counted():
+        place = next((run.root for run in runs if run.config.profile == "full" and not _recorded(run)), None)
+        if place is not None:
+            print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
 
 def _output() -> None:
@@ -100,17 +110,20 @@ def _memory(config: Config, there: int) -> None:
         )
 
 
-def _packages(config: Config) -> None:
-    """Refuse jobs whose packages, which are imported only when a run starts, are missing."""
-    if config.train.optimizer == "adamw8bit" and importlib.util.find_spec("torchao") is None:
-        raise ConfigError("train.optimizer=adamw8bit needs torchao: pip install -e '.[eightbit]'")
-    wanted = (*config.task.packages, *config.method.packages)
-    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"task={config.task.name} method={config.method.name} needs {', '.join(missing)}: "
-            "pip install -e '.[language]'"
-        )
+def check_packages(config: Config) -> None:
+    """Refuse a run whose packages, which are imported only when it starts, are missing.
+
+    Raises:
+        ConfigError: with the command that installs them.
+    """
+    wanted = {
+        f"task={config.task.name}": config.task.packages,
+        f"method={config.method.name}": config.method.packages,
+        "train.optimizer=adamw8bit": ("torchao",) if config.train.optimizer == "adamw8bit" else (),
+    }
+    for what, modules in wanted.items():
+        if (name := missing(*modules)) is not None:
+            raise ConfigError(sentence(what, name) or f"{what} needs the package {name}")
 
 
 def _engine(config: Config) -> None:
@@ -134,7 +147,7 @@ def data_sets_of(config: Config) -> set[str]:
     if config.profile != "full":
         return set()
     task, model = config.task, config.model
-    names = {*task.data_sets, *(() if model is None or model.data is None else (model.data,))}
+    names = {*task.data_sets.values(), *(() if model is None or model.data is None else (model.data,))}
     return names & set(sets.NAMES)
 
 

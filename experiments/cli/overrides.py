@@ -5,8 +5,10 @@ Hydra's own parser reads it, so that the suite checks exactly what Hydra will ru
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -26,6 +28,10 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import GROUPS, options
 from experiments.config.schema import MAX_JOBS
 
+ROWS = "rows"
+"""The override whose values are rows: settings that vary together."""
+ROWS_FORM = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-4,schedule.alpha_max:1e-4}"
+
 
 @lru_cache(maxsize=4096)
 def parse(token: str) -> Override:
@@ -41,8 +47,12 @@ def parse(token: str) -> Override:
     try:
         return OverridesParser.create().parse_override(token)
     except HydraException as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{token}: not understood ({reason}); quote values with special characters") from None
+        reason, (key, _, value) = str(error).splitlines()[0], token.partition("=")
+        twice = shlex.quote(f"{key}={json.dumps(value, ensure_ascii=False)}")
+        raise ConfigError(
+            f"{token}: not understood ({reason}). For a value with special characters, quote it for Hydra, and all of "
+            f"it for the shell: {twice}"
+        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -131,3 +141,30 @@ def values_of(token: str) -> list[Any]:
 def as_typed(key: str, value: Any) -> str:
     """Return an override as a user would type it."""
     return f"{key}={Override._get_value_element_as_str(value)}"
+
+
+def settings_of(override: Override, value: Any) -> list[tuple[str, Any]]:
+    """Return the settings in one value of an override as (key, value): of a row several, else one.
+
+    Raises:
+        ConfigError: if a row is not a block of settings of the run.
+    """
+    if override.key_or_group != ROWS:
+        return [(override.key_or_group, value)]
+    if not isinstance(value, dict) or not value:
+        raise ConfigError(f"{override.input_line}: every row is a block of settings: {ROWS_FORM}")
+    for key in map(str, value):
+        if key in (ROWS, "seed") or key.startswith("hydra"):
+            raise ConfigError(f"{override.input_line}: give {key}= beside rows=, not in a row")
+    return [(str(key), entry) for key, entry in value.items()]
+
+
+def spliced(tokens: Sequence[str]) -> list[str]:
+    """Replace ``rows=`` of a single row by the settings in it."""
+    found = []
+    for token in tokens:
+        if token.partition("=")[0] == ROWS and not (override := parse(token)).is_sweep_override():
+            found += [as_typed(key, value) for key, value in settings_of(override, next(values(override)))]
+        else:
+            found.append(token)
+    return found

@@ -5,7 +5,10 @@ task: regression1d              # choices and settings, as on the command line
 train.steps: 5000
 seed: 0..2
 sweep:                          # lists of values: every combination is one run
-  schedule.lambda0: [1e-5, 1e-4, 1e-3]
+  gate.t0: [1e-4, 4]
+rows:                           # settings that vary together: every row with every combination
+- {schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}
+- {schedule.lambda0: 1e-4, schedule.alpha_max: 1e-4}
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any, ClassVar
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
+from experiments.cli.overrides import ROWS
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import file_of, nearest, options
 from experiments.config.messages import read_yaml
@@ -26,6 +30,8 @@ from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RUNS
 from experiments.runs.run_files import Run
 from experiments.store.records import Store
+
+ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"
 
 
 def _word(value: Any) -> str:
@@ -46,11 +52,16 @@ def tokens_of(path: Path) -> list[str]:
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
     content = dict(read_yaml(path))
-    swept = content.pop("sweep", None) or {}
+    swept, rows = content.pop("sweep", None) or {}, content.pop(ROWS, None) or []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row for row in rows):
+        raise ConfigError(f"{path}: 'rows:' needs a list of settings that vary together: {ROWS_YAML}")
+    if isinstance(swept, list):
+        raise ConfigError(f"{path}: rows of settings that vary together go below 'rows:': {ROWS_YAML}")
     if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
         raise ConfigError(f"{path}: every key below 'sweep:' needs a list of values, such as [1, 2]")
+    several = {**swept, ROWS: rows} if rows else swept
     return [f"{key}={_word(value)}" for key, value in content.items()] + [
-        f"{key}={','.join(map(_word, values))}" for key, values in swept.items()
+        f"{key}={','.join(map(_word, values))}" for key, values in several.items()
     ]
 
 
@@ -60,14 +71,18 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: on an unknown name or a damaged file.
     """
-    names = [token.partition("=")[2] for token in overrides if key_of(token) == "experiment"]
+    def names_one(token: str) -> bool:
+        """Return whether it is ``experiment=``, also as Hydra's users write it, with a ``+``."""
+        return key_of(token).lstrip("+") == "experiment"
+
+    names = [token.partition("=")[2] for token in overrides if names_one(token)]
     if not names:
         return list(overrides)
     known = options("experiment")
     if len(names) > 1 or names[0] not in known:
         hint = nearest(names[0], known)
         raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
-    typed = [token for token in overrides if key_of(token) != "experiment"]
+    typed = [token for token in overrides if not names_one(token)]
     taken = {key_of(token).lstrip("+") for token in typed}
     return [token for token in tokens_of(file_of("experiment", names[0])) if key_of(token) not in taken] + typed
 

@@ -8,12 +8,14 @@ from typing import Literal, get_args, get_origin
 from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
-from experiments.cli.overrides import values_of
+from experiments.cli.overrides import spliced, values_of
 from experiments.config.compose import DEFAULT_CHOICES, folders, nearest, options, require_choice, usual_model
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.contract.config import Config
 from experiments.tasks import GATES_OF_TASK
+
+VERBOSE = "hydra.verbose=[experiments,ngn]"
 
 
 def seeds_of(text: str, allow_many: bool = False) -> list[int]:
@@ -110,6 +112,8 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     tokens: list[str] = []
     for token in overrides:
         key = key_of(token)
+        if token.replace(" ", "").lower() == "hydra.verbose=true":
+            token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
             raise ConfigError(f"{token}: write seed=... without a prefix")
         if key == "seed":
@@ -125,6 +129,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
         seen[key] = typed
 
+    tokens = spliced(tokens)
     added = (gate_token(tokens), model_token(tokens))
     return [*tokens, *(token for token in added if token is not None)]
 

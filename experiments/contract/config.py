@@ -7,7 +7,7 @@ tasks, components and methods.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
@@ -103,9 +103,9 @@ class TaskSettings(Closed):
         return False
 
     @property
-    def data_sets(self) -> tuple[str, ...]:
-        """Names of the data sets that the task reads. Generated data, such as ``regression1d``, need no files."""
-        return (self.name,)
+    def data_sets(self) -> Mapping[str, str]:
+        """Part → name of the data set that the task reads for it. Generated data, as of ``regression1d``, have none."""
+        return {"data": self.name}
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the task.

@@ -18,6 +18,7 @@ import numpy as np
 from experiments.data import manifest as manifests
 from experiments.data.errors import DataError, MissingData
 from experiments.store.record import DataBlock
+from experiments.store.sources import combined_digest
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,6 @@ def fetch_command(root: Path, name: str) -> str:
     """Return the shell command that fetches a data set into this data root."""
     place = "" if root == data_root(None) else f" --data-root {shlex.quote(str(root))}"
     return f"python scripts/fetch_data.py {name}{place}"
-
-
-def combined_digest(parts: Mapping[str, str]) -> str:
-    """Return one sha256 over named digests. Their order does not matter."""
-    return hashlib.sha256("".join(f"{name}\0{parts[name]}\n" for name in sorted(parts)).encode()).hexdigest()
 
 
 MAX_BYTES = 2**30

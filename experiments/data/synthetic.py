@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 
 from experiments.data.cora import row_normalised, undirected
-from experiments.data.source import DataInfo, GraphData, ImageData, combined_digest
+from experiments.data.source import DataInfo, GraphData, ImageData
+from experiments.store.sources import combined_digest
 
 PROVENANCE = "synthetic, made by the suite itself (seed 0); no real data"
 

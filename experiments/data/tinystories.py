@@ -26,7 +26,7 @@ def install_from_hub(working: Path, folder: Path) -> None:
     Raises:
         DataError: if the package datasets is missing or the download fails.
     """
-    require_packages(SOURCE, "datasets", extra="tinystories")
+    require_packages(SOURCE, "datasets")
     import datasets
 
     try:

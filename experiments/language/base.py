@@ -20,10 +20,11 @@ from experiments.data.errors import DataError
 from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.packages import require_packages
-from experiments.data.source import DataInfo, combined_digest
+from experiments.data.source import DataInfo
 from experiments.language.model_files import FILES, digests_of
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
+from experiments.store.sources import combined_digest
 
 MAPS = {
     **{kind: (f"{kind}_proj",) for kind in ("q", "k", "v", "gate")},
@@ -129,6 +130,22 @@ def missing_file(folder: Path) -> str | None:
     return next((name for name in names if not (folder / name).is_file()), None)
 
 
+def _in_cache(settings: BaseModel) -> Path | None:
+    """Return the complete snapshot of ``settings.source`` in the hub's cache, or None."""
+    require_packages(f"model={settings.name}", "huggingface_hub")
+    from huggingface_hub import errors, snapshot_download
+
+    try:
+        folder = Path(
+            snapshot_download(
+                settings.source, revision=settings.revision, allow_patterns=list(FILES), local_files_only=True
+            )
+        )
+    except errors.LocalEntryNotFoundError:
+        return None
+    return folder if missing_file(folder) is None else None
+
+
 def _from_hub(settings: BaseModel) -> Path:
     """Return the snapshot of ``settings.source``; download what the hub's cache lacks.
 
@@ -203,6 +220,20 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
     folder, provenance = find_folder(settings, root)
     digests = {name: f"sha256:{found}" for name, found in digests_of(folder, root).items()}
     return folder, DataInfo(settings.name, combined_digest(digests), provenance)
+
+
+def digest_of(settings: BaseModel, root: Path) -> str | None:
+    """Return the digest of the model's files, as in a record; None if they are not on this machine.
+
+    Raises:
+        DataError: if a file is damaged.
+    """
+    if settings.path is not None and not Path(settings.path).expanduser().is_dir():
+        return None
+    if settings.path is None and settings.data is None and _in_cache(settings) is None:
+        return None
+    files = stories260k.load_data(root).info if settings.data == "stories260k" else _folder(settings, root)[1]
+    return files.sha256
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
-from experiments.runs.outcome import RunOutcome, existing_outcome, reference
+from experiments.data import DataError
+from experiments.runs.outcome import RunOutcome, existing_outcome, reference, renewed
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
 from experiments.store.leases import Leases
@@ -50,6 +51,7 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
     Raises:
         experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
+    runs = [renewed(run) for run in runs]
     done: dict[str, RunOutcome | Exception] = {run.id: found for run in runs if (found := reference(run)) is not None}
     roots: dict[Path, list[Run]] = defaultdict(list)
     for run in (run for run in runs if run.id not in done):
@@ -72,8 +74,10 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
 def _present(run: Run) -> RunOutcome | Exception | None:
     try:
         return existing_outcome(run)
-    except RecordError as damaged:
-        return RecordError(f"{damaged}; add force=true to run it again and replace that file")
+    except RecordError as refused:
+        return RecordError(f"{refused}; add force=true to run it again and replace that file")
+    except DataError as damaged:
+        return damaged
 
 
 def _train(work: Work) -> dict[str, RunOutcome | Exception]:

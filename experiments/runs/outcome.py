@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
+from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
 from experiments.paths import RESULTS
 from experiments.runs import run_files
 from experiments.runs.result import Phase
 from experiments.runs.run_files import Run
+from experiments.runs.same import data_differences, differences, named
 from experiments.runs.stack import Stack
-from experiments.store.provenance import code_block, conf_digest, machine, packages
+from experiments.store.provenance import changed_since, code_block, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
-from experiments.store.records import Store, read_record
+from experiments.store.records import RecordError, Store, read_record
+from experiments.store.sources import keep_digests
 
 if TYPE_CHECKING:
     import torch
 
     from experiments.contract.task import Task
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,27 +58,44 @@ def existing_outcome(run: Run) -> RunOutcome | None:
     """Return the outcome of a run that has a record already; None if it has none or ``force=true`` asks for a new one.
 
     Raises:
-        RecordError: if the record is damaged.
+        RecordError: if the record is damaged, or differs from what the run would be now.
+        DataError: if data on this machine are damaged.
     """
     record = None if run.config.force else run.store.get(run.id)
     if record is None:
         return None
-    path, now = run.path, numerics(run.config)
-    then = record["code"]["numerics"]
-    stale = ""
-    if then != now:
-        stale = f" STALE: it has numerics version {then}, this code has {now}, so tables do not count it;"
+    path = run.path
+    if how := differences(record, run.config, run.root):
+        raise RecordError(f"{_relative(path)}: was trained {' and '.join(how)}")
     again = "to run it again"
     if run.config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
         again = "to train it again and save its models, which are missing"
-    return RunOutcome(run.id, "present", path, f"already in {_relative(path)};{stale} add force=true {again}")
+    return RunOutcome(run.id, "present", path, f"already in {_relative(path)}; add force=true {again}")
+
+
+def renewed(run: Run) -> Run:
+    """Return the run with ``force=true`` if its record in ``scratch/results/`` differs from what it would be now.
+
+    Records there are trials, of changed sources or smoke runs. Anywhere else, :func:`existing_outcome` refuses such a
+    record.
+    """
+    if run.config.force or run.root != run_files.SCRATCH / "results":
+        return run
+    try:
+        record = run.store.get(run.id)
+        how = [] if record is None else differences(record, run.config, run.root)
+    except (RecordError, DataError):
+        return run  # `existing_outcome` reports it
+    if how:
+        log.warning("%s: its record was trained %s; training it anew", run.id, " and ".join(how))
+    return run.with_execution(force=True) if how else run
 
 
 def reference(run: Run) -> RunOutcome | None:
     """Return the outcome of a run whose record is among the suite's own in ``results/``, and not in its own folder.
 
     Returns None, so that the run is trained, if the command names a folder (``results=runs``) or ``force=true``, or if
-    the record has another numerics version.
+    the record has another numerics version or is of other data than those on this machine.
     """
     if run.config.results is not None or run.config.force or run.root != run_files.RUNS or run.path.exists():
         return None
@@ -80,7 +103,13 @@ def reference(run: Run) -> RunOutcome | None:
     record, path = suite.get(run.id), suite.path(run.id)
     if record is None or record["code"]["numerics"] != numerics(run.config):
         return None
-    return RunOutcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_relative(path)}")
+    if how := data_differences(record, run.config):
+        log.warning("%s: the suite's record was trained %s; training it anew", run.id, " and ".join(how))
+        return None
+    commit = record["code"]["commit"]
+    changed = changed_since(commit) if commit else None
+    since = f"; sources changed since its commit {commit[:10]}: {named(changed)}" if changed else ""
+    return RunOutcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_relative(path)}{since}")
 
 
 def write(
@@ -132,6 +161,7 @@ def write(
         code=code_block(numerics(run.config)),
     ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
+    keep_digests(run.root)
     new = run.store.write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:

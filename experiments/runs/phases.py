@@ -105,13 +105,19 @@ class PhaseSetup:
     of: Stack | None = None
 
 
+def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
+    """Return what must stay the same for an interrupted training of a stack to resume."""
+    data = [info.sha256 for info in (task.info, task.base_info) if info is not None]
+    return training_identity(numerics(stack.first), data)
+
+
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
 
     Raises:
         ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds no usable parameters.
     """
-    finished, identity = setup.folder / "finished.json", training_identity(numerics(stack.first))
+    finished, identity = setup.folder / "finished.json", identity_of(stack, task)
     phase = Phase.load(finished, identity)
     if phase is None or (setup.end is not None and checkpoint.latest(setup.end, identity) is None):
         with interrupt.deferred():
@@ -122,7 +128,7 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
 
 def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack and measure it, without looking for a saved result; see :func:`train_phase`."""
-    first, fixed, identity = stack.first, setup.count is not None, training_identity(numerics(stack.first))
+    first, fixed, identity = stack.first, setup.count is not None, identity_of(stack, task)
     high = setup.name == "from_high"
     learner = learner_of(stack, task, setup.count, high).to(device)
     if setup.start is not None:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from experiments.blocks import ConfigError
-from experiments.config.numerics import numerics
 from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
 from experiments.contract.task import Task
@@ -27,6 +26,7 @@ from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.run_files import Run
+from experiments.runs.same import differences
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
@@ -187,14 +187,14 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
 def _usable_record(run: Run) -> dict[str, Any] | None:
     """Return the record of a run if it can replace a training here; None otherwise.
 
-    It must be undamaged and have this code's numerics version. It must come from a clean tree, unless this tree has
-    uncommitted changes itself.
+    It must be undamaged, and of the same numerics version, sources and data. It must come from a clean tree, unless
+    this tree has uncommitted changes itself.
     """
     try:
         record = run.store.get(run.id)
     except RecordError as damaged:
         log.warning("%s; not used, the size is trained here", damaged)
         return None
-    if record is None or record["code"]["numerics"] != numerics(run.config):
+    if record is None or differences(record, run.config, run.root):
         return None
     return record if record["code"]["clean"] or not code().clean else None

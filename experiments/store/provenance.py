@@ -1,8 +1,8 @@
 """Provenance of a record: the code, the machine and the packages.
 
 The git commit names the code. A copied tree without git (on a cluster or a GPU machine) has a stamp file instead. The
-stamp is written from a clean tree; it holds the commit and a digest of the sources, and counts only while the sources
-match this digest.
+stamp is written from a clean tree; it holds the commit and the digests of the sources, and counts only while they
+match. A source archive names its commit itself, and gets its stamp before the first training.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from experiments.paths import ROOT
 from experiments.plugins import conf_folder, plugin_folders
+from experiments.store.archive import unchanged_commit
 from experiments.store.record import CodeBlock
+from experiments.store.sources import SOURCES, plugins_digest, source_digests, sources_digest, trains
+from ngn.files import write_atomically
 
-SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
-"""Sources that can change a number. Changes elsewhere (records, docs, tests) leave the tree clean."""
 STAMP = ROOT / "source_stamp.json"
 PACKAGES = (
     "torch",
@@ -31,7 +33,6 @@ PACKAGES = (
     "hydra-core",
     "omegaconf",
     "torch-geometric",
-    "torchvision",
     "transformers",
     "tokenizers",
     "peft",
@@ -46,29 +47,13 @@ class Code:
         commit: None if unknown.
         clean: whether the sources equal those of the commit.
         source: where this information comes from.
+        changed: source files that differ from those of the commit, as far as known.
     """
 
     commit: str | None
     clean: bool
     source: Literal["git", "stamp", "none"]
-
-
-def source_files() -> list[Path]:
-    """Return the source files, without caches, in a fixed order."""
-    files: list[Path] = []
-    for name in SOURCES:
-        place = ROOT / name
-        found = [place] if place.is_file() else place.rglob("*") if place.is_dir() else []
-        files += [f for f in found if f.is_file() and "__pycache__" not in f.parts and f.suffix not in (".pyc", ".so")]
-    return sorted(files)
-
-
-def source_digest() -> str:
-    """Return a SHA-256 over the names and contents of the source files."""
-    digest = hashlib.sha256()
-    for path in source_files():
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    changed: tuple[str, ...] = ()
 
 
 def _git(*arguments: str) -> str | None:
@@ -95,12 +80,26 @@ def _code() -> Code:
     top = _git("rev-parse", "--show-toplevel")
     if top is not None and Path(top.strip()).resolve() == ROOT:
         commit = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
-        return Code(commit.strip() if commit else None, commit is not None and changed == "", "git")
+        status = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
+        changed = tuple(line[3:] for line in (status or "").splitlines())
+        return Code(commit.strip() if commit else None, commit is not None and status == "", "git", changed)
     if STAMP.is_file():
         stamp = json.loads(STAMP.read_text())
-        return Code(stamp["commit"], stamp["sources"] == source_digest(), "stamp")
-    return Code(None, False, "none")
+        then, now = stamp["sources"], source_digests()
+        changed = tuple(sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name)))
+        return Code(stamp["commit"], not changed, "stamp", changed)
+    archive = unchanged_commit(ROOT)
+    if archive is None:
+        return Code(None, False, "none")
+    made_by = Code(*archive, "stamp")
+    if made_by.clean and os.access(ROOT, os.W_OK):
+        _write_stamp(made_by)  # from now on, only the sources have to stay as they are
+    return made_by
+
+
+def _write_stamp(made_by: Code) -> None:
+    content = {"commit": made_by.commit, "sources": source_digests()}
+    write_atomically(STAMP, (json.dumps(content, indent=0) + "\n").encode(), replace=True)
 
 
 def write_stamp() -> Path:
@@ -112,8 +111,28 @@ def write_stamp() -> Path:
     now = code()
     if not now.clean or now.source != "git":
         raise RuntimeError("a stamp needs a clean git checkout: commit the sources first")
-    STAMP.write_text(json.dumps({"commit": now.commit, "sources": source_digest()}, indent=1) + "\n")
+    _write_stamp(now)
     return STAMP
+
+
+def why_not_counted() -> str | None:
+    """Return why no table of the paper will count runs of the present code, and what to do; None if they count."""
+    now = code()
+    if now.clean:
+        return None
+    if plugin_folders():
+        return "runs with plug-ins ($NGN_PLUGINS) belong to no commit; scripts/table.py shows their records"
+    files = ", ".join(now.changed[:3]) + (f" and {len(now.changed) - 3} more" if len(now.changed) > 3 else "")
+    if now.source == "git":
+        return f"the sources have uncommitted changes ({files}); commit them first"
+    if now.commit is None:
+        return (
+            "this copy of the sources names no commit; use a git clone or a source archive, or bring its stamp "
+            "(docs/sweeps.md)"
+        )
+    differ = f"({files})" if files else "or of the other files of its archive"
+    way_out = "unpack the archive anew, or use a git clone"
+    return f"the sources are not those of commit {now.commit[:10]} {differ}; {way_out}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -144,18 +163,24 @@ def machine() -> dict[str, Any]:
     return {"cpu": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
-@functools.lru_cache(maxsize=1)
-def _sources() -> str:
-    return source_digest()
+def training_identity(numerics: dict[str, int], data: Sequence[str]) -> dict[str, Any]:
+    """Return what must stay the same for an interrupted training to resume.
 
+    Digests name the sources, the plug-ins and the data. After a commit of docs, trainings therefore resume; after an
+    edit of the sources they do not, even if nobody committed it.
 
-def training_identity(numerics: dict[str, int]) -> dict[str, Any]:
-    """Return what must stay the same for an interrupted training to resume: sources, numerics versions and packages.
-
-    A digest names the sources. After a commit of docs, trainings therefore resume; after an edit of the sources they do
-    not, even if nobody committed it.
+    Args:
+        data: the digests of the data and of the pretrained model.
     """
-    return {"sources": _sources(), "numerics": numerics, "packages": packages()}
+    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": list(data)}
+    return {**files, "numerics": numerics, "packages": packages()}
+
+
+@functools.cache
+def changed_since(commit: str) -> list[str] | None:
+    """Return the source files of training that differ from those of a commit; None if git does not know it."""
+    listed = _git("diff", "--name-only", commit, "--", *SOURCES)
+    return None if listed is None else [path for path in listed.splitlines() if trains(path)]
 
 
 @functools.lru_cache(maxsize=1)
@@ -172,5 +197,12 @@ def conf_digest() -> str | None:
 
 def code_block(numerics: dict[str, int]) -> CodeBlock:
     """Return the ``code`` block of a record."""
-    made_by = code()
-    return {"commit": made_by.commit, "clean": made_by.clean, "source": made_by.source, "numerics": numerics}
+    made_by, plugins = code(), plugins_digest()
+    block: CodeBlock = {
+        "commit": made_by.commit,
+        "clean": made_by.clean,
+        "source": made_by.source,
+        "sources": sources_digest(),
+        "numerics": numerics,
+    }
+    return block if plugins is None else {**block, "plugins": plugins}

@@ -105,7 +105,24 @@ class CodeBlock(TypedDict):
     ]
     source: Annotated[
         Literal["git", "stamp", "none"],
-        key('where `commit` and `clean` come from: "git", "stamp" (the stamp file of a copied tree) or "none"'),
+        key(
+            'where `commit` and `clean` come from: "git", "stamp" (the stamp file of a copied tree or of a source '
+            'archive) or "none"'
+        ),
+    ]
+    sources: NotRequired[
+        Annotated[
+            str,
+            key(
+                "SHA-256 over the source files that can change a number; older records lack it",
+                pattern="^[0-9a-f]{64}$",
+            ),
+        ]
+    ]
+    plugins: NotRequired[
+        Annotated[
+            str, key("if $NGN_PLUGINS was set: SHA-256 over its modules and YAML files", pattern="^[0-9a-f]{64}$")
+        ]
     ]
     numerics: Annotated[
         dict[str, int],

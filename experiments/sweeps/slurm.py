@@ -16,6 +16,7 @@ from typing import Any
 
 from experiments.blocks import ConfigError
 from experiments.contract.needs import Needs
+from experiments.packages import missing, sentence
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
@@ -91,11 +92,11 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
         raise ConfigError(f"{plan.study} needs {plan.needs}, but the cluster's settings say gpus={cluster.gpus}")
     if shutil.which("sbatch") is None:
         raise ConfigError("found no sbatch: run this command on the cluster's login node, or use --cluster local")
-    try:
-        import submitit
-        from submitit.core.utils import FailedJobError
-    except ModuleNotFoundError as missing:
-        raise ConfigError(f"Slurm needs {missing.name}: pip install -e '.[cluster]'") from None
+    if (name := missing("submitit")) is not None:
+        raise ConfigError(sentence("--cluster slurm", name))
+    import submitit
+    from submitit.core.utils import FailedJobError
+
     from experiments.sweeps.worker import slurm_task
 
     folder = plan.path.parent

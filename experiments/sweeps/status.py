@@ -20,12 +20,14 @@ from experiments.contract.config import Config, TaskSettings
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
 from experiments.runs.run_files import Run
+from experiments.runs.same import differences
 from experiments.store.leases import Leases
 from experiments.store.records import HIDDEN, RecordError, Store, read_record
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
-"""The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: from an older numerics
-version; refused: its record does not count (damaged, from uncommitted code, or of another configuration)."""
+"""The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics
+version, other sources or other data; refused: its record does not count (damaged, from uncommitted code, or of another
+configuration)."""
 UNFINISHED = ("running", "waiting", "failed", "missing")
 Kind = tuple[str, str, str | None, str, str, bool, int]
 """Task, gate, model, method, profile, whether sizes are committed (another engine may train those), and phases. The
@@ -174,6 +176,8 @@ class View:
         fault = fault_of(record, run.config, run.id, allow_dirty=self.results.resolve() != RESULTS)
         if fault is not None:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
+        if self.results.resolve() != RESULTS and (how := differences(record, run.config, self.results)):
+            return State("stale", f"was trained {' and '.join(how)}")
         return State("done") if record["status"] == "complete" else State("diverged", "according to its record")
 
 

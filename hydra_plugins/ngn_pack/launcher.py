@@ -5,6 +5,7 @@
 
 # No "from __future__ import annotations": dataclasses would then look this module up in sys.modules, and Hydra runs it
 # before it is there.
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from experiments.cli.overrides import parse
+from experiments.blocks import ConfigError
+from experiments.cli.overrides import parse, spliced
 from experiments.cli.session import Session, write_folder
 from experiments.runs.run_files import Run
 
@@ -47,7 +49,11 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         runs = self.session.runs[initial_job_idx : initial_job_idx + len(job_overrides)]
-        self.session.ready.update(self.train(runs))
+        try:
+            self.session.ready.update(self.train(runs))
+        except ConfigError as refused:  # by the cluster; Hydra would show a traceback
+            print(f"refused: {refused}", file=sys.stderr)
+            raise SystemExit(2) from None
         done = []
         for number, (run, overrides) in enumerate(zip(runs, job_overrides, strict=True), initial_job_idx):
             folder, subdir = self._folder(number, overrides), self.config.hydra.output_subdir
@@ -83,7 +89,13 @@ class PackLauncher(BasicLauncher):  # type: ignore[misc]
 
 
 class CheckedSweeper(BasicSweeper):  # type: ignore[misc]
-    """Hydra's sweeper without its second check: ``run.py`` composes and checks every job before Hydra starts."""
+    """Hydra's sweeper with rows of settings, and without its second check: ``run.py`` checks all jobs before."""
+
+    @staticmethod
+    def split_arguments(overrides: list[Any], max_batch_size: Union[int, None]) -> list[list[list[str]]]:
+        """Return batches of jobs; in each job, the settings of its row stand in place of ``rows=``."""
+        batches = BasicSweeper.split_arguments(overrides, max_batch_size)
+        return [[spliced(job) for job in batch] for batch in batches]
 
     def validate_batch_is_legal(self, batch: Any) -> None:
         """Check nothing."""

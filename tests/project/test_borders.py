@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
+from experiments.store.sources import READERS
 
 RANKS = (
-    ("paths", "blocks", "plugins"),
+    ("packages", "paths", "blocks", "plugins"),
     ("store",),
     ("data",),
     ("models",),
@@ -87,6 +88,10 @@ def rank(part: str) -> int:
 def test_the_library_needs_torch_numpy_and_safetensors_alone(path: Path) -> None:
     foreign = {name.partition(".")[0] for name in imports(path, lazy=True)} - LIBRARY
     assert foreign <= {EXCEPTIONS.get(path.relative_to(ROOT).as_posix())}
+
+
+def test_changes_that_stop_no_training_are_of_parts_after_the_runs() -> None:
+    assert set(READERS) == {part for parts in RANKS[RANKS.index(("runs",)) + 1 :] for part in parts}
 
 
 def test_every_part_of_the_suite_has_a_rank() -> None:

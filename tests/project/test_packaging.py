@@ -7,35 +7,12 @@ import subprocess
 import sys
 import venv
 import zipfile
-from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+from environments import CORE, closure, link
 
 from experiments.paths import ROOT
-
-CORE = {"torch", "numpy", "safetensors"}
-
-
-def _closure(names: set[str]) -> dict[str, Distribution]:
-    """Return distributions of this environment by name, with all their requirements."""
-    found: dict[str, Distribution] = {}
-    left = set(names)
-    while left:
-        name = left.pop()
-        found[name] = distribution(name)
-        needed = (Requirement(line) for line in found[name].requires or ())
-        left |= {r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})} - set(found)
-    return found
-
-
-def _link(packages: dict[str, Distribution], site: Path) -> None:
-    """Link installed distributions, with files and metadata, into another environment."""
-    for package in packages.values():
-        for top in {file.parts[0] for file in package.files or () if ".." not in file.parts} - {"__pycache__"}:
-            if not (site / top).exists():
-                (site / top).symlink_to(Path(str(package.locate_file(top))))
 
 
 @pytest.mark.slow(seconds=15)
@@ -60,7 +37,7 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
-    _link(_closure(CORE), site)
+    link(closure(CORE), site)
     install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--quiet", wheel]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"the core needs more than {CORE}: {done.stderr}"

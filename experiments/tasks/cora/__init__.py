@@ -32,6 +32,7 @@ class Cora(Benchmark):
 
     numerics: ClassVar[int] = 2
     components = (GCNComponent,)
+    packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
     inputs: ClassVar[tuple[int, ...]] = (1433,)
     outputs: ClassVar[int] = 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.blocks import Count, NonNegativeInt
@@ -57,8 +58,8 @@ class Adaptation(Benchmark):
     """Questions answered in one batch."""
 
     @property
-    def data_sets(self) -> tuple[str, ...]:
-        return (self.corpus, self.general)
+    def data_sets(self) -> Mapping[str, str]:
+        return {"corpus": self.corpus, "general": self.general}
 
     def check(self, config: Config) -> None:
         if config.train.batch is None:

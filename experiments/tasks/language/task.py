@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from experiments.blocks import ConfigError
 from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic_texts, texts
-from experiments.data.source import DataInfo, combined_digest, data_root
+from experiments.data.source import DataInfo, data_root
 from experiments.language import pruning
 from experiments.language.base import PretrainedModel, load_base, tiny_base
 from experiments.language.corpora import Corpus, Example
@@ -25,6 +25,7 @@ from experiments.language.packing import Packed, Tokens, pack, token_losses
 from experiments.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.language.prompts import prompt_ids, target_ids
 from experiments.models.adapter import attach_adapters
+from experiments.store.sources import combined_digest
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.low_rank import attach_low_rank

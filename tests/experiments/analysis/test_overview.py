@@ -58,6 +58,37 @@ def test_tasks_are_never_in_one_line(folder: Path, capsys: pytest.CaptureFixture
     assert [line[1:3] for line in lines] == [["regression1d", "3"], ["twist", "1"]]
 
 
+def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put = Store(folder).write
+    choices = [{"method": "ste"}, {"profile": "smoke"}]
+    for each in choices:
+        put(record(compose(each, {"schedule.lambda0": 1e-4, "seed.value": 9}), {"grown": grown([90.0], 0.1, 0.1)}))
+    for seed, digest in enumerate("ab"):
+        data = {"name": "mnist", "sha256": digest * 64, "provenance": "official files, digests checked"}
+        images = compose({"task": "mnist", "gate": "mlp"}, {"seed.value": seed})
+        put(record(images, {"grown": grown([2.0], 9.0, 9.0, "accuracy")}, data=data))
+    assert table.main([str(folder), "--by", "task.name"]) == 0
+    out = capsys.readouterr().out
+    head, *lines = (line.split() for line in out.splitlines())
+    assert head[:5] == ["task.name", "method.name", "profile", "data", "runs"]
+    assert [line[:5] for line in lines[:5]] == [
+        ["mnist", "ngn", "full", "aaaaaaaaaa", "1"],
+        ["mnist", "ngn", "full", "bbbbbbbbbb", "1"],
+        ["regression1d", "ngn", "full", "--", "6"],
+        ["regression1d", "ngn", "smoke", "--", "1"],
+        ["regression1d", "ste", "full", "--", "1"],
+    ]
+    assert "runs of one line differ in schedule.lambda0: name them with --by" in out
+
+
+def test_runs_of_different_sources_in_one_line_are_named(folder: Path) -> None:
+    rows = overview.record_rows([folder])
+    assert overview.mixed_note(rows, ["schedule.lambda0"]) == ""
+    rows[0]["sources"] = "other"
+    assert overview.mixed_note(rows, ["schedule.lambda0"]) == "runs of one line were trained by different sources\n"
+    assert overview.mixed(rows, []) == ["schedule.lambda0", "sources"]
+
+
 def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,12 +100,6 @@ def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
     assert len(overview.record_rows([folder])) == 5
     (warning,) = caplog.messages
     assert str(first) in warning
-
-
-def test_a_frame_has_a_line_per_run(folder: Path) -> None:
-    pytest.importorskip("pandas")
-    frame = overview.frame(folder)
-    assert frame.groupby("schedule.lambda0")["grown.t"].median().to_dict() == {1e-4: 11.0, 1e-3: 1.0}
 
 
 def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

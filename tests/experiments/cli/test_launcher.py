@@ -120,6 +120,7 @@ def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher)
     assert len(folders) == 2
     for seed, folder in enumerate(folders):
         assert f"seed.value={seed}" in str(folder)
+        assert folder.parent.parent == tmp_path / "jobs", "the path of results= makes no folders"
         trained = CheckedConfig.model_validate(yaml.safe_load((folder / "config.yaml").read_text()))
         record = Store(tmp_path / "results").get(run_id(trained))
         assert record["config"] == scientific(trained)

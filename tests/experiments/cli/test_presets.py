@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,14 @@ import pytest
 
 from experiments.blocks import ConfigError
 from experiments.cli import app
+from experiments.cli.overrides import parse
 from experiments.cli.presets import OwnStudy, expand_experiment
 from experiments.config import compose
+from experiments.config.identity import run_id
 from experiments.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
+from experiments.studies.one_d import TEN_SEEDS
+from hydra_plugins.ngn_pack.launcher import CheckedSweeper
 from scripts import sweep
 
 MINE = """
@@ -51,6 +56,71 @@ def test_typed_overrides_replace_those_of_a_preset() -> None:
     assert {job.run.config.tag for job in jobs} == {"prices"}
 
 
+def test_a_preset_is_also_understood_as_in_hydra() -> None:
+    assert expand_experiment(["+experiment=prices", "seed=7"]) == expand_experiment(["experiment=prices", "seed=7"])
+
+
+ROWS = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-3,schedule.alpha_max:1e-3}"
+
+
+def test_rows_vary_settings_together(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.yaml").write_text(
+        "seed: 0..1\nsweep:\n  gate.t0: [1, 2]\nrows:\n"
+        "- {schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}\n- {schedule.lambda0: 1e-3, schedule.alpha_max: 1e-3}\n"
+    )
+    _, typed = app.prepare([ROWS, "gate.t0=1,2", "seed=0..1"])
+    assert {job.run.id for job in OwnStudy(path).jobs} == {job.run.id for job in typed}
+    pairs = [(job.run.config.schedule.lambda0, job.run.config.schedule.alpha_max) for job in typed]
+    assert pairs == [(1e-5, 1e-5)] * 4 + [(1e-3, 1e-3)] * 4
+    assert typed[0].label == "schedule.lambda0=1e-05 schedule.alpha_max=1e-05 gate.t0=1 seed=0"
+
+
+def test_the_papers_study_of_the_price_can_be_typed() -> None:
+    _, jobs = app.prepare(["experiment=price_with_snapping", "seed=0"])
+    found = {job.run.config.schedule.lambda0: job.run.id for job in jobs}
+    tied = {"schedule.lambda0": 1e-3, "schedule.alpha_max": 1e-3}
+    assert found[1e-3] == run_id(TEN_SEEDS.with_overrides(tied).config(0))
+
+
+def test_hydras_sweeper_gives_each_job_the_settings_of_its_row() -> None:
+    batches = CheckedSweeper.split_arguments([parse(token) for token in (ROWS, "seed.value=0,1")], None)
+    assert [job[-1] for job in batches[0]] == ["seed.value=0", "seed.value=1"] * 2
+    assert batches[0][2][:2] == ["schedule.lambda0=0.001", "schedule.alpha_max=0.001"]
+
+
+def test_a_single_row_is_its_settings() -> None:
+    tokens, jobs = app.prepare(["rows={gate.t0:2,schedule:beta4}"])
+    assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
+    assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
+    assert "schedule.lambda0=1e-05" in app.prepare([ROWS, "--cfg", "job"])[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["rows=1,2"], "every row is a block of settings: rows={"),
+        (["rows={seed:0},{seed:1}"], "give seed= beside rows=, not in a row"),
+        (["rows={hydra.run.dir:x},{a:1}"], "give hydra.run.dir= beside rows="),
+        (["rows={gate.t0:1},{gate.t0:2}", "gate.t0=3"], "gate.t0 is given twice"),
+        (["rows={gate.t0:1},{gate.tt:2}"], "unknown key 'gate.tt'"),
+        (["schedule={lambda0:1},{lambda0:2}"], "To vary several settings together, type rows={"),
+        (["tag=a=b"], """and all of it for the shell: 'tag="a=b"'"""),
+        (["tag=a#b"], """'tag="a#b"'"""),
+    ],
+)
+def test_rows_and_values_that_are_not_understood_say_the_right_form(words: list[str], fault: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        app.prepare(words)
+
+
+def test_the_form_that_is_offered_is_understood() -> None:
+    assert str(app.prepare(['results="/x/a=b#c&d"'])[1][0].run.root) == "/x/a=b#c&d"
+
+
+def test_verbose_shows_the_suites_own_log() -> None:
+    assert app.prepare(["hydra.verbose=true"])[0] == ["hydra.verbose=[experiments,ngn]"]
+
+
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"experiment=price: must be one file .*prices.* Did you mean 'prices'\?"):
         expand_experiment(["experiment=price"])
@@ -63,6 +133,8 @@ def test_an_unknown_preset_is_refused() -> None:
         ("seed: [1\n", "mine.yaml, line 2: expected"),
         ("schedule.lambda0: [1e-5, 1e-3]\n", "with each of these values, write it below 'sweep:'"),
         ("sweep: {seed: 3}\n", "needs a list of values"),
+        ("sweep: [{gate.t0: 1}]\n", "go below 'rows:'"),
+        ("rows: {gate.t0: 1}\n", "needs a list of settings that vary together"),
         ("train.stepz: 3\n", r"unknown key 'train\.stepz'"),
         ("hydra.callbacks: {a: b}\n", "callbacks are not allowed"),
     ],
@@ -101,12 +173,18 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (path := folder / f"{group}.yaml").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     monkeypatch.setenv("NGN_CONF", str(folder))
-    caches = (compose._files, provenance.conf_digest)
+    caches = (compose._files, compose._selection, provenance.conf_digest)
     for cached in caches:
         cached.cache_clear()
     yield folder
     for cached in caches:
         cached.cache_clear()
+
+
+def test_a_fault_in_a_users_file_names_it(own_conf: Path) -> None:
+    (own_conf / "schedule" / "slow.yaml").write_text("schedule:\n  beta_start:\n")
+    with pytest.raises(ConfigError, match=r"beta_start: must be a number .*\n\(with your .*/schedule/slow.yaml\)"):
+        app.prepare(["schedule=slow"])
 
 
 def test_a_users_configuration_folder_adds_choices(own_conf: Path) -> None:

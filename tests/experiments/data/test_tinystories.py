@@ -36,7 +36,7 @@ def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
         return {"train": {"text": [" A cat sat.\n", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    monkeypatch.setattr(tinystories, "require_packages", lambda *names, extra: None)
+    monkeypatch.setattr(tinystories, "require_packages", lambda *names: None)
     info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
     assert fetched
     assert info.provenance == "roneneldan/TinyStories, through datasets"

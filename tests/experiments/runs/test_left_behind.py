@@ -69,7 +69,7 @@ def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code
     (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
     content = finished.read_text()
     if harm == "other code":
-        monkeypatch.setattr(provenance, "_sources", lambda: "another digest")
+        monkeypatch.setattr(provenance, "sources_digest", lambda: "0" * 64)
     elif harm == "steps not trained":
         (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
         facts = json.loads(newest.read_text())

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments import packages
 from experiments.blocks import ConfigError
-from experiments.cli import app, expand
+from experiments.cli import app
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.contract.config import Config
@@ -139,6 +140,6 @@ def test_wandb_starts_one_run_per_phase(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_missing_logging_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expand, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="logger=wandb: needs a package: pip install wandb"):
+    monkeypatch.setattr(packages, "_installed", lambda name: name != "wandb")
+    with pytest.raises(ConfigError, match=r"logger=wandb needs the package wandb: pip install -e '.\[logging\]'"):
         app.prepare(["logger=wandb"])

@@ -15,6 +15,7 @@ from experiments.runs.result import prunes_back
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
+from experiments.store.records import RecordError
 from experiments.tasks import GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 
@@ -55,14 +56,12 @@ def test_a_run_is_trained_once(tmp_path, monkeypatch):
     assert "force=true" in second.message
 
 
-def test_a_stale_record_is_named(tmp_path, monkeypatch):
+def test_a_stale_record_is_refused(tmp_path, monkeypatch):
     config = smoke(tmp_path)
     launch([config])
     monkeypatch.setattr(Regression1D, "numerics", 99)
-    (again,) = launch([config])
-    assert again.status == "present"
-    assert "STALE" in again.message
-    assert "99" in again.message
+    with pytest.raises(RecordError, match=r"by numerics version .*99.*; add force=true"):
+        launch([config])
 
 
 def test_force_replaces_the_record(tmp_path):

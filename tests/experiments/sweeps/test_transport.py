@@ -14,8 +14,8 @@ from record_samples import curves, grown, record
 
 from experiments.config.compose import compose
 from experiments.paths import ROOT
-from experiments.store.provenance import SOURCES
 from experiments.store.records import Store
+from experiments.store.sources import SOURCES
 from experiments.sweeps import transport
 from scripts import transport as script
 

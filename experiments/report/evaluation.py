@@ -1,0 +1,109 @@
+"""The evaluator's page: each row of the paper's tables with its command, cost, hardware and cell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+
+from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.reductions.compute import hardware
+from experiments.analysis.selection import Selection, selected_runs
+from experiments.studies import STUDIES
+from experiments.sweeps.status import duration_text
+from experiments.tables import MACROS
+from experiments.tables.model import Row, Table
+from experiments.tables.numbers import WORDS, tables_of
+
+
+@dataclass(frozen=True)
+class EvaluatedRow:
+    """One row of a table of the paper.
+
+    Attributes:
+        place: the table.
+        title: the row's label, in TeX.
+        command: trains its own runs.
+        study: the smallest study that has them, with all that they are compared with.
+        runs: recorded and wanted runs.
+        time, memory: of the recorded runs and their companions on one worker; empty without records.
+        where: their hardware.
+        cell: what ``build_paper_data.py --explain`` takes.
+    """
+
+    place: str
+    title: str
+    command: str
+    study: str
+    runs: str
+    time: str
+    memory: str
+    where: str
+    cell: str
+
+
+def command_of(selection: Selection) -> str:
+    """Return the command that trains the runs of a selection into ``mine/``."""
+    words = ["run.py", *(f"{group}={choice}" for group, choice in selection.choices)]
+    words += [f"{key}={_typed(value)}" for key, value in selection.overrides]
+    seeds = list(selection.seeds)
+    spans = seeds == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 1
+    words.append(f"seed={seeds[0]}..{seeds[-1]}" if spans else f"seed={','.join(map(str, seeds))}")
+    return f"python {shlex.join([*words, 'results=mine'])}"
+
+
+def _typed(value: Any) -> str:
+    plain = list(value) if isinstance(value, tuple) else value
+    return str(Override._get_value_element_as_str(plain))
+
+
+def rows(reader: Reader) -> tuple[EvaluatedRow, ...]:
+    """Return every row of the paper's tables that has runs, once per table, in the order of their numbers."""
+    smallest, numbered = _smallest_studies(), {f"table {number}": tables_of(number) for number in WORDS}
+    others = tuple(table for table in MACROS if not any(table in tables for tables in numbered.values()))
+    places = {**numbered, "numbers and the decay table": others}
+    return tuple(made for place, tables in places.items() for made in _rows_of(place, tables, reader, smallest))
+
+
+def _rows_of(
+    place: str, tables: Sequence[Table], reader: Reader, smallest: Mapping[str, str]
+) -> Iterator[EvaluatedRow]:
+    seen: set[Selection] = set()
+    for table in tables:
+        for row in table.rows:
+            if row.runs is None or row.runs in seen:
+                continue
+            seen.add(row.runs)
+            yield _row(place, f"{table.name}.{row.key}", row, row.runs, reader, smallest)
+
+
+def _row(place: str, cell: str, row: Row, runs: Selection, reader: Reader, smallest: Mapping[str, str]) -> EvaluatedRow:
+    found = reader.collect(runs).runs
+    every: dict[str, RecordedRun] = {one.run_id: one for run in found for one in (run, *run.companions.values())}
+    records = [run.record for run in every.values()]
+    peaks = [phase.get("peak_memory_mib") or 0.0 for record in records for phase in record["phases"].values()]
+    return EvaluatedRow(
+        place,
+        row.title,
+        command_of(runs),
+        smallest.get(selected_runs(runs)[0].id, ""),
+        f"{len(found)} of {len(runs.seeds)}",
+        duration_text(sum(record["time"]["seconds"] for record in records)) if records else "",
+        f"{max(peaks) / 1024:.1f} GiB" if any(peaks) else "",
+        "; ".join(sorted({hardware(record) for record in records})),
+        cell,
+    )
+
+
+def _smallest_studies() -> dict[str, str]:
+    """Return id of a selection's first run → the study with the fewest selections that has it."""
+    found: dict[str, tuple[int, str]] = {}
+    for name, study in STUDIES.items():
+        selections = study.make()
+        for selection in selections:
+            first = selected_runs(selection.with_seeds(selection.seeds[:1]))[0].id
+            found[first] = min(found.get(first, (len(selections), name)), (len(selections), name))
+    return {run: name for run, (_, name) in found.items()}

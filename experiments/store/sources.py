@@ -1,0 +1,102 @@
+"""The sources behind a number, and digests that tell whether they changed. Imports no torch."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from experiments.paths import RESULTS, ROOT
+from experiments.plugins import plugin_folders
+from ngn.files import write_atomically
+
+SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
+"""The sources of the suite. Changes elsewhere (records, docs, tests) leave the tree clean."""
+READERS = ("analysis", "tables", "studies", "sweeps", "figures", "drawing", "report", "page", "cli")
+"""Parts of ``experiments/`` that name runs or read records. No training imports them."""
+TRAINING = ("ngn", "conf", "experiments")
+KEPT = ".sources"
+"""Folder beside records with the digests of each file, to name the files that changed since."""
+
+
+def combined_digest(parts: Mapping[str, str]) -> str:
+    """Return one sha256 over named digests. Their order does not matter."""
+    return hashlib.sha256("".join(f"{name}\0{parts[name]}\n" for name in sorted(parts)).encode()).hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Yield a file, or all files in a folder, without caches."""
+    for path in [place] if place.is_file() else place.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".pyc", ".so"):
+            yield path
+
+
+def source_digests() -> dict[str, str]:
+    """Return path → sha256 of every source file of the suite."""
+    found = [path for name in SOURCES for path in _files(ROOT / name)]
+    return {path.relative_to(ROOT).as_posix(): _sha256(path) for path in sorted(found)}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def trains(path: str) -> bool:
+    """Return whether a source file, by its path in the checkout, can change a number."""
+    top, _, rest = path.partition("/")
+    return top in TRAINING and not (top == "experiments" and rest.partition("/")[0] in READERS)
+
+
+@functools.lru_cache(maxsize=1)
+def training_digests() -> dict[str, str]:
+    """Return path → sha256 of the source files that can change a number, as they were at the first call."""
+    return {path: digest for path, digest in source_digests().items() if trains(path)}
+
+
+@functools.lru_cache(maxsize=1)
+def plugin_digests() -> dict[str, str]:
+    """Return path → sha256 of the modules and the configuration in the folders of $NGN_PLUGINS; empty without any."""
+    found = {}
+    for folder in plugin_folders():
+        for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
+            found[f"plug-in {folder.name}/{path.relative_to(folder).as_posix()}"] = _sha256(path)
+    return found
+
+
+def sources_digest() -> str:
+    """Return one sha256 over the source files that can change a number."""
+    return combined_digest(training_digests())
+
+
+def plugins_digest() -> str | None:
+    """Return one sha256 over the plug-ins; None without any."""
+    return combined_digest(plugin_digests()) if plugin_digests() else None
+
+
+def keep_digests(results: Path) -> None:
+    """Write the digests of the present files beside records. The commit tells those of the suite's own records."""
+    path = _kept(results, sources_digest(), plugins_digest())
+    if results.resolve() != RESULTS and not path.exists():
+        files = training_digests() | plugin_digests()
+        write_atomically(path, "".join(f"{digest}  {name}\n" for name, digest in files.items()).encode())
+
+
+def changed_files(results: Path, sources: str, plugins: str | None) -> list[str] | None:
+    """Return the files that changed since a record was made; None if nothing is kept about its files.
+
+    Args:
+        results: folder of the record.
+        sources, plugins: the digests in the record.
+    """
+    try:
+        lines = _kept(results, sources, plugins).read_text().splitlines()
+    except OSError:
+        return None
+    then = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    now = training_digests() | plugin_digests()
+    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+
+
+def _kept(results: Path, sources: str, plugins: str | None) -> Path:
+    return results / KEPT / f"{combined_digest({'sources': sources, 'plugins': plugins or ''})[:16]}.sha256"

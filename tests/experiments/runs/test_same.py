@@ -1,0 +1,183 @@
+"""A record is handed back only for the same sources, plug-ins, data and model; a difference is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_samples import fixed, grown, record
+
+from experiments.config.compose import compose
+from experiments.contract.config import Config
+from experiments.data import MissingData, sets
+from experiments.language import base
+from experiments.paths import ROOT
+from experiments.runs import outcome, run_files, same, training
+from experiments.runs.launch import launch, share
+from experiments.runs.run_files import Run
+from experiments.store import provenance, sources
+from experiments.store.records import RecordError, Store
+from experiments.sweeps import status
+
+FILES = {"ngn/gate.py": "1", "conf/config.yaml": "2"}
+PLUGIN = {"plug-in mine/tasks/a.py": "3"}
+
+
+def files(monkeypatch: pytest.MonkeyPatch, suite: Mapping[str, str] = FILES, own: Mapping[str, str] = {}) -> None:
+    """Make these the digests of the present sources and plug-ins."""
+    monkeypatch.setattr(sources, "training_digests", lambda: dict(suite))
+    monkeypatch.setattr(sources, "plugin_digests", lambda: dict(own))
+
+
+def config(place: Path, **overrides: Any) -> Config:
+    keys = {"train.steps": 12, "gate.K": 4, "engine": "torch", "progress": "never", "results": str(place)}
+    return compose({}, {**keys, **{key.replace("__", "."): value for key, value in overrides.items()}})
+
+
+def test_an_edited_source_is_named_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch)
+    asked = config(tmp_path)
+    (made,) = launch([asked])
+    assert "sources" in json.loads(made.path.read_text())["code"]
+    assert launch([asked])[0].status == "present"
+    files(monkeypatch, FILES | {"ngn/gate.py": "9"})
+    with pytest.raises(RecordError, match=r"by other sources \(ngn/gate.py\); add force=true") as refused:
+        launch([asked])
+    assert str(made.path) in str(refused.value)
+    assert status.View(tmp_path).state(Run.of(asked)).state == "stale"
+    assert launch([asked.model_copy(update={"force": True})])[0].status == "complete"
+    assert launch([asked])[0].status == "present"
+
+
+def test_so_are_edited_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch, FILES, PLUGIN)
+    asked = config(tmp_path)
+    launch([asked])
+    for own in ({next(iter(PLUGIN)): "4"}, {}):
+        files(monkeypatch, FILES, own)
+        with pytest.raises(RecordError, match=r"by other plug-ins \(plug-in mine/tasks/a.py\)"):
+            launch([asked])
+
+
+def test_without_kept_digests_the_commit_names_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files(monkeypatch)
+    asked = config(tmp_path)
+    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
+    monkeypatch.setattr(same, "changed_since", {"abc": [f"ngn/{n}.py" for n in range(5)]}.get)
+    (how,) = same.differences(record(asked, {}, code=code), asked, tmp_path)
+    assert how == "by other sources (ngn/0.py, ngn/1.py, ngn/2.py and 2 more)"
+    (how,) = same.differences(record(asked, {}, code={**code, "clean": False}), asked, tmp_path)
+    assert how == "by other sources"
+
+
+def _numerics(asked: Config) -> dict[str, int]:
+    found: dict[str, int] = record(asked, {})["code"]["numerics"]
+    return found
+
+
+def test_a_record_without_digests_counts_by_its_numerics(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    old = record(asked, {"grown": grown([2.0], 1e-3, 1e-3)})
+    assert same.differences(old, asked, tmp_path) == []
+    old["code"]["numerics"] = {"task": 0, "method": 1}
+    (how,) = same.differences(old, asked, tmp_path)
+    assert "numerics version" in how
+
+
+def test_trials_are_trained_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(run_files, "SCRATCH", tmp_path)
+    files(monkeypatch)
+    asked = config(tmp_path).model_copy(update={"results": None, "profile": "smoke"})
+    (made,) = launch([asked])
+    assert made.path.is_relative_to(tmp_path / "results")
+    files(monkeypatch, FILES | {"ngn/new.py": "9"})
+    (again,) = launch([asked])
+    assert again.status == "complete"
+    assert "was trained by other sources (ngn/new.py); training it anew" in caplog.text
+    assert launch([asked])[0].status == "present"
+
+
+def images(monkeypatch: pytest.MonkeyPatch, digest: str | Exception) -> None:
+    """Make this the digest of the data on this machine."""
+
+    def verify(name: str, root: Path) -> sets.DataInfo:
+        if isinstance(digest, Exception):
+            raise digest
+        return sets.DataInfo(name, digest, "")
+
+    same._data_digest.cache_clear()
+    monkeypatch.setattr(sets, "verify", verify)
+
+
+def test_other_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = compose({"task": "mnist", "gate": "mlp"}, {"results": str(tmp_path)})
+    Store(tmp_path).write(record(asked, {"grown": grown([2.0], 90.0, 90.0, "accuracy")}))
+    images(monkeypatch, "0" * 64)
+    assert launch([asked])[0].status == "present"
+    images(monkeypatch, MissingData("nothing to compare with"))
+    assert launch([asked])[0].status == "present"
+    images(monkeypatch, "1" * 64)
+    with pytest.raises(RecordError, match=r"on other data \(mnist in .* has sha256 1111111111"):
+        launch([asked])
+    images(monkeypatch, sets.DataError("a damaged file"))
+    (error,) = share([Run.of(asked)]).values()
+    assert str(error) == "a damaged file"
+
+
+def test_a_record_of_the_suite_on_other_data_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outcome, "RESULTS", tmp_path)
+    monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
+    monkeypatch.setattr(outcome, "changed_since", lambda commit: ["ngn/gate.py"])
+    asked = Run.of(compose({"task": "mnist", "gate": "mlp"}))
+    Store(tmp_path).write(record(asked.config, {"grown": grown([2.0], 90.0, 90.0, "accuracy")}))
+    images(monkeypatch, "0" * 64)
+    found = outcome.reference(asked)
+    assert found is not None
+    assert "sources changed since its commit 0000000000: ngn/gate.py" in found.message
+    images(monkeypatch, "1" * 64)
+    assert outcome.reference(asked) is None
+    assert "the suite's record was trained on other data" in caplog.text
+
+
+def test_other_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "model"
+    asked = compose({"task": "gsm8k", "gate": "lora", "model": "local"}, {"model.path": str(model), "gate.layers": 2})
+    info = {"name": "local", "sha256": "0" * 64, "provenance": ""}
+    made = record(asked, {"grown": grown([2.0], 90.0, 90.0, "exact_match")}, base=info)
+    monkeypatch.setattr(same, "_data_digest", lambda parts, root: None)
+    assert same.differences(made, asked, tmp_path) == [], "the model is not on this machine"
+    same._model_digest.cache_clear()
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (how,) = same.differences(made, asked, tmp_path)
+    assert how == "on other weights of model=local"
+    assert asked.model is not None
+    made["base"]["sha256"] = base.digest_of(asked.model, tmp_path)
+    assert same.differences(made, asked, tmp_path) == []
+
+
+def test_a_size_is_retrained_if_its_record_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = compose({"method": "fixed"}, {"method.count": 3, "results": str(tmp_path)})
+    Store(tmp_path).write(record(alone, {"fixed": fixed(3, 1e-3)}))
+    monkeypatch.setattr(training, "code", lambda: provenance.Code("c", True, "git"))
+    assert training._usable_record(Run.of(alone)) is not None
+    monkeypatch.setattr(training, "differences", lambda *of: ["by other sources"])
+    assert training._usable_record(Run.of(alone)) is None
+
+
+def test_only_what_trains_is_compared() -> None:
+    """The parts that name runs or read records come after ``runs`` in the order of imports."""
+    parts = {path.split("/")[1] for path in sources.source_digests() if path.startswith("experiments/")}
+    assert set(sources.READERS) <= parts
+    assert sources.trains("experiments/runs/same.py")
+    assert not sources.trains("experiments/page/html.py")
+    assert not sources.trains("run.py")
+    assert (ROOT / "experiments" / "page" / "html.py").is_file()

@@ -1,0 +1,151 @@
+"""Every extra by itself runs what it promises, and a missing package is a sentence with its extra."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import venv
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+from environments import CORE, closure, link
+from packaging.requirements import Requirement
+
+from experiments import packages
+from experiments.cli import machine
+from experiments.config.compose import compose
+from experiments.paths import ROOT
+
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+MODULES = {
+    "hydra-core": "hydra", "PyYAML": "yaml", "Jinja2": "jinja2", "hydra-submitit-launcher": "submitit",
+    "torch-geometric": "torch_geometric", "torch-pruning": "torch_pruning", "mamba-ssm": "mamba_ssm",
+}  # fmt: skip
+"""Package → the module by which the code knows it, where the names differ."""
+LINES = [line for line in (ROOT / ".ci" / "promises").read_text().splitlines() if not line.startswith("#")]
+PROMISES = [(name, words.strip()) for name, _, words in (line.partition(":") for line in LINES)]
+WITH_PAPER = ("experiments/drawing/", "experiments/page/", "experiments/report/markdown.py")
+"""The files that a command imports only where it draws or writes pages."""
+
+
+def names_of(extra: str) -> set[str]:
+    return {Requirement(line).name for line in DECLARED[extra]}
+
+
+def test_every_package_of_an_extra_is_known_by_its_module() -> None:
+    assert DECLARED.keys() == packages.EXTRAS.keys()
+    for extra in set(DECLARED) - {"docs", "dev"}:
+        assert {MODULES.get(name, name) for name in names_of(extra)} <= set(packages.EXTRAS[extra])
+
+
+def test_the_lock_has_every_version_and_agrees_with_the_constraints() -> None:
+    def pinned(name: str) -> dict[str, str]:
+        lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+        return {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower(): line.partition("==")[2] for line in lines}
+
+    lock, direct = pinned("lock.txt"), pinned("constraints.txt")
+    assert {name: lock[name] for name in direct.keys() & lock.keys()} == {
+        name: direct[name] for name in direct.keys() & lock.keys()
+    }
+    needed = set().union(
+        *(names_of(extra) for extra in ("suite", "graph", "paper", "cluster", "language", "docs")), CORE
+    )
+    assert {re.sub(r"[-_.]+", "-", name).lower() for name in needed} <= lock.keys()
+
+
+def test_every_extra_promises_a_command() -> None:
+    """Those of the documentation and of the tests are run by their own jobs, and mamba needs a GPU."""
+    assert {name for name, _ in PROMISES} == set(DECLARED) - {"docs", "dev", "mamba"}
+    assert (ROOT / ".github" / "workflows" / "tests.yml").read_text().count(".ci/extra") == 1
+
+
+def imported(path: Path, lazy: bool) -> set[str]:
+    """The packages that a file imports, at once or also in functions."""
+    tree = ast.parse(path.read_text())
+    for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    skipped = {id(child) for node in for_types for child in ast.walk(node)}
+    nodes = [node for node in (ast.walk(tree) if lazy else tree.body) if id(node) not in skipped]
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names)
+
+
+FILES = [path for folder in ("experiments", "scripts", "hydra_plugins") for path in (ROOT / folder).rglob("*.py")]
+OURS = {"ngn", "experiments", "hydra_plugins", "torch", "numpy", "safetensors", "typing_extensions"}
+OURS |= {path.stem for path in (ROOT / "scripts").glob("*.py")}
+
+
+def test_what_a_command_imports_at_its_start_is_in_the_suites_extra() -> None:
+    for path in FILES:
+        name = path.relative_to(ROOT).as_posix()
+        extras = ("suite", "paper") if name.startswith(WITH_PAPER) else ("suite",)
+        assert imported(path, lazy=False) <= OURS.union(*(packages.EXTRAS[extra] for extra in extras)), name
+
+
+def test_every_package_that_the_suite_imports_belongs_to_an_extra_and_every_extra_is_used() -> None:
+    found = set().union(*(imported(path, lazy=True) for path in FILES)) - OURS
+    known = {module.partition(".")[0] for modules in packages.EXTRAS.values() for module in modules}
+    assert found <= known
+    extras = ("suite", "graph", "paper", "cluster", "tinystories", "language")
+    declared = {name.partition(".")[0] for extra in extras for name in packages.EXTRAS[extra]}
+    assert declared - found <= {"hydra_plugins", "gguf"}, "no dependency without a use; transformers imports gguf"
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("scipy.special", "x.py needs the package scipy: pip install -e '.[suite]'"),
+        ("matplotlib", "x.py needs the package matplotlib: pip install -e '.[paper]'"),
+        ("hydra_plugins.hydra_submitit_launcher", "pip install -e '.[cluster]'"),
+        ("nothing.known", "before"),
+    ],
+)
+def test_a_program_that_lacks_a_package_ends_with_a_sentence(
+    module: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["x.py"])
+    monkeypatch.setattr(sys, "excepthook", lambda *of: print("before", file=sys.stderr))
+    packages.name_extras()
+    error = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    sys.excepthook(type(error), error, None)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("choices", "overrides", "module", "said"),
+    [
+        ({"task": "cora"}, {}, "torch_geometric", "torch_geometric: pip install -e '.[graph]'"),
+        ({"task": "gsm8k", "profile": "smoke"}, {}, "tokenizers", "pip install -e '.[language]'"),
+    ],
+)
+def test_a_run_that_lacks_a_package_is_refused(
+    choices: dict[str, str], overrides: dict[str, str], module: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = packages._installed
+    monkeypatch.setattr(packages, "_installed", lambda name: name != module and real(name))
+    with pytest.raises(machine.ConfigError, match=re.escape(said)):
+        machine.check_packages(compose(choices, overrides))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", sorted({name for name, _ in PROMISES}))
+def test_an_extra_by_itself_runs_what_it_promises(extra: str, tmp_path: Path) -> None:
+    try:
+        found = closure(CORE | {"setuptools"} | names_of("suite") | names_of(extra))
+    except PackageNotFoundError as missing:
+        pytest.skip(f"{missing} is not installed here; CI installs it (.ci/extra {extra})")
+    venv.create(tmp_path / "env", with_pip=False)
+    (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    link(found, site)
+    env = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out"), "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    (tmp_path / "out").mkdir()
+    for words in (words for name, words in PROMISES if name == extra):
+        line = [str(tmp_path / "env" / "bin" / "python"), *shlex.split(words.replace("OUT", str(tmp_path / "out")))]
+        done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1 if "status" in words else 0), f"{words}: {done.stderr[-2000:]}"
