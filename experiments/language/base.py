@@ -130,22 +130,6 @@ def missing_file(folder: Path) -> str | None:
     return next((name for name in names if not (folder / name).is_file()), None)
 
 
-def _in_cache(settings: BaseModel) -> Path | None:
-    """Return the complete snapshot of ``settings.source`` in the hub's cache, or None."""
-    require_packages(f"model={settings.name}", "huggingface_hub")
-    from huggingface_hub import errors, snapshot_download
-
-    try:
-        folder = Path(
-            snapshot_download(
-                settings.source, revision=settings.revision, allow_patterns=list(FILES), local_files_only=True
-            )
-        )
-    except errors.LocalEntryNotFoundError:
-        return None
-    return folder if missing_file(folder) is None else None
-
-
 def _from_hub(settings: BaseModel) -> Path:
     """Return the snapshot of ``settings.source``; download what the hub's cache lacks.
 
@@ -223,14 +207,14 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
 
 
 def digest_of(settings: BaseModel, root: Path) -> str | None:
-    """Return the digest of the model's files, as in a record; None if they are not on this machine.
+    """Return the digest of the model's files, as in a record; None for one of the hub or not on this machine.
 
     Raises:
         DataError: if a file is damaged.
     """
     if settings.path is not None and not Path(settings.path).expanduser().is_dir():
         return None
-    if settings.path is None and settings.data is None and _in_cache(settings) is None:
+    if settings.path is None and settings.data is None:
         return None
     files = stories260k.load_data(root).info if settings.data == "stories260k" else _folder(settings, root)[1]
     return files.sha256
