@@ -150,6 +150,16 @@ def step(model: nn.Module, example: Any, more: Callable[[], Tensor | float] = la
     model.eval()
 
 
+def _sharing(model: nn.Module, names: set[str]) -> list[str]:
+    """Those modules, and the others with a tensor of theirs, such as a layer tied to an embedding."""
+    own = {id(value) for name in names for value in model.get_submodule(name).parameters(recurse=False)}
+    return [
+        name
+        for name, module in model.named_modules()
+        if name and (name in names or any(id(value) in own for value in module.parameters(recurse=False)))
+    ]
+
+
 def check(model: Model, row: Row, folder: Path) -> None:
     """Hold all against a model, and note it in ``row``; files for the fresh process go to ``folder``."""
     whole, example = fresh(model), example_of(model)
@@ -163,7 +173,8 @@ def check(model: Model, row: Row, folder: Path) -> None:
             raise ValueError("find_sizes changed the model")
         row |= {"groups": len(found), "grouped": share_in_groups(whole, found)}
         row["unknown"] = sorted({part.split(" in ")[0] for part in (f.reason for f in found.fixed)})
-        row["last"] = [m for f in found.fixed if f.reason == "is that of an output" for m in f.members]
+        ending = {m for f in found.fixed if f.reason == "is that of an output" for m in f.members}
+        row["last"] = _sharing(whole, ending)
     if row["found"] != "yes":
         return
     passes, times = [], []
