@@ -17,6 +17,8 @@ from zoo.models import Model
 import ngn
 from ngn.checks import arguments, copied, floating
 from ngn.gate import softplus_inverse
+from ngn.sizes.found import FoundAxis
+from ngn.tracing.found import FoundSizes
 
 EQUAL = 1e-4
 """Largest difference of two outputs that rounding explains, relative to the largest entry."""
@@ -31,11 +33,11 @@ def fresh(model: Model, seed: int = 0) -> nn.Module:
         for value in made.parameters():
             if value.dim() <= 1 or float(value.abs().max()) < 1e-3 or not float(value.std()) > 0:
                 value.add_(0.1 * torch.randn_like(value))
-        for name, value in made.named_buffers():
+        for name, buffer in made.named_buffers():
             if name.endswith("running_mean"):
-                value.add_(0.1 * torch.randn_like(value))
+                buffer.add_(0.1 * torch.randn_like(buffer))
             if name.endswith("running_var"):
-                value.mul_(0.5 + torch.rand_like(value))
+                buffer.mul_(0.5 + torch.rand_like(buffer))
     return made
 
 
@@ -94,7 +96,7 @@ def parameters(model: nn.Module) -> int:
     return sum(value.numel() for value in model.parameters())
 
 
-def share_in_groups(model: nn.Module, found: ngn.FoundSizes) -> float:
+def share_in_groups(model: nn.Module, found: FoundSizes) -> float:
     """The share of parameters with units of a group."""
     masks = {id(value): torch.zeros(value.shape, dtype=torch.bool) for value in model.parameters()}
     for group in found:
@@ -111,6 +113,7 @@ def zeroed(whole: nn.Module, learner: ngn.CapacityLearner) -> nn.Module:
     paths = {id(module): path for path, module in learner.model.named_modules()}
     for axis in learner.axes:
         removed = (~axis.in_place(axis.retained()[0])).nonzero().flatten()
+        assert isinstance(axis, FoundAxis)
         for consumer in axis.consumers:
             holder = result.get_submodule(paths[id(consumer.holder)])
             weight = getattr(holder, consumer.name)
@@ -127,6 +130,7 @@ def halve(learner: ngn.CapacityLearner) -> None:
     """Put every boundary where half of the units are kept."""
     for axis in learner.axes:
         gate = axis.capacity
+        assert isinstance(gate, ngn.CountGate)
         boundary = max(1e-4, max(1, axis.K // 2) - 1.0)
         gate.tau.data.copy_(softplus_inverse(torch.tensor(boundary, dtype=gate.tau.dtype) / gate.stride))
 
@@ -204,7 +208,7 @@ def check(model: Model, row: Row, folder: Path) -> None:
     del plain
     with noted(row, "step"):
         step(learner, example, lambda: learner.penalty().sum())
-        slopes = [axis.capacity.tau.grad for axis in learner.axes]
+        slopes = [tau.grad for tau in learner.controller_parameters()]
         if any(slope is None or not bool(torch.isfinite(slope).all()) for slope in slopes):
             raise ValueError("a size without a finite gradient")
         learner.zero_grad()
