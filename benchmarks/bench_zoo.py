@@ -131,7 +131,7 @@ def said_of(row: Row) -> str:
     fails = ", ".join(table.failing(own)) or "nothing"
     return (
         f"{own.get('kept')} of {own.get('groups')} sizes, fails at {fails}; "
-        f"Torch-Pruning {table.judged(row['torch_pruning'])}; {row['seconds']} s"
+        f"Torch-Pruning {table.judged(row)}; {row['seconds']} s"
     )
 
 

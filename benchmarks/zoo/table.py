@@ -15,6 +15,7 @@ WORDS = {
     "saved": "saving", "loaded": "loading", "exported": "exporting",
 }  # fmt: skip
 RIGHT, WRONG, FAILS, NOTHING = "right", "runs, but computes something else", "fails", "removes nothing"
+UNKNOWN = "not compared"
 
 
 def read(folder: Path) -> list[Row]:
@@ -22,8 +23,11 @@ def read(folder: Path) -> list[Row]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-def judged(row: Row) -> str:
-    """What came of Torch-Pruning on a model."""
+def judged(model: Row) -> str:
+    """What came of Torch-Pruning on a model; it needs to know the layers that make the outputs."""
+    if not model["ngn"].get("last"):
+        return UNKNOWN
+    row = model["torch_pruning"]
     for key in ("fault", "cut", "runs"):
         if row.get(key, "yes") != "yes":
             return NOTHING if "removes nothing" in row[key] else FAILS
@@ -70,10 +74,11 @@ def _summary(rows: list[Row]) -> str:
     for collection in dict.fromkeys(row["collection"] for row in rows):
         these = [row for row in rows if row["collection"] == collection]
         holds = sum(not failing(row["ngn"]) for row in these)
-        right = sum(judged(row["torch_pruning"]) == RIGHT for row in these)
-        text.append(f"{holds} of {len(these)} models of {collection} (Torch-Pruning: {right})")
+        compared = sum(judged(row) != UNKNOWN for row in these)
+        right = sum(judged(row) == RIGHT for row in these)
+        text.append(f"{holds} of {len(these)} models of {collection} (Torch-Pruning: {right} of {compared})")
     wrong = sum(row["ngn"].get("equal", "yes") != "yes" for row in rows)
-    others = sum(judged(row["torch_pruning"]) == WRONG for row in rows)
+    others = sum(judged(row) == WRONG for row in rows)
     spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
     most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
     return textwrap.fill(
@@ -100,8 +105,8 @@ def _line(row: Row) -> str:
         f"{difference:.0e}" if isinstance(difference, float) else difference or "--",
         f"{_passes(own):.1f}" if _passes(own) else "--",
         ", ".join(f"not {what}" for what in failing(own)) or "yes",
-        f"{other['left']:.0%}" if "left" in other else "--",
-        judged(other),
+        f"{other['left']:.0%}" if "left" in other and judged(row) != UNKNOWN else "--",
+        judged(row),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -114,7 +119,7 @@ def _reasons(rows: list[Row]) -> list[str]:
         said = [("all checks", own["fault"])] if "fault" in own else []
         said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
         said += [(f"{n} sizes left as they are", why) for why, n in _counted(own.get("failed_trial", []))]
-        if judged(other) == FAILS:
+        if judged(row) == FAILS:
             said.append(
                 (
                     "Torch-Pruning",

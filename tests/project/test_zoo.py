@@ -43,7 +43,7 @@ def test_a_wrong_cut_is_noticed(tmp_path, monkeypatch):
 def test_the_table_counts_what_holds_and_names_what_does_not():
     good = dict.fromkeys(table.CHECKS, "yes")
     good |= {"parameters": 10**6, "groups": 3, "kept": 3, "kept_share": 1.0, "left": 0.3, "difference": 1e-7}
-    good |= {"pass_seconds": 0.1, "find_seconds": 0.2}
+    good |= {"pass_seconds": 0.1, "find_seconds": 0.2, "last": ["fc"]}
     rival = {"cut": "yes", "runs": "yes", "equal": "yes", "step": "yes", "left": 0.3}
     rows = [
         {"name": "a", "ngn": good, "torch_pruning": rival},
@@ -56,7 +56,7 @@ def test_the_table_counts_what_holds_and_names_what_does_not():
         {"name": "d", "not_run": "too many parameters"},
     ]
     text = table.table([{"collection": "timm", **row} for row in rows], {"timm": [*"abcde"]})
-    assert "2 of 3 models of timm (Torch-Pruning: 1)" in text
+    assert "2 of 3 models of timm (Torch-Pruning: 1 of 3)" in text
     assert "NGN cuts 1 of all 3 models so that they compute something else, Torch-Pruning 1." in " ".join(text.split())
     assert "2.0 forward passes" in text
     assert "| b | comparing | `differs by 1.0e-01` |" in text
