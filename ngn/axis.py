@@ -247,12 +247,12 @@ class OrderedAxis(nn.Module):
         return h if factor is None else h * factor
 
     def factor(self, h: Tensor, dim: int) -> Tensor | None:
-        """The coefficients in the type of ``h``, in the shape that multiplies it along ``dim``; None for ones."""
+        """The coefficients, like ``h``, in the shape that multiplies it along ``dim``; None for ones."""
         c = self.coefficients()
         if c is None:
             return None
         after = h.dim() - 1 - dim % h.dim()
-        return c.to(h.dtype).repeat_interleave(self._width(h, dim, len(c))).view(-1, *[1] * after)
+        return c.to(h).repeat_interleave(self._width(h, dim, len(c))).view(-1, *[1] * after)
 
     def _width(self, h: Tensor, dim: int, K: int) -> int:
         if h.shape[dim] % max(1, K):

@@ -183,7 +183,8 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
                 continue
             where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
             own = [file for _, settings in blocks for file in _own_files(settings)]
-            also = f"\n(with your {', '.join(own)})" if own else ""
+            told = any(str(Path(file).parents[1]) in str(error) for file in own)  # where to write, or what is wrong
+            also = f"\n(with your {', '.join(own)})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
         job = Job(swept_values, Run.of(_with_absolute_folders(config)))
         if job.run.id in seen:

@@ -42,7 +42,7 @@ class _Scaled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, values: Tensor, slopes: Tensor, dim: int, tau: Tensor) -> Tensor:
         values = values.view(-1, *[1] * (x.dim() - 1 - dim))
-        ctx.dim = dim
+        ctx.dim, ctx.device = dim, tau.device
         ctx.save_for_backward(x, values, slopes)
         return x * values
 
@@ -57,7 +57,7 @@ class _Scaled(torch.autograd.Function):
             others = [d for d in range(x.dim()) if d != ctx.dim]
             product = gradient * x
             of_values = product.sum(others, dtype=slopes.dtype) if others else product.to(slopes.dtype)
-            of_tau = torch.dot(of_values, slopes).double()
+            of_tau = torch.dot(of_values, slopes).to(ctx.device, torch.float64)
         return of_x, None, None, None, of_tau
 
 
@@ -123,9 +123,10 @@ class GateBatch:
     def scaled(self, x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
         """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
         values, slopes = self.parts(gate)
-        key = (gate.row, x.shape[dim], x.dtype)
+        key = (gate.row, x.shape[dim], x.dtype, x.device)
         if (expanded := self._expanded.get(key) if self._passing else None) is None:
-            values, slopes = values.to(x.dtype), slopes.to(torch.promote_types(x.dtype, torch.float32))
+            values = values.to(x.device, x.dtype)
+            slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
             if ranks is not None:
                 values, slopes = values[ranks], slopes[ranks]
             if (width := x.shape[dim] // gate.K) > 1:

@@ -14,6 +14,7 @@ another identity. Functions import torch only if they handle tensors, so that se
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
@@ -120,7 +121,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
         except OtherIdentityError as other:
             log.warning("checkpoint skipped: %s", other)
         except DAMAGE as fault:
-            if isinstance(fault, OSError) and not isinstance(fault, (FileNotFoundError, IsADirectoryError)):
+            if isinstance(fault, OSError) and fault.errno not in (errno.ENOENT, errno.EISDIR, errno.ELOOP):
                 raise  # a fault of the disk or the network, which may be temporary
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
     return None

@@ -42,6 +42,8 @@ DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
 LINKS = {"a link that leads nowhere": "nowhere", "a circle of links": "", "unreadable": "/proc/self/mem"}
 """What a link in place of a file leads to; "" is itself. Not even root can read the last."""
 PLACES = ("missing", "a folder", *LINKS)
+RESUMED = tuple(place for place in PLACES if place != "unreadable")
+"""What a training survives. A disk that cannot be read stops it with a message, as that may be temporary."""
 
 
 def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
@@ -96,7 +98,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
                 how, harmed = "the code", None
             else:
                 harmed = files[random.integers(len(files))]
-                how = harm(harmed, random)
+                how = harm(harmed, random, RESUMED)
             again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
             got, remains = found(place, wanted), faulty.left(place)
             if harmed is not None and harmed.suffix == ".lease":

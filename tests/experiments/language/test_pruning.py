@@ -54,7 +54,7 @@ def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[
         component="prune", K=16, r=1.0, t0=15.0, kinds=kinds, target=target, **{"backbone": "updated", **own}
     )
     task = WikiSQLEasy(name="wikisql_easy", max_new_tokens=12, perplexity_tokens=64, **settings)
-    train = SimpleNamespace(batch=8)
+    train = SimpleNamespace(batch=8, optimizer="adam")
     config: Any = SimpleNamespace(
         task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -195,16 +196,14 @@ def test_what_is_attached_to_a_model_counts_with_its_activations(gate: str) -> N
 
 
 def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = machine.importlib.util.find_spec  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        machine.importlib.util, "find_spec", lambda name: None if name == "transformers" else real(name)
-    )
+    real = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "transformers" else real(name))
     (job,) = expand(rewrite(["task=gsm8k", "profile=smoke"]))
-    with pytest.raises(ConfigError, match=r"needs transformers: pip install -e '\.\[language\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package transformers: pip install -e '\.\[language\]'"):
         machine.check([job], [])
-    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (job,) = expand(rewrite(["profile=smoke", "train.optimizer=adamw8bit"]))
-    with pytest.raises(ConfigError, match=r"adamw8bit needs torchao: pip install -e '\.\[eightbit\]'"):
+    with pytest.raises(ConfigError, match=r"adamw8bit needs the package torchao: pip install -e '\.\[eightbit\]'"):
         machine.check([job], [])
 
 
