@@ -56,11 +56,16 @@ def training_digests() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def plugin_digests() -> dict[str, str]:
-    """Return path → sha256 of the modules and the configuration in the folders of $NGN_PLUGINS; empty without any."""
+    """Return path → sha256 of the modules and the configuration in the folders of $NGN_PLUGINS; empty without any.
+
+    Tables, figures and studies of one's own are left out: they train nothing, and may come after the runs.
+    """
     found = {}
     for folder in plugin_folders():
         for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
-            found[f"plug-in {folder.name}/{path.relative_to(folder).as_posix()}"] = _sha256(path)
+            name = path.relative_to(folder)
+            if name.parts[0] not in READERS:
+                found[f"plug-in {folder.name}/{name.as_posix()}"] = _sha256(path)
     return found
 
 
