@@ -42,6 +42,8 @@ def _sources(code: Mapping[str, Any], results: Path) -> list[str]:
     if sources is None or (sources, plugins) == (sources_digest(), plugins_digest()):
         return []
     files = changed_files(results, sources, plugins)
+    if files == []:
+        return []
     if files is None and code["clean"] and code["source"] == "git" and plugins == plugins_digest():
         files = changed_since(code["commit"])
     what = "sources" if sources != sources_digest() else "plug-ins"

@@ -16,6 +16,7 @@ SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.t
 READERS = ("analysis", "tables", "studies", "sweeps", "figures", "drawing", "report", "page", "cli")
 """Parts of ``experiments/`` that name runs or read records. No training imports them."""
 TRAINING = ("ngn", "conf", "experiments")
+PLUGIN = "plug-in "
 KEPT = ".sources"
 """Folder beside records with the digests of each file, to name the files that changed since."""
 
@@ -65,7 +66,7 @@ def plugin_digests() -> dict[str, str]:
         for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
             name = path.relative_to(folder)
             if name.parts[0] not in READERS:
-                found[f"plug-in {folder.name}/{name.as_posix()}"] = _sha256(path)
+                found[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = _sha256(path)
     return found
 
 
@@ -90,6 +91,8 @@ def keep_digests(results: Path) -> None:
 def changed_files(results: Path, sources: str, plugins: str | None) -> list[str] | None:
     """Return the files that changed since a record was made; None if nothing is kept about its files.
 
+    A plug-in that came later is none of them: a further task or method changes no run of the others.
+
     Args:
         results: folder of the record.
         sources, plugins: the digests in the record.
@@ -100,7 +103,8 @@ def changed_files(results: Path, sources: str, plugins: str | None) -> list[str]
         return None
     then = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     now = training_digests() | plugin_digests()
-    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    later = {name for name in now.keys() - then.keys() if name.startswith(PLUGIN)}
+    return sorted(name for name in (then.keys() | now.keys()) - later if then.get(name) != now.get(name))
 
 
 def _kept(results: Path, sources: str, plugins: str | None) -> Path:

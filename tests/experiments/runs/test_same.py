@@ -62,6 +62,18 @@ def test_so_are_edited_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             launch([asked])
 
 
+def test_a_plugin_that_comes_later_changes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch, FILES, PLUGIN)
+    asked = config(tmp_path)
+    launch([asked])
+    files(monkeypatch, FILES, PLUGIN | {"plug-in mine/methods/b.py": "5"})
+    assert launch([asked])[0].status == "present"
+    assert status.View(tmp_path).state(Run.of(asked)).state == "done"
+    files(monkeypatch, FILES | {"ngn/later.py": "6"}, PLUGIN)
+    with pytest.raises(RecordError, match=r"by other sources \(ngn/later.py\)"):
+        launch([asked])
+
+
 def test_without_kept_digests_the_commit_names_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files(monkeypatch)
     asked = config(tmp_path)
