@@ -7,20 +7,13 @@ named.
 """
 
 import torch
-from picture import draw
+from picture import draw, noisy_lines
 from torch import nn
 
 import ngn
 
 torch.manual_seed(0)
-n = 256
-label = torch.arange(n) % 4
-lines = torch.stack([torch.eye(8), torch.eye(8).flip(0), torch.zeros(8, 8), torch.zeros(8, 8)])
-lines[2, 4], lines[3, :, 4] = 1, 1
-images = torch.stack(
-    [lines[c].roll(int(s), 1 if c != 2 else 0) for c, s in zip(label, torch.randint(8, (n,)), strict=True)]
-)
-images = images.unsqueeze(1) + 0.3 * torch.randn(n, 1, 8, 8)
+images, label = noisy_lines(256)
 
 
 class Block(nn.Module):

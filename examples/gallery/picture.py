@@ -1,10 +1,21 @@
-"""The output of every page of the gallery: cut tensors, t over training, retained components."""
+"""What pages of the gallery share: images of lines; cut tensors, t over training and retained components."""
 
 import matplotlib.pyplot as plt
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 import ngn
 from ngn.train.plan import History
+
+
+def noisy_lines(n: int) -> tuple[Tensor, Tensor]:
+    """Images of 8 x 8 pixels, [n, 1, 8, 8], with one line of four directions each, and the directions, [n]."""
+    label = torch.arange(n) % 4
+    lines = torch.stack([torch.eye(8), torch.eye(8).flip(0), torch.zeros(8, 8), torch.zeros(8, 8)])
+    lines[2, 4], lines[3, :, 4] = 1, 1
+    places = torch.randint(8, (n,))
+    images = torch.stack([lines[c].roll(int(s), 1 if c != 2 else 0) for c, s in zip(label, places, strict=True)])
+    return images.unsqueeze(1) + 0.3 * torch.randn(n, 1, 8, 8), label
 
 
 def draw(history: History, learner: ngn.CapacityLearner, small: nn.Module) -> None:

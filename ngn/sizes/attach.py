@@ -17,7 +17,7 @@ from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
-from ngn.sizes.base import Maker, Size
+from ngn.sizes.base import Maker, Size, usual_gate
 from ngn.sizes.found import attach_found
 from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
@@ -98,9 +98,9 @@ def learn_sizes(
         example = sizes.example if isinstance(sizes, FoundSizes) else None if budget is None else budget.example
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
 
-    def maker(size: Size) -> Maker:
+    def maker(gate_of: Callable[[int, dict[str, Any]], CountGate]) -> Maker:
         def make(name: str, K: int) -> Capacity:
-            made = size.gate(K, common) if capacity is None else capacity(name, K)
+            made = gate_of(K, common) if capacity is None else capacity(name, K)
             parameter = next(model.parameters(), None)
             return made if parameter is None or parameter.is_meta else made.to(parameter.device)
 
@@ -116,7 +116,7 @@ def learn_sizes(
         if isinstance(sizes, Mapping):
             _attach_named(model, sizes, maker, example)
         else:
-            found = _attach_found(model, sizes, maker(_Unit()), example)
+            found = _attach_found(model, sizes, maker(usual_gate), example)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.found = found
     learner.watch.closely = capacity is None
@@ -126,13 +126,6 @@ def learn_sizes(
                 axis.in_weights = True
         GateBatch(model, [axis.capacity for axis in learner.axes if isinstance(axis.capacity, CountGate)])
     return learner
-
-
-class _Unit(Size):
-    """The single units of a group that was found."""
-
-    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
-        raise NotImplementedError
 
 
 def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, example: Any) -> FoundSizes:
@@ -163,7 +156,7 @@ def dummy(model: nn.Module) -> Any:
     return dict(inputs)
 
 
-def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[[Size], Maker], example: Any) -> None:
+def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[..., Maker], example: Any) -> None:
     """Make the sizes of the modules that match each pattern learnable.
 
     Raises:
@@ -172,7 +165,7 @@ def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[[
     matched = {pattern: _matches(model, pattern) for pattern in sizes}
     for pattern, size in sizes.items():
         for name in matched[pattern]:
-            size.attach(model, name, maker(size))
+            size.attach(model, name, maker(size.gate))
     axes = axes_of(model)
     names = [axis.name for axis in axes]
     if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,16 +82,8 @@ class Size(ABC):
         self.K, self.by_importance, self.round_to, self.settings = K, by_importance, round_to, gate
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
-        """Make the gate of existing weights: ordering weights are one and, without a ``t0``, all gates are open."""
-        usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
-        settings: dict[str, Any] = usual | common | self.settings
-        known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
-        for name in settings:
-            if name not in known:
-                near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
-                raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")
-        full = K - 1 - settings["delta"] + SATURATED / settings["beta"][0]
-        return CountGate(K, **({"t0": full} | settings))
+        """Make the gate of this size: settings of its own, then those in ``common``, then the usual ones."""
+        return usual_gate(K, common | self.settings)
 
     @abstractmethod
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
@@ -148,6 +140,23 @@ class Size(ABC):
             advice = f"choose K from {near}" if near else "no K does: choose another round_to"
             raise ValueError(f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {advice}")
         return K
+
+
+def usual_gate(K: int, settings: Mapping[str, Any]) -> CountGate:
+    """Make the gate of existing weights: ordering weights are one and, without a ``t0``, all gates are open.
+
+    Raises:
+        TypeError: if a gate has no such setting.
+    """
+    usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
+    own: dict[str, Any] = {**usual, **settings}
+    known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
+    for name in own:
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
+            raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")
+    full = K - 1 - own["delta"] + SATURATED / own["beta"][0]
+    return CountGate(K, **({"t0": full} | own))
 
 
 def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:

@@ -119,9 +119,7 @@ def _put(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     kept = dims[used[-1] + 1 :] if used else dims
     for dim in (*dims[: len(dims) - len(kept)], *values[: max(0, len(values) - len(kept))]):
         trace.fix(dim, "indexed")
-    for dim, own in zip(values[::-1], kept[::-1], strict=False):
-        if dim.size != 1:
-            trace.unite(dim, own)
+    trace.unite_last(values, kept)
     return [dims]
 
 

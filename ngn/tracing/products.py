@@ -34,10 +34,7 @@ def _mm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 def _addmm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     a, b = (args["mat1"], args["mat2"]) if "mat1" in args else (args["batch1"], args["batch2"])
     dims = _matrices(trace, a, b)
-    added = trace.dims(args["self"])
-    for dim, own in zip(added[::-1], dims[::-1], strict=False):
-        if dim.size != 1:
-            trace.unite(dim, own)
+    trace.unite_last(trace.dims(args["self"]), dims)
     return [dims]
 
 

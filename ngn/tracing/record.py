@@ -117,6 +117,12 @@ class Trace:
         """Let the entries of two dimensions stay or go together."""
         unite(a, b, self.where)
 
+    def unite_last(self, added: list[Dim], dims: list[Dim]) -> None:
+        """Unite the dimensions of what is broadcast into a result with the last ones of the result."""
+        for dim, own in zip(added[::-1], dims[::-1], strict=False):
+            if dim.size != 1:
+                self.unite(dim, own)
+
     def new(self, size: int, why: str) -> Dim:
         """A dimension of which no entry can be removed."""
         return new(size, f"{why} in {self.where}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
@@ -201,6 +201,6 @@ KERNELS: tuple[tuple[str, Callable[..., Tensor]], ...] = (
     ("empty.memory_format", _empty), ("empty_strided", _empty_strided), ("_copy_from", _copy_from),
 )  # fmt: skip
 """What ``torch.tensor(..., device=...)`` calls without dispatching to Python."""
-_library = torch.library.Library("aten", "IMPL")
+_kernels = library.Library("aten", "IMPL")
 for _name, _kernel in KERNELS:
-    _library.impl(_name, _kernel, "PrivateUse1")
+    _kernels.impl(_name, _kernel, "PrivateUse1")

@@ -1,10 +1,8 @@
 """Training in two processes that share each batch equals training in one process with the whole batch."""
 
-import datetime
-
 import pytest
 import torch
-from torch import distributed, multiprocessing
+import two_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from experiments.models.mlp import MLPBank
@@ -40,23 +38,9 @@ def trained(part, parts):
     return {name: value.detach().clone() for name, value in learner.state().items()}
 
 
-def process(rank, folder):
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=2,
-        timeout=datetime.timedelta(seconds=120),
-    )
-    torch.save(trained(rank, 2), folder / f"{rank}.pt")
-    distributed.destroy_process_group()
-
-
 @pytest.mark.slow
 def test_processes_agree_and_follow_the_joint_batch(tmp_path):
-    multiprocessing.spawn(process, (tmp_path,), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    first, second = two_processes.results(tmp_path, trained, 2)
     alone = trained(0, 1)
     assert set(first) == set(alone)
     for name, value in alone.items():

@@ -1,11 +1,11 @@
 """Two gloo processes, for real: cut and wrapped again (DDP), sharded (FSDP), tensor parallel."""
 
 import copy
-import datetime
 
 import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+import two_processes
+from torch import distributed, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -98,24 +98,6 @@ def parallel(rank, budget):
     return {}
 
 
-def process(rank, folder, work, budget):
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=2,
-        timeout=datetime.timedelta(seconds=120),
-    )
-    torch.save(work(rank, budget), folder / f"{rank}.pt")
-    distributed.destroy_process_group()
-
-
-def states(folder, *work):
-    multiprocessing.spawn(process, (folder, *work), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
-
-
 def alone(budget):
     """Train in one process, in which ``step`` cuts the model."""
     learner = made(budget)
@@ -128,7 +110,7 @@ def alone(budget):
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [True, False])
 def test_cut_and_wrapped_again_processes_follow_the_joint_batch(tmp_path, budget):
-    first, second = states(tmp_path, cut_and_wrapped_again, budget)
+    first, second = two_processes.results(tmp_path, cut_and_wrapped_again, budget)
     for name, value in alone(budget).state().items():
         assert torch.equal(first[name], second[name]), name
         torch.testing.assert_close(first[name].to(value), value, rtol=1e-6, atol=1e-9, msg=name)
@@ -137,7 +119,7 @@ def test_cut_and_wrapped_again_processes_follow_the_joint_batch(tmp_path, budget
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [True, False])
 def test_sharded_weights_stay_masked_and_are_deployed_from_the_whole_state(tmp_path, budget):
-    state, _ = states(tmp_path, sharded, budget)
+    state, _ = two_processes.results(tmp_path, sharded, budget)
     learner = made(budget)
     learner.load_state_dict(state)
     learner.resume(STEPS, 1.0)
@@ -150,7 +132,7 @@ def test_sharded_weights_stay_masked_and_are_deployed_from_the_whole_state(tmp_p
 
 @pytest.mark.slow
 def test_tensor_parallel_weights_take_the_coefficients(tmp_path):
-    states(tmp_path, parallel, False)
+    two_processes.results(tmp_path, parallel, False)
 
 
 def test_a_copy_of_a_learner_is_independent():
