@@ -108,7 +108,8 @@ def reference(run: Run) -> RunOutcome | None:
         return None
     commit = record["code"]["commit"]
     changed = changed_since(commit) if commit else None
-    since = f"; sources changed since its commit {commit[:10]}: {named(changed)}" if changed else ""
+    files = named(changed) if changed and len(changed) <= 3 else f"{len(changed or [])} source files"
+    since = f"; changed since its commit {commit[:10]}, under the same numerics version: {files}" if changed else ""
     return RunOutcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_relative(path)}{since}")
 
 

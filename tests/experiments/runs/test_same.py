@@ -153,7 +153,7 @@ def test_a_record_of_the_suite_on_other_data_is_not_shown(
     images(monkeypatch, "0" * 64)
     found = outcome.reference(asked)
     assert found is not None
-    assert "sources changed since its commit 0000000000: ngn/gate.py" in found.message
+    assert "; changed since its commit 0000000000, under the same numerics version: ngn/gate.py" in found.message
     images(monkeypatch, "1" * 64)
     assert outcome.reference(asked) is None
     assert "the suite's record was trained on other data" in caplog.text
