@@ -256,13 +256,14 @@ class BudgetLearner(LimitedLearner):
         if self._read or self.gates[0].committed:
             return
         gradients = [gate.tau.grad for gate in self.gates]
-        if all(gradient is None for gradient in gradients) or float(self.progress) == 0.0:
+        if all(gradient is None for gradient in gradients):
             return
-        self._read = self.watch.gradients_read = True
-        slopes = self._slopes(gradients)
-        finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
-        beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
-        self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
+        if float(self.progress) > 0.0:
+            self._read = self.watch.gradients_read = True
+            slopes = self._slopes(gradients)
+            finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
+            beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
+            self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
         for gate in self.gates:
             gate.tau.grad = None
 

@@ -1,4 +1,4 @@
-"""``method=budget``: NGN's boundaries with a limit on the cost of the deployed model, instead of a price."""
+"""``method=budget``: sizes under a limit on the cost of the deployed model, by the library's learner."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from experiments.blocks import ConfigError, Count, NonNegativeInt
 from experiments.contract.config import Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
+from experiments.contract.training import Schedule
 from experiments.methods.fixed import Fixed
 
 if TYPE_CHECKING:
@@ -23,25 +24,34 @@ if TYPE_CHECKING:
 
 LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
+_OF_A_GATE = ("K_max", "r", "order", "delta", "t0", "commit", "replicas")
+"""What a gate takes from the configuration. The learner sets its boundary and sharpness, and there is no penalty."""
+
 
 class Budgeted(Method):
-    """Learn sizes by dual ascent on one price for all groups, so that the model ends within the budget.
+    """Learn sizes that follow a limit together and part on evidence (``ngn/allocation.py``).
 
-    Give exactly one of ``count``, ``parameters`` and ``macs``.
+    The evidence is that of the training data: no run holds data out. Give exactly one of ``count``, ``parameters`` and
+    ``macs``.
     """
 
     source: ClassVar[Source | None] = Source(
         "NGN under a budget",
-        "not from the paper: dual ascent on the price",
+        "not from the paper: sizes follow the limit, and part on evidence",
         claims=("budget_met", "budget_used", "budget_fit"),
         rank=2,
     )
-    numerics: ClassVar[int] = 5
+    numerics: ClassVar[int] = 6
     in_kernels: ClassVar[bool] = True
     kernel_orders: ClassVar[tuple[str, ...]] = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = ("schedule.lambda0", "schedule.lambda0_last", "schedule.lambda_shape")
+    unused: ClassVar[tuple[str, ...]] = (
+        *(f"schedule.{key}" for key in Schedule.model_fields if key != "commit"),
+        "train.lr_boundary",
+        "train.lr_boundary_shape",
+        "train.clip_scope",
+    )
     scalars: ClassVar[tuple[str, ...]] = ("count", "parameters")
 
     name: Literal["budget"]
@@ -65,7 +75,7 @@ class Budgeted(Method):
         if self.count is not None:
             Fixed(name="fixed", count=self.count).check(config)
         if config.schedule.commit is None:
-            raise ValueError("method=budget fixes the counts at schedule.commit: give a value, such as 0.5")
+            raise ValueError("method=budget fixes the counts at schedule.commit: give a value, such as 0.4")
         if config.gate.K is None and any(isinstance(limit, str) for limit in (self.parameters, self.macs)):
             raise ValueError(
                 "a share in % needs a largest model, and gate.K=null has none: preset gate.K, or give a number"
@@ -76,14 +86,15 @@ class Budgeted(Method):
     def make(self, group: OrderedGroup) -> CountGate:
         from ngn.methods.ngn import CountGate
 
-        return CountGate(group.K, **group.count_gate())
+        given = group.count_gate()
+        return CountGate(group.K, **{name: given[name] for name in _OF_A_GATE})
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from experiments.models.price import PricedLearner
+        from ngn.allocation import BudgetLearner
 
         gated = model()
         try:
-            return PricedLearner(gated, self._limited(gated, stack, task))
+            return BudgetLearner(gated, self._limited(gated, stack, task))
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 

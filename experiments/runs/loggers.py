@@ -3,8 +3,8 @@
 A logger gets every point of the record's curves:
 
 - loss, task loss, and t of every axis;
-- with boundaries: the sharpness;
-- with boundaries and without a budget: the scheduled price and snapping strength, per axis where they differ.
+- with boundaries and without a budget: the scheduled sharpness, price and snapping strength, per axis where they
+  differ.
 
 After an interruption, the logger gets the earlier points again, first. Training does not depend on a logger.
 """
@@ -85,12 +85,10 @@ def row_of(run: Run, progress: float, boundary: bool, loss: float, task: float, 
         t: size per axis.
     """
     row = {"loss": loss, "task": task} | _by_axis("t", t)
-    if not boundary:
+    if not boundary or "schedule.lambda0" in run.config.method.unused:  # under a budget schedules have no effect
         return row
     schedule = run.config.schedule
     row["beta"] = between(schedule.beta_start, schedule.beta_end, schedule.beta_shape, progress)
-    if "schedule.lambda0" in run.config.method.unused:  # the method sets its own prices
-        return row
     stack = Stack((run,))
     penalised = schedule.commit is None or progress < schedule.commit
     factor = penalised * shape_at(schedule.lambda_shape, progress)

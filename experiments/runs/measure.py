@@ -18,7 +18,7 @@ from experiments.runs import host
 from experiments.runs.cost import forward_cost, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
-from ngn.budget import LimitedLearner
+from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
@@ -96,9 +96,15 @@ def measure_phase(
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
             result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
             result = replace(result, sizes=config.gate.sizes(counts[r]) or None, **own, **task.describe(deployed))
-            if isinstance(learner, LimitedLearner):
-                cost, limit = learner.cost.measured(tuple(counts[r])), learner.limit.reshape(-1)[r]
-                result.budget = {"kind": learner.budget.kind, "limit": float(limit), "cost": cost}
+            if isinstance(learner, BudgetLearner):
+                even, evidence = (part.reshape(replicas, -1)[r].tolist() for part in (learner.even, learner.strongest))
+                result.budget = {
+                    "kind": learner.budget.kind,
+                    "limit": float(learner.limit.reshape(-1)[r]),
+                    "cost": learner.cost.measured(tuple(counts[r])),
+                    "even": [int(n) for n in even],
+                    "evidence": [float(f"{z:.4g}") for z in evidence],
+                }
             result.samples = {name: text for name, text in samples.items() if text is not None} or None
             if keep:
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's

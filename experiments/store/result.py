@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
@@ -45,6 +45,16 @@ class BudgetBlock(TypedDict):
     ]
     limit: Annotated[Amount, key("the budget, in this quantity")]
     cost: Annotated[Amount, key("cost of the deployed model, at most `limit`")]
+    even: NotRequired[Annotated[list[Natural], key("per axis, the count of the even allocation within the budget")]]
+    evidence: NotRequired[
+        Annotated[
+            list[float],
+            key(
+                "per axis, the strongest evidence in training that it deserves more of the budget than the others "
+                "(positive) or less, in standard errors; 0 for the only axis"
+            ),
+        ]
+    ]
 
 
 @with_config(FORBID)

@@ -65,9 +65,9 @@ BUDGETS = OwnTable(
     ),
     tuple(_budgets()),
     text=(
-        "One price for all groups, moved by dual ascent. The deployed model has at most the parameters of a fixed "
-        "model of the count named. The row below each is that fixed model. Mean count and parameters, median "
-        "score."
+        "Sizes follow a limit that reaches the budget at 40 % of training. Where there are two, they part only on "
+        "evidence. The deployed model has at most the parameters of a fixed model of the count named. The row below "
+        "each is that fixed model. Mean count and parameters, median score."
     ),
     rank=14,
 )

@@ -173,7 +173,7 @@ def sizes(capacities: Sequence[Capacity]) -> Tensor:
 def penalty(gates: Sequence[CountGate]) -> Tensor:
     """The sum of lambda t + alpha sin^2(pi t) over the gates, whose price is that of their schedules: float64 [*R]."""
     t = boundaries(gates)
-    if any(gate.committed or gate._paid is not None for gate in gates):
+    if any(gate.committed for gate in gates):
         price, alpha = (torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("price", "alpha"))
     else:
         lambda0, most, kappa = (

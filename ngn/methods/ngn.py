@@ -67,8 +67,6 @@ class CountGate(Weighted):
     """The place in ``batch``."""
     now = 0.0
     """Training progress of the schedules."""
-    _paid: Tensor | None = None
-    """The price until the schedules move again; None for theirs."""
     rounded: Tensor
     """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
     settled: Tensor
@@ -213,20 +211,16 @@ class CountGate(Weighted):
         if self.committed and self.commit is not None and progress >= self.commit:  # nothing moves but the weights
             super().set_progress(progress)
             return
-        self.now, self._paid = progress, None
+        self.now = progress
         self.beta = between(self.beta_start, self.beta_end, self.shapes[2], progress)
         self._commit(progress)
         super().set_progress(progress)
         self.all_open = self._opened()
 
-    def pay(self, price: Tensor) -> None:
-        """Set the price per component, [*R], until the schedules move again."""
-        self._paid = price
-
     @property
     def price(self) -> Tensor:
         """lambda, [*R]; 0 once committed."""
-        price = self.lambda0 * shape_at(self.shapes[0], self.now) if self._paid is None else self._paid
+        price = self.lambda0 * shape_at(self.shapes[0], self.now)
         return torch.zeros_like(price) if self.committed else price
 
     @property

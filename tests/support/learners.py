@@ -7,7 +7,7 @@ from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.sora.capacity import SoRA
 from experiments.methods.ste.capacity import StraightThrough
-from experiments.models.price import PricedLearner
+from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount, Retained
@@ -48,7 +48,7 @@ def under_budget(share, progress):
     """Return a function that makes the learner of a model under a share of its parameters, at ``progress``."""
 
     def made(model):
-        learner = PricedLearner(model, Budget(parameters=share))
+        learner = BudgetLearner(model, Budget(parameters=share))
         learner.set_progress(progress)
         return learner
 

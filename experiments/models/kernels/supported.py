@@ -10,7 +10,7 @@ from experiments.models.kernels.array_layout import WIDTHS
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.price import PricedLearner
+from ngn.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted
@@ -26,7 +26,7 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
 
     The last check builds the kernel, so that other reasons do not need a compiler.
     """
-    if type(learner) not in (CapacityLearner, PricedLearner):
+    if type(learner) not in (CapacityLearner, BudgetLearner):
         return f"the kernels do not support {type(learner).__name__}"
     depth = _of_depth(learner.model)
     reason = (_planar_problem(learner) if depth else _block_problem(learner)) or _capacity_problem(learner)
@@ -102,7 +102,7 @@ def _capacity_problem(learner: CapacityLearner) -> str | None:
         if capacity.rms_eps is not None:
             return "the kernel does not support normalised components"
         changing = isinstance(capacity, Weighted) and not capacity.order.constant
-        if changing and not isinstance(learner, PricedLearner):
+        if changing and not isinstance(learner, BudgetLearner):
             return "the kernel supports ordering weights that change in training only under a budget"
         learned = list(capacity.parameters())
         if len(learned) != isinstance(capacity, CountGate):

@@ -18,7 +18,7 @@ from torch import Tensor
 from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
-from experiments.models.price import PricedLearner
+from ngn.allocation import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted
@@ -87,12 +87,6 @@ class _State:
             mine.copy_(value)
 
     @torch.no_grad()
-    def unpack_sizes(self) -> None:
-        """Copy the boundaries into the learner."""
-        for g, tau in enumerate(self.taus):
-            tau.view(self.R).copy_(self.tau[:, g, 0])
-
-    @torch.no_grad()
     def unpack(self, step: int) -> None:
         """Copy the state after ``step`` steps into the learner and the optimiser."""
         for p in (q for group in self.optimizer.param_groups for q in group["params"]):
@@ -113,10 +107,8 @@ class _Kernel:
         capacities = [group.capacity for group in learner.axes]
         gate = capacities[0] if isinstance(capacities[0], CountGate) else None
         shapes = (CONSTANT,) * 3 if gate is None else gate.shapes
-        self.budgeted = isinstance(learner, PricedLearner)
+        self.placed = isinstance(learner, BudgetLearner)
         self.reordered = any(isinstance(c, Weighted) and not c.order.constant for c in capacities)
-        if self.budgeted:
-            shapes = (CONSTANT, *shapes[1:])  # the learner sets the price at every step
         self.shapes: tuple[Shape, ...] = (*shapes, plan.lr_shape)
         inputs, targets = batches.at(0)
         x, target = layout.sample_arrays(inputs, targets)
@@ -124,7 +116,7 @@ class _Kernel:
         beta1, beta2 = state.optimizer.defaults["betas"]
         self.values: dict[str, int | float | Tensor] = {
             "replicas": R, "groups": len(capacities), "parameters": layout.parameters, "hidden": layout.hidden,
-            "samples": len(targets), "padded": x.shape[-1], "gated": int(gate is not None),
+            "samples": len(targets), "padded": x.shape[-1], "gated": 2 if self.placed else int(gate is not None),
             "clip_scope": 0 if plan.clip is None else SCOPES[plan.clip_scope],
             "clip": plan.clip or 0.0, "delta": 0.5 if gate is None else gate.delta, "cutoff": GATE_CUTOFF,
             "weight_decay": plan.weight_decay, "beta1": beta1, "beta2": beta2, "eps": state.optimizer.defaults["eps"],
@@ -137,7 +129,10 @@ class _Kernel:
             **{name: torch.as_tensor(rate, dtype=torch.float64).expand(R).contiguous()
                for name, rate in (("lr", plan.lr), ("lr_boundary", plan.lr_boundary))},
             **dict(zip("pmv", state.body, strict=True)), "tau": state.tau, "touched": state.touched,
+            "slopes": torch.zeros(R, len(capacities), dtype=torch.float64),
         }  # fmt: skip
+        if self.placed:
+            self._free()
 
     def commit(self, gates: Sequence[CountGate]) -> None:
         """Fix the boundaries at their rounded values, with sharp gates and without penalties."""
@@ -145,16 +140,33 @@ class _Kernel:
         self.state.tau.zero_()
         for g, gate in enumerate(gates):
             self.state.tau[:, g, 0] = gate.settled_tau().detach()
-        for name in ("lambda0", "alpha_max", "kappa", "beta_start", "beta_end"):
-            sharp = COMMITTED if name.startswith("beta") else 0.0
-            self.values[name] = torch.full(self.state.touched.shape, sharp, dtype=torch.float64)
+        self._free()
+        self._sharpen(torch.full(self.state.touched.shape, COMMITTED, dtype=torch.float64))
+
+    def _free(self) -> None:
+        """Take the penalties away."""
+        for name in ("lambda0", "alpha_max", "kappa"):
+            self.values[name] = torch.zeros(self.state.touched.shape, dtype=torch.float64)
+
+    def _sharpen(self, beta: Tensor) -> None:
+        """Set the sharpness, [R, G], at all progress."""
+        self.values["beta_start"] = self.values["beta_end"] = beta
 
     def follow(self, gates: Sequence[CountGate]) -> None:
-        """Copy this step's prices and ordering weights from the gates."""
+        """Copy this step's ordering weights from the gates and, until the commit, their boundaries and sharpness."""
         R = self.state.R
         weights = [gate.weights() if (mask := gate.mask()) is None else gate.weights() * mask for gate in gates]
         self.values["w"] = torch.cat([w.reshape(R, -1) for w in weights], 1).contiguous()
-        self.values["lambda0"] = torch.stack([gate.price.expand(R) for gate in gates], 1)
+        if not self.committed:
+            self.state.tau[..., 0] = torch.stack([gate.tau.detach().expand(R) for gate in gates], 1)
+            self._sharpen(torch.stack([gate.beta.expand(R) for gate in gates], 1))
+
+    def give_slopes(self, gates: Sequence[CountGate]) -> None:
+        """Give the boundaries their gradients in the last step."""
+        slopes = self.values["slopes"]
+        assert isinstance(slopes, Tensor)
+        for gate, slope in zip(gates, slopes.unbind(1), strict=True):
+            gate.tau.grad = slope.reshape(gate.tau.shape).clone()
 
     def advance(self, first: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         """Do the steps first ... first + steps - 1. Return, before each step, objective and task loss, float64
@@ -183,8 +195,8 @@ class KernelTrainer(Trainer):
     They differ from the plain trainer's by rounding. At most ``chunk`` steps pass between calls of ``on_step`` and
     between checkpoints. Torch's threads share the replicas.
 
-    Under a budget, torch computes the price and the weights, so a call does one step: until the commit, or until the
-    end if ordering weights change. The price may round differently in another stack.
+    Under a budget, torch moves the boundaries and computes the weights, so a call does one step: until the commit, or
+    until the end if ordering weights change.
 
     Raises:
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
@@ -228,13 +240,12 @@ class KernelTrainer(Trainer):
                     state.unpack(first)
                     learner.set_progress(first / plan.steps)
                     kernel.commit(gates)
-                single = kernel.budgeted and (kernel.reordered or not kernel.committed)
-                if single:  # the price depends on the boundaries, and weights may change
-                    state.unpack_sizes()
+                single = kernel.placed and (kernel.reordered or not kernel.committed)
+                if single:  # the learner moves the boundaries, and weights may change
                     learner.set_progress(first / plan.steps)
                     learner.before_step(first)
                     kernel.follow(gates)
-                saved_state = state.copy() if growing else None
+                saved_state = state.copy() if growing and not single else None
                 every = self.evaluate_every or plan.steps
                 stop = commit_step if first < commit_step else plan.steps
                 end = min(first + (1 if single else chunk), (first // every + 1) * every, stop)
@@ -243,6 +254,9 @@ class KernelTrainer(Trainer):
                     # From step ``enough`` on, a component was missing: repeat only the steps before it.
                     state.restore(saved_state)
                     objective, task, t = kernel.advance(first, enough)
+                if single and not kernel.committed:
+                    kernel.give_slopes(gates)
+                    learner.after_backward(first)
                 done = first + t.shape[1]
                 finite = torch.isfinite(objective)
                 where = torch.where(finite.all(1), -1, first + finite.to(torch.int8).argmin(1))

@@ -32,7 +32,8 @@
 NGN_DESCRIBED(
     Job,
     int64_t replicas, groups, parameters, hidden, samples, padded;  // padded: samples, rounded up
-    int64_t steps, first, threads, gated, clip_scope;               // clip_scope: 0 none, 1 joint, 2 separate, 3 body
+    int64_t steps, first, threads, gated, clip_scope;  // gated: 0 fixed counts, 1 learned boundaries, 2 boundaries that the
+                                                       // caller moves; clip_scope: 0 none, 1 joint, 2 separate, 3 body
     double clip, delta, cutoff, weight_decay, beta1, beta2, eps;
     const int64_t *candidates, *offset, *bare;  // [G]: K; index of its first float (a multiple of 16, like P); number
                                                 // of leading components without parameters
@@ -45,6 +46,7 @@ NGN_DESCRIBED(
     double *tau;                                                // [R, G, 3]: tau and its moments
     int64_t *touched;                                           // [R, G]: leading components with moments
     double *objective, *task, *t;  // [R, steps], the last [R, steps, G]: before each update
+    double *slopes;                // [R, G]: dL/dtau of the last step, before clipping
 );
 
 extern "C" {
@@ -160,7 +162,8 @@ template <class Model> struct Training {
         double slope = b.slope;
         for (int64_t i = first[g]; i < first[g] + b.used; ++i)  // fma fixes the rounding for every compiler
           slope = std::fma(w[i] * b.beta * work.gate[i] * (1.0 - work.gate[i]), work.along[i], slope);
-        dtau[g] = job.gated ? slope * b.dt_dtau : 0.0;
+        job.slopes[r * G + g] = job.gated ? slope * b.dt_dtau : 0.0;
+        dtau[g] = job.gated == 2 ? 0.0 : job.slopes[r * G + g];
       }
       const double task = double(float(loss / double(job.samples * Model::OUT)));
       job.objective[r * job.steps + n] = task + penalty;

@@ -1,8 +1,9 @@
 """What is expected of commits, of snapping tied to the price, of budgets and of orders; written before any such run.
 
 Those on budgets and orders were judged again, on new runs, after the share of training at which a budget fixes its
-sizes had been moved from 0.9 to 0.5; docs/log.md says how the first judgement came out. That on where sizes start under
-a budget was written when the grown runs were there, and before the others.
+sizes had been moved from 0.9 to 0.5, and once more after the library's learner had taken the place of a price
+(2026-11-26); docs/log.md says how they came out before. That on where sizes start under a budget was written when the
+grown runs were there, and before the others.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _met(evidence: Evidence) -> Outcome:
     return Outcome([Exact("models above their budget", int((cost > limit).sum()))], f"{len(cost)} models")
 
 
-@claim("budget_used", "study budget", _AGAIN)
+@claim("budget_used", "study budget", _AGAIN, by_construction=True)
 def _used(evidence: Evidence) -> Outcome:
     """At least two thirds of the models of the 1D study use all of their budget."""
     cost, limit = _spent(evidence)

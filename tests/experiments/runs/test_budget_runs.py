@@ -36,6 +36,10 @@ def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
             assert phase["count"][0] <= limit["method.count"]
         if budget["kind"] == "parameters":
             assert phase["parameters"]["deployed"] == budget["cost"]
+        assert len(budget["even"]) == len(budget["evidence"]) == len(phase["count"])
+        if len(phase["count"]) == 1:
+            assert budget["even"] == phase["count"]
+            assert budget["evidence"] == [0.0], "nothing to part from"
 
 
 @pytest.mark.parametrize(
@@ -68,10 +72,19 @@ def test_text_has_no_multiply_adds(tmp_path):
         launch.launch([config(tmp_path, "wikisql_easy", "lora", **{"method.macs": "90%"})])
 
 
-def test_the_price_is_no_part_of_a_budget_runs_identity(tmp_path):
-    same = {run_id(config(tmp_path, **{"method.count": 2, "schedule.lambda0": price})) for price in (1e-4, 1e-2)}
-    assert len(same) == 1
-    assert run_id(config(tmp_path, **{"method.count": 3})) not in same
+def test_what_moves_other_boundaries_changes_no_budget_run(tmp_path):
+    def of(count=2, **more):
+        return config(tmp_path, **{"method.count": count, "gate.t0": 2.6, "engine": "torch", **more})
+
+    moved = {"schedule.lambda0": 0.1, "schedule.alpha_max": 0.3, "schedule.kappa": 2.0, "schedule.beta_start": 1.0,
+             "schedule.beta_end": 40.0, "train.lr_boundary": 3.0, "train.clip_scope": "separate"}  # fmt: skip
+    names = {run_id(of()), *(run_id(of(**{key: value})) for key, value in moved.items())}
+    assert len(names) == 1
+    assert run_id(of(count=3)) not in names
+    (first,), (second,) = (launch.launch([of(**own, force=True)]) for own in ({}, moved))
+    store, phase = Store(tmp_path), "grown"
+    one, other = (store.get(outcome.run_id)["phases"][phase]["truncated"] for outcome in (first, second))
+    assert one == other
 
 
 def test_a_commit_needs_a_boundary():

@@ -73,7 +73,7 @@ def test_logged_prices_are_those_of_each_axis() -> None:
     assert prices[-1] == pytest.approx(1e-5)
     assert row["alpha_0"] == pytest.approx(2e-1)
     under_budget = compose({"method": "budget", "profile": "smoke"}, {"method.count": 3})
-    assert loggers.row_of(Run.of(under_budget), 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t", "beta"}
+    assert loggers.row_of(Run.of(under_budget), 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t"}
 
 
 def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ BUDGET = {**ONE_D, "method": "budget"}
         ({**ONE_D, "method": "ste"}, {}),
         (BUDGET, {"method.count": 3}),
         (BUDGET, {"method.count": 3, "gate.order": "annealed"}),
+        ({**DEPTH, "method": "budget"}, {"method.parameters": "60%"}),
         (ONE_D, {"gate.K": None}),
         (ONE_D, {"gate.order": "power"}),
         (ONE_D, {"gate.order": "annealed"}),

@@ -170,5 +170,3 @@ def test_boundaries_are_placed_together(replicas):
     torch.testing.assert_close(boundary_slopes(gates), torch.stack(slopes, -1))
     wanted = torch.stack([gate.penalty() for gate in gates]).sum(0)
     torch.testing.assert_close(penalty(gates), wanted)
-    gates[0].pay(torch.full_like(gates[0].lambda0, 3.0))
-    torch.testing.assert_close(penalty(gates), torch.stack([gate.penalty() for gate in gates]).sum(0))

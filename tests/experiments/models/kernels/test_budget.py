@@ -1,4 +1,4 @@
-"""Trainings under a budget, where the price follows the boundaries, against the plain trainer."""
+"""Trainings under a budget, where the learner moves the boundaries, against the plain trainer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from kernel_cases import (
     LEARNED,
     Case,
@@ -22,7 +23,7 @@ from kernel_cases import (
 )
 
 from experiments.models.kernels import KernelTrainer
-from experiments.models.price import PricedLearner
+from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.orders import Order
 from ngn.train.trainer import Trainer
@@ -30,32 +31,37 @@ from ngn.train.trainer import Trainer
 pytestmark = needs_kernel
 
 
-def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> PricedLearner:
+def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> BudgetLearner:
     """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
-    largest = PricedLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
-    model = case.learner(list(range(len(shares))), K=K, t0=6.0, beta=(6.0, 15.0), **settings).model
-    return PricedLearner(model, Budget(parameters=[share * largest for share in shares]))
+    largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
+    model = case.learner(list(range(len(shares))), K=K, **({"t0": 6.0} | settings)).model
+    return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
 
 
 @learned
-def test_follows_the_plain_trainer(case: Case) -> None:
-    """The price before and after the commit, with and without a binding budget."""
-    how = plan(60, lr_boundary=0.2)
+@pytest.mark.parametrize("clip", [0.003, None])
+def test_follows_the_plain_trainer(case: Case, clip: float | None) -> None:
+    """Before and after the commit, for one size and for several that part on evidence."""
+    how = plan(60, clip=clip)
     plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
     a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
-    assert_close_committed(plain, fast, 1e-5)
     for name, values in a.curves.items():
         np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
-    assert plain.reached.tolist() == fast.reached.tolist() == [True, True, False]
     assert plain.count().tolist() == fast.count().tolist()
-    np.testing.assert_allclose(plain.price, fast.price, rtol=1e-4)
-    assert float(fast.price[0]) > 1e-4
+    assert bool((fast.costs()[0] <= fast.limit).all())
+    assert torch.equal(fast.lead != 0, fast.strongest.abs() > 3.0)
+    assert bool(fast.lead.any()) == (len(fast.axes) > 1)
+    for name in ("sizes", "lead", "above", "even"):
+        torch.testing.assert_close(plain.get_buffer(name), fast.get_buffer(name), rtol=1e-4, atol=1e-4)
+    for name, value in plain.evidence.named_buffers():
+        torch.testing.assert_close(value, fast.evidence.get_buffer(name), rtol=1e-3, atol=1e-12)
+    assert_close_committed(plain, fast, 1e-5)
 
 
 @pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
 def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> None:
     """Before and after the commit, and after an interruption."""
-    case, how, order = LEARNED["bank"], plan(60, lr_boundary=0.2), {"order": Order(kind, seeds=[0, 1, 2])}
+    case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
     plain, fast, resumed = (budgeted(case, [0.3, 0.5, 1.0], **order) for _ in range(3))
     a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
     for name, values in a.curves.items():
@@ -69,10 +75,10 @@ def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> N
 
 
 @learned
-@pytest.mark.parametrize("cut", [30, 70])
+@pytest.mark.parametrize("cut", [20, 70])
 def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
     """Before and after the commit."""
-    how, shares = plan(75, lr_boundary=0.2), [0.3, 0.6]
+    how, shares = plan(75), [0.3, 0.6]
     straight, resumed = budgeted(case, shares), budgeted(case, shares)
     history = case.train(KernelTrainer, straight, how)
     more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(cut), "chunk": 3}
@@ -80,15 +86,26 @@ def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
         case.train(KernelTrainer, budgeted(case, shares), how, **more)
     again = case.train(KernelTrainer, resumed, how, folder=tmp_path)
     assert again.resumed == 1
-    assert_same(state(resumed), state(straight))
+    assert_same(dict(resumed.state_dict()), dict(straight.state_dict()))
     assert_same_curves(again, history)
-    assert resumed.count().tolist() == straight.count().tolist()
 
 
-def test_without_a_preset_number() -> None:
-    case, how = LEARNED["bank"], plan(60, lr_boundary=0.2)
-    plain, fast = (budgeted(case, [0.9, 0.9], K=None) for _ in range(2))
+@pytest.mark.parametrize("t0", [1e-4, 6.0])
+def test_without_a_preset_number(t0: float) -> None:
+    """Components are allocated as the limit rises to the budget, or are all there from the start."""
+    case, how = LEARNED["bank"], plan(60)
+    plain, fast = (budgeted(case, [0.9, 0.3], K=None, t0=t0) for _ in range(2))
     case.train(Trainer, plain, how)
     case.train(KernelTrainer, fast, how)
     assert plain.axes[0].K == fast.axes[0].K > 12
+    assert fast.count().tolist() == plain.count().tolist() == [[10], [3]]
     assert_close_committed(plain, fast, 1e-5)
+
+
+def test_no_replica_depends_on_the_others() -> None:
+    case, how = LEARNED["bank"], plan(60)
+    stack, alone = budgeted(case, [0.3, 0.5]), budgeted(case, [0.3])
+    case.train(KernelTrainer, stack, how)
+    case.train(KernelTrainer, alone, how)
+    assert_same({name: value[0] for name, value in state(alone).items()},
+                {name: value[0] for name, value in state(stack).items()})  # fmt: skip
