@@ -142,12 +142,12 @@ class LimitedLearner(CapacityLearner):
             preset K, and for axes with other capacities or different commits.
     """
 
-    def __init__(self, model: nn.Module, budget: Budget, commit: float = BUDGET_COMMIT) -> None:
+    def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
             raise ValueError("a budget needs learned boundaries: give every axis a CountGate")
-        self.commit_at(commit)
+        self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
             raise ValueError(
                 f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
