@@ -71,6 +71,7 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: on an unknown name or a damaged file.
     """
+
     def names_one(token: str) -> bool:
         """Return whether it is ``experiment=``, also as Hydra's users write it, with a ``+``."""
         return key_of(token).lstrip("+") == "experiment"

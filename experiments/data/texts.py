@@ -94,8 +94,7 @@ GSM8K = TextSet(
 SPIDER = TextSet(
     "spider",
     (("train_spider.json", "dev.json", "tables.json"),),
-    dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion)
-    | {"tables.json": forms.SpiderDatabase},
+    dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion) | {"tables.json": forms.SpiderDatabase},
     inside=("spider", "spider_data"),
     check=forms.check_spider,
 )

@@ -197,9 +197,7 @@ class Sharing(Generic[Done]):
         if self.patience is not None and waited > self.patience:
             raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {self._first(names)}")
         if waited < POLL:
-            log.warning(
-                "waiting for %d runs that other processes train, the first: %s", len(names), self._first(names)
-            )
+            log.warning("waiting for %d runs that other processes train, the first: %s", len(names), self._first(names))
         time.sleep(POLL)
 
     def _first(self, names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ def tables_of(number: int) -> tuple[Table, ...]:
     """
     if number in WORDS:
         others = "|".join(word for word in WORDS.values() if word != WORDS[number] and word.startswith(WORDS[number]))
-        form = re.compile(rf"data{WORDS[number]}{f'(?!{others[len(WORDS[number]):]})' if others else ''}")
+        form = re.compile(rf"data{WORDS[number]}{f'(?!{others[len(WORDS[number]) :]})' if others else ''}")
         return tuple(table for table in MACROS if form.match(table.name))
     if number in FIGURES:
         raise KeyError(f"{number} is a figure of the paper: --figure {number}")

@@ -260,9 +260,7 @@ FAULTS = {
     "damaged_library_files": Fault(
         "a file of `ngn.save` damaged, then loaded", fault_exports.damaged_library_files, 10
     ),
-    "kill_exports": Fault(
-        "SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2
-    ),
+    "kill_exports": Fault("SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2),
     "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
     "two_sweeps": Fault(
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1

@@ -206,9 +206,7 @@ def test_a_users_configuration_folder_adds_choices(own_conf: Path) -> None:
         ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
     ],
 )
-def test_a_users_configuration_folder_changes_nothing_else(
-    own_conf: Path, name: str, content: str, fault: str
-) -> None:
+def test_a_users_configuration_folder_changes_nothing_else(own_conf: Path, name: str, content: str, fault: str) -> None:
     (path := own_conf / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     with pytest.raises(ConfigError, match=fault):

@@ -182,9 +182,7 @@ def test_cuda_is_refused_where_there_is_none(
     assert len(started) == 2
 
 
-def test_the_traceback_is_shown_on_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert app.main(["task=mnsit"]) == 2
     assert "Traceback" in capsys.readouterr().err

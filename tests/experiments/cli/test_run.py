@@ -135,9 +135,7 @@ def test_a_bug_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[s
     assert "ZeroDivisionError: a bug" in shown
 
 
-def test_hydra_full_error_shows_the_traceback_of_every_error(
-    command: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hydra_full_error_shows_the_traceback_of_every_error(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def engine(config: Config) -> Any:
         raise ConfigError("no such thing")
 

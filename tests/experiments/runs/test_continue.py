@@ -96,9 +96,7 @@ def test_engines_and_stacks_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_interrupted_branch_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+def test_an_interrupted_branch_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """Stop inside the second branch: finished phases are not trained again, and every number stays the same."""
     steps = 12 if engine == "torch" else 150  # the kernel saves between its calls, every 100 steps
     expected = trained(smoke(tmp_path / "calm", 2, engine=engine, train__steps=steps))

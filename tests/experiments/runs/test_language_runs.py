@@ -111,9 +111,7 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path: Path) -> None:
         rival_target.check_target(smoke(tmp_path, gate="adapter", method="uniform", method__like=learned["run_id"]))
 
 
-def test_a_training_killed_in_mid_epoch_resumes_bit_by_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_killed_in_mid_epoch_resumes_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(smoke(tmp_path / "whole", phases=["grown"], train__steps=11))
     real = Trainer.fit
 
@@ -208,9 +206,7 @@ def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("backbone", ["frozen", "updated"])
-def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(
-    tmp_path: Path, backbone: str
-) -> None:
+def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path: Path, backbone: str) -> None:
     keys = {"gate__target": "both", "gate__backbone": backbone, "train__lr_boundary": 0.3}
     record = trained(smoke(tmp_path, gate="prune", save="deployed", task__replay=8, **keys))
     assert {name: kind["K"] for name, kind in record["config"]["gate"]["kinds"].items()} == {"heads": 2, "ffn": 4}

@@ -101,9 +101,7 @@ def test_the_tree_of_this_checkout_is_computed_as_git_does(tmp_path: Path) -> No
         (provenance.Code(None, False, "none"), "names no commit; use a git clone or a source archive"),
     ],
 )
-def test_what_will_not_count_says_why(
-    monkeypatch: pytest.MonkeyPatch, code: provenance.Code, said: str | None
-) -> None:
+def test_what_will_not_count_says_why(monkeypatch: pytest.MonkeyPatch, code: provenance.Code, said: str | None) -> None:
     monkeypatch.setattr(provenance, "code", lambda: code)
     why = provenance.why_not_counted()
     assert why is None if said is None else said in str(why)

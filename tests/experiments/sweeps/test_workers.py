@@ -241,9 +241,7 @@ def test_a_signal_between_trainings_raises_at_once():
         ("SIGTERM", 0, None),
     ],
 )
-def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(
-    tmp_path, monkeypatch, capsys, signum, answer, told
-):
+def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(tmp_path, monkeypatch, capsys, signum, answer, told):
     """A fake scontrol writes down its arguments; tests/experiments/sweeps/slurm uses the real one."""
     asked = tmp_path / "asked"
     script = tmp_path / "scontrol"
