@@ -55,7 +55,7 @@ def under_budget(share, progress):
     return made
 
 
-BUDGETS = {"budget-open": under_budget("100%", 0.4), "budget-committed": under_budget("70%", 0.95)}
+BUDGETS = {"budget-open": under_budget("100%", 0.3), "budget-committed": under_budget("70%", 0.95)}
 """Learners under a budget, before and after their sizes are committed."""
 
 
