@@ -8,7 +8,7 @@ axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -106,13 +106,15 @@ class OrderedAxis(nn.Module):
         counts: (module, attribute) pairs to shrink with the count: an integer that is a multiple of K (``num_heads``),
             or a list of K entries (``layer_types``).
         dim: the dimension of the activation.
-        by_importance: places along the axis, the most important component first; None if component k is at place k.
+        by_importance: places along the axis, the most important first; None if component k is at place k. A
+            permutation of 0 ... K - 1 orders the components. One of 0 ... n K - 1 orders units, n to a component: the
+            first n places are those of component 0. A component is then no block of neighbours.
         name, unit: what reports call the axis and its components.
 
     Raises:
         TypeError: if ``capacity`` is neither a Capacity nor None.
         ValueError: if the capacity has replicas, allocates components or normalises them (use :class:`OrderedSum`); if
-            ``by_importance`` is not a permutation of 0 ... K - 1.
+            ``by_importance`` is not a permutation of 0 ... n K - 1.
 
     Example: the neurons between two linear maps.
 
@@ -128,7 +130,11 @@ class OrderedAxis(nn.Module):
     """None once truncated."""
     scale: Tensor | None
     ranks: Tensor | None = None
-    """The component at each place, int64 [K], on the CPU. Not a buffer: averages of models would average it."""
+    """The component at each place, int64 [places], on the CPU. Not a buffer: averages of models would average it."""
+    chosen = False
+    """Whether the user gave the order."""
+    per = 1
+    """Places of one component; ``width`` of a cut counts the entries of one place."""
     name, unit = "", "components"
     _ranks: Tensor | None = None
     """A copy of ``ranks`` on the device of the last call."""
@@ -174,16 +180,37 @@ class OrderedAxis(nn.Module):
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.mode: Mode = "soft"
         self.register_buffer("scale", None)
-        order = by_importance
-        if order is not None and sorted(order) != [*range(len(order) if capacity is None else self.K)]:
-            raise ValueError(f"by_importance must be a permutation of 0 to K - 1, not {list(order)}")
-        self.ranks = None if order is None or capacity is None else torch.tensor(order).argsort()
-        self._ranks = self.ranks
+        if by_importance is not None and capacity is not None:
+            self.sort(by_importance)
+            self.chosen = True
 
     @property
     def K(self) -> int:
         """Number of components that exist."""
         return self._K if self.capacity is None else self.capacity.K
+
+    @property
+    def places(self) -> int:
+        """Number of places along the axis: K, or that of the units that have an order of their own."""
+        return self.K * self.per
+
+    def sort(self, by_importance: Sequence[int]) -> None:
+        """Give the components new places, before any training; ``by_importance`` as for the class.
+
+        Raises:
+            ValueError: if it is not a permutation of 0 ... n K - 1, or a component's entries are no n equal parts.
+        """
+        order = [*by_importance]
+        per, rest = divmod(len(order), max(1, self.K))
+        if rest or sorted(order) != [*range(len(order))] or not order:
+            raise ValueError(
+                f"by_importance must be a permutation of 0 to K - 1, or of the units of K equal components, not {order}"
+            )
+        if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
+            raise ValueError(f"{self.name}: by_importance orders {len(order)} units, which its tensors do not have")
+        self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
+        self.per, self.ranks = per, torch.tensor(order).argsort() // per
+        self._ranks = self.ranks
 
     @property
     def origin(self) -> tuple[str, str | int] | None:
@@ -199,7 +226,7 @@ class OrderedAxis(nn.Module):
         return "" if self.capacity is None else f"K={self.K}"
 
     def in_place(self, values: Tensor) -> Tensor:
-        """Reorder values, [*R, K], from the order of components to the places along the axis."""
+        """Reorder values, [*R, K], from the order of components to the places along the axis, [*R, places]."""
         ranks = self._ranks_on(values.device)
         return values if ranks is None else values[..., ranks]
 
@@ -209,7 +236,7 @@ class OrderedAxis(nn.Module):
         return None if self.ranks is None else self._ranks
 
     def coefficients(self) -> Tensor | None:
-        """c_k = w_k g_k in the current mode, [K] in the order of places; None if all are 1."""
+        """c_k = w_k g_k in the current mode, [places]; None if all are 1."""
         if self.capacity is None:
             return self.scale
         if not self.called:  # setting an attribute in every pass would recompile a compiled graph
@@ -240,7 +267,7 @@ class OrderedAxis(nn.Module):
         capacity = self.capacity
         if capacity is not None and capacity.batched(self.mode) and not capacity.all_open:
             self.called = True
-            self._width(h, dim, self.K)
+            self._width(h, dim, self.places)
             product: Tensor = capacity.batch.scaled(h, capacity, dim, self._ranks_on(h.device))
             return product
         factor = self.factor(h, dim)
@@ -254,20 +281,21 @@ class OrderedAxis(nn.Module):
         after = h.dim() - 1 - dim % h.dim()
         return c.to(h).repeat_interleave(self._width(h, dim, len(c))).view(-1, *[1] * after)
 
-    def _width(self, h: Tensor, dim: int, K: int) -> int:
-        if h.shape[dim] % max(1, K):
+    def _width(self, h: Tensor, dim: int, places: int) -> int:
+        if h.shape[dim] % max(1, places):
             shape = f"dimension {dim} of the activation {list(h.shape)}"
-            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {K} components")
-        return int(h.shape[dim] // max(1, K))
+            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {places} components")
+        return int(h.shape[dim] // max(1, places))
 
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]."""
         for cut in self.cuts:
             value = getattr(cut.module, cut.name)
             if isinstance(value, nn.Parameter):
-                span = value.narrow(cut.dim, cut.start, self.K * cut.width)
-                span = span.movedim(cut.dim, 0).unflatten(0, (self.K, cut.width))
-                yield span if self.ranks is None else span[self.ranks.argsort()]
+                span = value.narrow(cut.dim, cut.start, self.places * cut.width)
+                span = span.movedim(cut.dim, 0).unflatten(0, (self.places, cut.width))
+                span = span if self.ranks is None else span[self.ranks.argsort()]
+                yield span.unflatten(0, (self.K, self.per)).flatten(1, 2)
 
     def activity_penalty(self) -> Tensor | None:
         """A penalty on activations of the last forward pass, [*R]; None if there is none."""
@@ -290,15 +318,16 @@ class OrderedAxis(nn.Module):
         return self.capacity.kept(), self.capacity.coefficients("hard").detach()
 
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        """Update the deployed copy after its tensors were cut to the places ``kept``, bool [K]."""
+        """Update the deployed copy after its tensors were cut to the places ``kept``, bool [places]."""
         self._count(kept)
         self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
-        self._ranks = None
+        self._ranks, self.per = None, 1
         self._modules.pop(GONE, None)
 
     def shrunk(self, kept: Tensor) -> None:
-        """Update the axis after its tensors were cut in place to the places ``kept``, bool [K]."""
+        """Update the axis after its tensors were cut in place to the places ``kept``, bool [places]."""
         self._count(kept)
+        self._K //= self.per
         self.capacity.shrink(self._K)
         self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
 

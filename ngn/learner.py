@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import cut_to
+from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import Mode
 from ngn.methods.batch import penalty as of_gates
 from ngn.methods.batch import sizes
@@ -90,6 +91,19 @@ class CapacityLearner(Learner):
         for axis in self.axes:
             axis.capacity.set_progress(progress)
         self._cut = [cut and axis.capacity.committed for cut, axis in zip(self._cut, self.axes, strict=True)]
+
+    def sort(
+        self, by_importance: Importance, calibration: Iterable[Any] | None = None, loss: Loss | None = None
+    ) -> None:
+        """Sort the units of all sizes whose order you have not given; call it before the training.
+
+        Args:
+            by_importance, calibration, loss: as for :func:`~ngn.sizes.attach.learn_sizes`.
+
+        Raises:
+            ValueError: if the score is unknown, needs data or a loss, or sizes are already cut.
+        """
+        sort(self.model, self.axes, by_importance, calibration, loss)
 
     def commit_at(self, progress: float) -> None:
         """Fix, from ``progress`` on, all sizes that have no ``commit`` of their own."""

@@ -158,7 +158,7 @@ def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:
     tensors = [cut for cut in axis.cuts if not isinstance(getattr(cut.module, cut.name), nn.ModuleList)]
     # a map that reads flattened channels has one column per pixel
     entries = min((cut.width for cut in tensors if cut.fold or cut is tensors[0]), default=None)
-    return axis.K, entries, component_parameters(axis)
+    return axis.K, None if entries is None else entries * axis.per, component_parameters(axis)
 
 
 def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:

@@ -155,7 +155,8 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                         f"{path} belongs to another model: {name} has {stored[name].dim()} dimensions, not {len(shape)}"
                     )
                 size, left = shape[cut.dim], stored[name].shape[cut.dim]
-                width = sum(c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
+                same = (c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
+                width = sum(same) * axis.per
             else:
                 continue
             if left > size:

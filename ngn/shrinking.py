@@ -91,7 +91,7 @@ def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     for axis in fewer:
         for cut in axis.cuts:
             if isinstance(value := _held(cut), Tensor):
-                span = (cut.start, cut.start + axis.K * cut.width, axis)
+                span = (cut.start, cut.start + axis.places * cut.width, axis)
                 spans.setdefault((id(value), cut.dim % value.dim()), set()).add(span)
     pairs = (pair for held in spans.values() for pair in combinations(held, 2))
     clashing = {span[2] for a, b in pairs if a[0] < b[1] and b[0] < a[1] for span in (a, b)}
@@ -109,7 +109,8 @@ def _can_cut(axis: OrderedAxis, n: int) -> bool:
         elif not is_stack(value):
             if type(value) not in (nn.Parameter, Tensor) or not value.is_floating_point():
                 return False  # sharded (DTensor), or quantised
-            if cut.name == "weight" and breaks_groups(cut.module, cut.dim, len(value) - (axis.K - n) * cut.width):
+            gone = (axis.K - n) * axis.per * cut.width
+            if cut.name == "weight" and breaks_groups(cut.module, cut.dim, len(value) - gone):
                 return False
     return axis.cuttable
 

@@ -78,7 +78,7 @@ class GateBatch:
         self._state: list[Any] | None = None
         """What the results were computed from."""
         self._parts: list[tuple[Tensor, Tensor]] = []
-        self._expanded: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
+        self._expanded: dict[tuple[Any, ...], tuple[Tensor, Tensor, Tensor | None]] = {}
         for number, gate in enumerate(gates):
             gate.batch, gate.row = self, number
         model.register_forward_pre_hook(self.begin)
@@ -124,17 +124,18 @@ class GateBatch:
         """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
         values, slopes = self.parts(gate)
         key = (gate.row, x.shape[dim], x.dtype, x.device)
-        if (expanded := self._expanded.get(key) if self._passing else None) is None:
+        expanded = self._expanded.get(key) if self._passing else None
+        if expanded is None or expanded[2] is not ranks:
             values = values.to(x.device, x.dtype)
             slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
             if ranks is not None:
                 values, slopes = values[ranks], slopes[ranks]
-            if (width := x.shape[dim] // gate.K) > 1:
+            if (width := x.shape[dim] // len(values)) > 1:
                 values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
-            expanded = values, slopes
+            expanded = values, slopes, ranks
             if self._passing and not torch.is_inference_mode_enabled():
                 self._expanded[key] = expanded
-        result: Tensor = _Scaled.apply(x, *expanded, dim % x.dim(), gate.tau)
+        result: Tensor = _Scaled.apply(x, *expanded[:2], dim % x.dim(), gate.tau)
         return result
 
 

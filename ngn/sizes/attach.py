@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ngn.allocation import BudgetLearner
+from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import axes_of
+from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, usual_gate
-from ngn.sizes.found import attach_found
+from ngn.sizes.found import Settle, attach_found
 from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import refuse_different
@@ -34,6 +36,9 @@ def learn_sizes(
     example: Any = None,
     frozen: bool = False,
     capacity: Maker | None = None,
+    by_importance: Importance | None = None,
+    calibration: Iterable[Any] | None = None,
+    loss: Callable[..., Any] | None = None,
     **gate: Any,
 ) -> CapacityLearner:
     """Make sizes of ``model`` learnable, in place; no weight is copied.
@@ -54,6 +59,13 @@ def learn_sizes(
             budget. The library cuts every size to half and to one, and compares outputs, before any training.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
+        by_importance: what stays first of the units whose order no size says: "magnitude" of their weights, or, from
+            batches of training data, "taylor" or "wanda" (:mod:`ngn.importance`). None: what is in front. Units are
+            sorted one by one, then put together into components; no weight moves.
+        calibration: for the last two, batches, of which the first 32 are read, such as the ``DataLoader`` of the
+            training. Never give test data.
+        loss: for batches that are no inputs of the model, and for "taylor", the loss, as for ``ngn.fit``. None: the
+            batches are as ``example``, and the output of the model has its ``loss``.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
             become integers at ``commit`` = 0.9 of training, under a budget at 0.4.
 
@@ -86,6 +98,8 @@ def learn_sizes(
             raise TypeError(f"{pattern!r}: {size!r} is not a size; give one such as ngn.Width(16)")
     if not (budget is None or isinstance(budget, Budget)):
         raise TypeError(f"budget={budget!r} is not a budget; give one such as ngn.Budget(parameters='60%')")
+    if by_importance is not None:
+        check(by_importance, calibration)
     for path, module in model.named_modules():
         if isinstance(module, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
             raise ValueError(
@@ -106,6 +120,10 @@ def learn_sizes(
 
         return make
 
+    def settle(axes: Sequence[OrderedAxis]) -> None:
+        if by_importance is not None:
+            sort(model, axes, by_importance, calibration, loss)
+
     with unchanged_on_error(model):
         if frozen:
             model.requires_grad_(False)
@@ -114,9 +132,9 @@ def learn_sizes(
                 module.use_nested_tensor = False  # its fast path skips the hooks of the axes
         found = None
         if isinstance(sizes, Mapping):
-            _attach_named(model, sizes, maker, example)
+            _attach_named(model, sizes, maker, example, settle)
         else:
-            found = _attach_found(model, sizes, maker(usual_gate), example)
+            found = _attach_found(model, sizes, maker(usual_gate), example, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.found = found
     learner.watch.closely = capacity is None
@@ -128,14 +146,14 @@ def learn_sizes(
     return learner
 
 
-def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, example: Any) -> FoundSizes:
+def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, example: Any, settle: Settle) -> FoundSizes:
     """Make what was found learnable, without what fails its trial."""
     if found is None:
         example = dummy(model) if example is None else example
         found = find_sizes(model, example)
     elif found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
-    kept = attach_found(model, found, make)
+    kept = attach_found(model, found, make, settle)
     if not kept.groups:
         raise ValueError(f"no size of this model can be cut:\n{kept}")
     refuse_uncuttable(model, axes_of(model), tried=True)
@@ -156,7 +174,9 @@ def dummy(model: nn.Module) -> Any:
     return dict(inputs)
 
 
-def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[..., Maker], example: Any) -> None:
+def _attach_named(
+    model: nn.Module, sizes: Mapping[str, Size], maker: Callable[..., Maker], example: Any, settle: Settle
+) -> None:
     """Make the sizes of the modules that match each pattern learnable.
 
     Raises:
@@ -170,6 +190,7 @@ def _attach_named(model: nn.Module, sizes: Mapping[str, Size], maker: Callable[.
     names = [axis.name for axis in axes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
+    settle(axes)
     refuse_uncuttable(model, axes, tried=example is not None)
     if example is not None:
         refuse_different(model, axes, example)

@@ -39,8 +39,9 @@ class Size(ABC):
     Args:
         K: number of components, which must divide the size; None for as many as possible.
         round_to: entries of each component, and so the learned size, are a multiple of this.
-        by_importance: component numbers, the most important first: a permutation of 0 ... K - 1, or a function
-            (module name, K) → permutation. None keeps the module's order.
+        by_importance: component numbers, the most important first: a permutation of 0 ... K - 1, or one of all units,
+            which are then grouped into components; or a function (module name, K) → permutation. None:
+            ``by_importance`` of ``learn_sizes``.
         gate: settings of this size's :class:`~ngn.methods.ngn.CountGate`; they override those of ``learn_sizes``.
 
     To add a kind of size, write a subclass whose :meth:`attach` calls :meth:`axis` with the tensors to cut.
@@ -105,6 +106,7 @@ class Size(ABC):
         consumers: Sequence[nn.Module] = (),
         counts: Counts = (),
         dim: int = -1,
+        units: int | None = None,
     ) -> HookedAxis:
         """Make a learned size of K components.
 
@@ -116,12 +118,15 @@ class Size(ABC):
                 :meth:`attach` has to call the axis itself.
             counts: (module, attribute) pairs that shrink with the count.
             dim: dimension of the axis in the activation; known for linear layers and convolutions.
+            units: number of units, a multiple of K, that can be removed one by one; None for K. Sorting by importance
+                puts any of them together into a component.
 
         Raises:
             ValueError: if a consumer already has an axis.
         """
         order = self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
         axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit)
+        axis.units = K if units is None else units
         if consumers:
             call_before(axis, *consumers)
         return axis

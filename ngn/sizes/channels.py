@@ -74,7 +74,9 @@ class Channels(Size):
             _check_having(module, conv, K, name)
         cuts = [cut for module in (conv, *having) for cut in outputs(module, conv.out_channels // K)]
         cuts += [cut for module in taking for cut in inputs(module, _input_size(module) // K)]
-        axis = self.axis(name, K, make, cuts, taking, dim=-1 - len(conv.kernel_size))
+        whole = [part.num_groups for part in having if isinstance(part, nn.GroupNorm)]  # loses whole groups only
+        dim, units = -1 - len(conv.kernel_size), min([conv.out_channels, *whole])
+        axis = self.axis(name, K, make, cuts, taking, dim=dim, units=units)
         if block is not None:
             axis.guessed = f"the consumer of its channels was found inside a {type(block).__name__}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import OrderedAxis
 from ngn.cut_modules import value_of
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker
@@ -16,6 +17,8 @@ from ngn.sizes.hooked import HookedAxis
 from ngn.sizes.trial import difference
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
 from ngn.tracing.run import use_cuttable_attention
+
+Settle = Callable[[Sequence[OrderedAxis]], None]
 
 
 class FoundAxis(HookedAxis):
@@ -25,9 +28,12 @@ class FoundAxis(HookedAxis):
     reaches no product.
     """
 
+    consumers: tuple[Consumer, ...] = ()
+
     def __init__(self, capacity: Capacity, group: SizeGroup) -> None:
         super().__init__(capacity, group.cuts, group.counts, -1, group.order, group.name, group.unit)
-        self.consumers = group.consumers
+        self.consumers, self.units = group.consumers, group.units or group.length
+        self.seen = all(consumer.by_input for consumer in group.consumers)
         if not bool((capacity.weights() == 1).all()) and not all(
             any(c.fold for c in self._of(r)) for r in self.consumers
         ):
@@ -41,14 +47,18 @@ class FoundAxis(HookedAxis):
         return [cut for cut in self.cuts if (cut.module, cut.name, cut.dim) == place]
 
     def _note_units(self) -> None:
-        """Note, for each consumer, the unit of every entry that it reads; K for entries of other sizes."""
+        """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
         self._units = []
         for consumer in self.consumers:
             value = value_of(consumer.holder, consumer.name)
-            units = torch.full((value.shape[consumer.dim],), self.K)
+            units, n = torch.full((value.shape[consumer.dim],), self.places), self.places
             for cut in self._of(consumer):
-                units[cut.start : cut.start + self.K * cut.width] = torch.arange(self.K).repeat_interleave(cut.width)
+                units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
             self._units.append(units)
+
+    def sort(self, by_importance: Sequence[int]) -> None:
+        super().sort(by_importance)
+        self._note_units()
 
     def shrunk(self, kept: Tensor) -> None:
         super().shrunk(kept)
@@ -93,7 +103,7 @@ class FoundAxis(HookedAxis):
         return h * self.along(consumer, c, h.shape[dim]).to(h.dtype).view(-1, *[1] * (-1 - dim))
 
     def _spread(self, values: Tensor, number: int) -> Tensor:
-        """Values of the units, [K], for the entries that a consumer reads; one for other entries."""
+        """Values of the places, for the entries that a consumer reads; one for other entries."""
         units = self._units[number]
         if units.device != values.device:
             units = self._units[number] = units.to(values.device)
@@ -117,8 +127,11 @@ class FoundAxis(HookedAxis):
             table[name] = weight
 
 
-def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> FoundSizes:
+def attach_found(model: nn.Module, found: FoundSizes, make: Maker, settle: Settle) -> FoundSizes:
     """Make the sizes of ``found`` learnable that pass a trial: cut to half, to one and to unequal parts.
+
+    Args:
+        settle: gives the units of the axes their order.
 
     Returns:
         ``found`` with the others among what is fixed, each with the difference of the outputs.
@@ -128,6 +141,7 @@ def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> FoundSizes
     for axis in axes:
         axis.costs = found.costs
         axis.attach()
+    settle(axes)
     failed = {axis.name: reason for axis, reason in _failed(model, axes, found.example).items()}
     for axis in axes:
         axis.called = False  # only calls in training count

@@ -24,6 +24,10 @@ class HookedAxis(OrderedAxis):
     """
 
     hooked = True
+    units: int | None = None
+    """Number of units that importance can sort, a multiple of K; None for none."""
+    seen = True
+    """Whether hooks see the input of all that reads the components."""
     in_weights = False
     """Whether coefficients may multiply the weight of a consumer."""
     _replaced: dict[int, nn.Parameter]
@@ -42,7 +46,7 @@ class HookedAxis(OrderedAxis):
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
     def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
-        """Values of the components, [K] in the order of places, for each of the ``size`` entries of a consumer."""
+        """Values of the components, [places], for each of the ``size`` entries of a consumer."""
         return values.repeat_interleave(size // max(1, len(values)))
 
     def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
@@ -90,7 +94,7 @@ class HookedAxis(OrderedAxis):
             if type(weight) is not nn.Parameter or not weight.requires_grad or weight.numel() >= h.numel():
                 return None
         own = (cut for cut in self.cuts if cut.module is consumer and cut.name == "weight")
-        whole = (cut for cut in own if cut.start == 0 and cut.fold and weight.shape[cut.dim] == self.K * cut.width)  # type: ignore[union-attr]
+        whole = (cut for cut in own if cut.start == 0 and cut.fold and weight.shape[cut.dim] == self.places * cut.width)  # type: ignore[union-attr]
         return next(whole, None)
 
     def before_layer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

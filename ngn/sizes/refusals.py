@@ -82,7 +82,7 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
                     f"{what} has a learned rank next to it ({bases[id(cut.module)]}), which would not be cut: learn "
                     "one of the two sizes"
                 )
-            dim, span = cut.dim % value.dim(), range(max(0, cut.start), cut.start + axis.K * cut.width)
+            dim, span = cut.dim % value.dim(), range(max(0, cut.start), cut.start + axis.places * cut.width)
             if span.stop > value.shape[dim]:
                 raise ValueError(
                     f"{what} has {value.shape[dim]} entries along dimension {dim}; the size needs {span.stop}"

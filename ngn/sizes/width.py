@@ -60,7 +60,7 @@ class Width(Size):
         through = [-1, 1] if isinstance(module, nn.Sequential) else []
         having = by_unit(parts, units, name or "the model", through)
         cuts = [cut for part in (*ups, *having) for cut in outputs(part, units // K)]
-        self.axis(name, K, make, cuts + inputs(down, units // K), [down])
+        self.axis(name, K, make, cuts + inputs(down, units // K), [down], units=units)
 
     def _maps(self, module: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module]:
         named = [(self.up, self.down)] if self.down else []

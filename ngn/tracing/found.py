@@ -44,7 +44,8 @@ class SizeGroup:
         counts: (module, attribute) pairs that shrink with the size.
         members: names of the modules whose tensors have the units, the consumers last.
         parameters, macs: the share of all parameters, and of all multiply-adds, that have the units.
-        order: units, the most important first; None for their order in the tensors.
+        order: units, the most important first; None for the order that ``learn_sizes`` gives them.
+        units: if a unit is a block of several that could be removed one by one, the number of those.
     """
 
     name: str
@@ -57,6 +58,7 @@ class SizeGroup:
     parameters: float
     macs: float
     order: Sequence[int] | None = None
+    units: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,223 @@
+"""Which units of a size matter most: scores over all tensors that have them, before any training.
+
+A cut keeps what is in front, so units are sorted by a score. The best of them then form component 0, and so on.
+
+    magnitude  (Σ w²)^½ over all weights of a unit, those that produce it and those that read it, biases apart:
+               the group norm of DepGraph (Fang et al., CVPR 2023, arXiv 2301.12900)
+    taylor     |dL/dc|, the mean over batches, for a factor c = 1 on the unit where it is read. It is |Σ w dL/dw| over
+               the weights that read it, and the first-order change of the loss without the unit
+               (Molchanov et al., CVPR 2019, arXiv 1906.10771)
+    wanda      Σ |w| ‖x‖ over the weights that read the unit; x are its activations in all batches
+               (Sun et al., ICLR 2024, arXiv 2306.11695, summed over outputs)
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ngn.axis import Cut, OrderedAxis, inputs_first
+from ngn.checks import arguments, evaluating
+from ngn.cut_modules import value_of
+from ngn.cutting import owned
+from ngn.sizes.hooked import HookedAxis, divided, taken_by
+from ngn.train.losses import Loss, Supervised, takes_output_and_target
+
+Importance = Literal["magnitude", "taylor", "wanda"]
+BATCHES = 32
+"""Calibration batches that are read, at most."""
+
+
+def check(by_importance: str, calibration: Any) -> None:
+    """Refuse an unknown word, and a score from data without data.
+
+    Raises:
+        ValueError: with what to give.
+    """
+    words = get_args(Importance)
+    if by_importance not in words:
+        near = difflib.get_close_matches(str(by_importance), words, n=1) or [", ".join(words)]
+        raise ValueError(f"by_importance={by_importance!r} is not a score; did you mean {near[0]}?")
+    if by_importance != "magnitude" and calibration is None:
+        raise ValueError(
+            f"by_importance={by_importance!r} is computed from training data: pass calibration=, batches of them. Or "
+            "give by_importance to ngn.fit or to the callback, which have the batches"
+        )
+
+
+def sort(
+    model: nn.Module,
+    axes: Sequence[OrderedAxis],
+    by_importance: str,
+    calibration: Iterable[Any] | None = None,
+    loss: Loss | None = None,
+) -> None:
+    """Sort the units of all sizes of ``model`` whose order the user has not given.
+
+    Args:
+        axes: the sizes.
+        by_importance: the score.
+        calibration: batches of training data, of which the first 32 are read.
+        loss: as that of ``ngn.fit``. None: batches are inputs as ``example``, and the output has its ``loss``.
+
+    Raises:
+        ValueError: if the score is unknown, needs data or a loss, or the model is cut already.
+
+    Warns:
+        UserWarning: of sizes that have no finite score; they keep the order of their tensors.
+    """
+    check(by_importance, calibration)
+    if any(axis.whole is not None for axis in axes):
+        raise ValueError("sizes are sorted before the training: some of this model are fixed and cut already")
+    own = [axis for axis in axes if isinstance(axis, HookedAxis) and axis.units and not axis.chosen]
+    for axis in own:
+        axis.sort(range(axis.units or axis.K))  # one place for each unit
+    if by_importance == "magnitude":
+        scores = [_magnitude(axis) for axis in own]
+    else:
+        method = _taylor if by_importance == "taylor" else _wanda
+        with _open(axes), evaluating(model), torch.random.fork_rng():
+            scores = method(model, own, _first(calibration), loss)
+        if distributed.is_available() and distributed.is_initialized():
+            for score in scores:
+                distributed.all_reduce(score)
+    unknown = []
+    for axis, score in zip(own, scores, strict=True):
+        if bool(score.isfinite().all()):
+            axis.sort(score.argsort(descending=True, stable=True).tolist())
+        else:
+            unknown.append(axis.name)
+    if unknown:
+        names = ", ".join([*unknown[:6], *(["..."] if len(unknown) > 6 else [])])
+        warnings.warn(f"{names}: {_WHY[by_importance]}; units keep the order of their tensors", stacklevel=4)
+
+
+_WHY = {
+    "magnitude": "weights of a type that is no float, or without finite values, have no magnitude",
+    "taylor": "the loss has no finite gradient in the size",
+    "wanda": "the units are not read by linear layers and convolutions alone, or never with finite values",
+}
+
+
+@torch.no_grad()
+def _magnitude(axis: OrderedAxis) -> Tensor:
+    """The norm of the weights of each unit, [places]."""
+    total, seen = torch.zeros(axis.places, dtype=torch.float64), set()
+    for cut in axis.cuts:
+        held, place = owned(cut), (id(owned(cut)), cut.dim, cut.start)
+        if held is None or "bias" in cut.name or cut.name in cut.module._buffers or place in seen:
+            continue
+        seen.add(place)  # a tensor that two modules hold counts once
+        total += _by_place(axis, cut, _floats(cut).square()).double().cpu()
+    return total.sqrt()
+
+
+def _floats(cut: Cut) -> Tensor:
+    """The tensor of a cut in float32; not a number where it has no such values."""
+    value = value_of(cut.module, cut.name).detach()
+    value = value.full_tensor() if divided(value) else value
+    plain = value.is_floating_point() and not value.is_meta
+    return value.float() if plain else torch.full(value.shape, torch.nan)
+
+
+def _by_place(axis: OrderedAxis, cut: Cut, values: Tensor) -> Tensor:
+    """Sums of ``values``, shaped as the tensor of ``cut``, over what each place of the axis has, [places]."""
+    span = values.narrow(cut.dim, cut.start, axis.places * cut.width).movedim(cut.dim, 0)
+    return span.reshape(axis.places, -1).sum(1)
+
+
+def _first(calibration: Iterable[Any] | None) -> Iterator[Any]:
+    batch = None
+    for batch in islice(calibration or (), BATCHES):
+        yield batch
+    if batch is None:
+        raise ValueError("calibration= yields no batch")
+
+
+@contextmanager
+def _open(axes: Sequence[OrderedAxis]) -> Iterator[None]:
+    """Take the gates off, as if no size were learned."""
+    hooked = [axis for axis in axes if isinstance(axis, HookedAxis)]
+    capacities = [axis.capacity for axis in hooked]
+    try:
+        for axis in hooked:
+            axis.capacity = None  # type: ignore[assignment]
+        yield
+    finally:
+        for axis, capacity in zip(hooked, capacities, strict=True):
+            axis.capacity, axis.scale = capacity, None
+
+
+def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
+    """The sum of |dL/dc| over batches, [places] for each of the ``axes``."""
+    device = next(model.parameters()).device
+    for axis in axes:
+        axis.scale = torch.ones(axis.places, device=device, requires_grad=True)
+    factors: list[Any] = [axis.scale for axis in axes]
+    totals = [torch.zeros(axis.places, device=device) for axis in axes]
+    read = torch.zeros(len(axes), dtype=torch.bool)
+    with torch.enable_grad():
+        for batch in batches:
+            slopes = torch.autograd.grad(_loss_of(model, batch, loss), factors, allow_unused=True)
+            for number, slope in enumerate(slopes):
+                if slope is not None:
+                    totals[number] += slope.abs()
+                    read[number] = True
+    return [total if used else total + torch.nan for total, used in zip(totals, read.tolist(), strict=True)]
+
+
+def _loss_of(model: nn.Module, batch: Any, loss: Loss | None) -> Tensor:
+    output = _run(model, batch, loss)
+    value = getattr(output, "loss", None) if loss is None else output
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+        raise ValueError("by_importance='taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
+    return value.squeeze()
+
+
+def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
+    """The loss of a batch; without ``loss`` the output of the model."""
+    if loss is not None:
+        return (Supervised(loss) if takes_output_and_target(loss) else loss)(model, batch)
+    if isinstance(batch, list):
+        raise ValueError("a calibration batch is a list: pass loss=, as to ngn.fit, to say what of it is the input")
+    args, named = arguments(batch)
+    return model(*args, **named)
+
+
+@torch.no_grad()
+def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
+    """Σ |w| ‖x‖ over what reads each unit, [places] for each of the ``axes``."""
+    squares: dict[tuple[HookedAxis, nn.Module], Tensor] = {}
+    handles = []
+    for module in model.modules():
+        for axis in taken_by(module):
+
+            def note(module: nn.Module, args: Any, kwargs: Any, axis: HookedAxis = axis) -> None:
+                h = (args[0] if args else next(iter(kwargs.values()))).float()
+                square = h.square().movedim(axis.dim_at(module), 0).flatten(1).sum(1)
+                squares[axis, module] = squares.get((axis, module), 0) + square
+
+            handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
+    try:
+        for batch in batches:
+            _run(model, batch, loss)
+    finally:
+        for handle in handles:
+            handle.remove()
+    scores = [torch.full((axis.places,), torch.nan, device=next(model.parameters()).device) for axis in axes]
+    for axis, score in zip(axes, scores, strict=True):
+        read = [module for by, module in squares if by is axis]
+        cuts = [cut for cut in axis.cuts if cut.module in read and cut.dim == (0 if inputs_first(cut.module) else 1)]
+        if axis.seen and {cut.module for cut in cuts} == {*read} and read:
+            score.zero_()
+            for cut in cuts:
+                norm = squares[axis, cut.module].sqrt().view(-1, *[1] * (_floats(cut).dim() - 1)).movedim(0, cut.dim)
+                score += _by_place(axis, cut, _floats(cut).abs() * norm)
+    return scores

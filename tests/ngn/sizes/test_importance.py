@@ -1,0 +1,231 @@
+"""The order of importance: units of any order form components, and scores say which are in front."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from modes import hard_output
+from sizable import Fused
+from torch import nn
+from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
+
+import ngn
+from ngn.importance import BATCHES
+
+X, Y = torch.randn(64, 8), torch.randn(64, 4)
+PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
+FROM = {"calibration": PAIRS, "loss": F.mse_loss}
+SCORES = {"magnitude": {}, "taylor": FROM, "wanda": FROM}
+
+
+def two_maps(units: int = 64) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, units), nn.ReLU(), nn.Linear(units, 4))
+
+
+def leading(model: nn.Module, parts: int = 4) -> nn.Module:
+    """The model with the first of every ``parts`` components."""
+    axes = [module for module in model.modules() if isinstance(module, ngn.OrderedAxis)]
+    return ngn.deploy(model, most=max(axis.K for axis in axes) // parts)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(
+    "sizes", [None, {"": ngn.Width()}, {"": ngn.Width(8)}], ids=["found", "single units", "components of 8"]
+)
+def test_dead_units_in_front_go_first(score, sizes):
+    model = two_maps()
+    with torch.no_grad():
+        model[0].weight[:48], model[0].bias[:48], model[2].weight[:, :48] = 0, 0, 0
+    whole = model(X).detach()
+    unsorted = ngn.learn_sizes(copy.deepcopy(model), sizes, example=X).model
+    assert float((leading(unsorted)(X).detach() - whole).norm() / whole.norm()) > 0.3
+    learner = ngn.learn_sizes(model, sizes, example=X, by_importance=score, **SCORES[score])
+    small = leading(learner.model)
+    assert small[2].in_features == 16
+    torch.testing.assert_close(small(X), whole)
+
+
+@pytest.mark.parametrize("sizes", [{"": ngn.Width(4, by_importance=[7, 0, 5, 2, 3, 1, 4, 6])}])
+def test_units_of_any_order_form_components(sizes, tmp_path):
+    def made(**gate):
+        model = two_maps(8)
+        return ngn.learn_sizes(model, sizes, example=X, stride=1.0, **gate)
+
+    learner = made(t0=1.1)
+    weight = learner.model[0].weight.detach().clone()
+    small = learner.deploy(example=X)
+    assert torch.equal(small[0].weight, weight[[0, 2, 5, 7]])
+    assert learner.report().groups[0].entries == 2
+    assert learner.report().groups[0].removed == 4 * (9 + 4)
+    parts, pairs = [*learner.axes[0].component_parameters()], [(7, 0), (5, 2), (3, 1), (4, 6)]
+    assert torch.equal(parts[0].sum(1), torch.stack([weight[[a, b]].sum(0) for a, b in pairs]))
+    ngn.save(small, tmp_path / "small")
+    assert torch.equal(ngn.load(made().model, tmp_path / "small")(X), small(X))
+
+
+def test_a_training_with_units_in_any_order_is_cut_in_place_and_deployed():
+    learner = ngn.learn_sizes(
+        two_maps(), {"": ngn.Width(8)}, example=X, budget=ngn.Budget(parameters="50%"), by_importance="magnitude"
+    )
+    history = ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=30, lr=1e-2), progress="never")
+    left = learner.model[0].out_features
+    assert left == learner.axes[0].places == 8 * learner.axes[0].K < 64
+    assert bool(torch.isfinite(torch.tensor(history.curves["task"])).all())
+    small = learner.deploy(example=X)
+    torch.testing.assert_close(small(X), hard_output(learner, X))
+
+
+def test_permuting_the_units_of_a_network_changes_nothing_after_sorting():
+    model = two_maps()
+    moved, order = copy.deepcopy(model), torch.randperm(64)
+    with torch.no_grad():
+        moved[0].weight.copy_(model[0].weight[order])
+        moved[0].bias.copy_(model[0].bias[order])
+        moved[2].weight.copy_(model[2].weight[:, order])
+    for score, given in SCORES.items():
+        small, other = (
+            leading(ngn.learn_sizes(copy.deepcopy(m), {"": ngn.Width(8)}, by_importance=score, **given).model)
+            for m in (model, moved)
+        )
+        torch.testing.assert_close(small(X), other(X))
+
+
+def ranked(scores: torch.Tensor, K: int) -> torch.Tensor:
+    """The component of each unit, if the best form component 0."""
+    return scores.argsort(descending=True, stable=True).argsort() // (len(scores) // K)
+
+
+def test_the_magnitude_is_the_norm_over_all_members_of_a_group():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5)
+    )
+    model[1].weight.data.uniform_(0, 2)
+    learner = ngn.learn_sizes(model, example=torch.randn(2, 3, 4, 4), by_importance="magnitude")
+    conv, norm, last = model[0].weight, model[1].weight, model[4].weight
+    scores = [
+        conv[k].square().sum() + norm[k].square() + last[:, 16 * k : 16 * k + 16].square().sum() for k in range(8)
+    ]
+    assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(scores).sqrt(), 8))
+
+
+def test_a_head_is_one_unit():
+    model, x = Fused(), torch.randn(2, 5, 8)
+    learner = ngn.learn_sizes(model, example=x, by_importance="magnitude")
+    heads = next(axis for axis in learner.axes if axis.K == 4)
+    qkv = model.qkv.weight.view(3, 4, -1).square().sum((0, 2))
+    out = model.proj.weight.view(8, 4, 2).square().sum((0, 2))
+    assert torch.equal(heads.ranks, ranked((qkv + out).sqrt(), 4))
+
+
+def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():
+    model = two_maps()
+    learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, by_importance="wanda", **FROM)
+    norms = model[1](model[0](X)).norm(dim=0)
+    assert torch.equal(learner.axes[0].ranks, ranked(model[2].weight.abs().sum(0) * norms, 8))
+
+
+def test_taylor_is_the_loss_of_removing_a_unit_to_first_order():
+    model, step = two_maps().double(), 1e-6
+    x, y = X.double(), Y.double()
+    learner = ngn.learn_sizes(
+        copy.deepcopy(model), {"": ngn.Width()}, by_importance="taylor", calibration=[[x, y]], loss=F.mse_loss
+    )
+    changes = []
+    for k in range(64):
+        less = copy.deepcopy(model)
+        less[2].weight.data[:, k] *= 1 - step
+        changes.append((F.mse_loss(model(x), y) - F.mse_loss(less(x), y)) / step)
+    assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(changes).detach().abs(), 64))
+
+
+def test_taylor_needs_no_gradient_of_weights_and_leaves_none():
+    model = two_maps()
+    free = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, by_importance="taylor", **FROM)
+    frozen = ngn.learn_sizes(model, {"": ngn.Width(8)}, by_importance="taylor", frozen=True, **FROM)
+    assert torch.equal(free.axes[0].ranks, frozen.axes[0].ranks)
+    assert all(p.grad is None for p in (*free.parameters(), *frozen.parameters()))
+    assert model.training
+
+
+@pytest.mark.parametrize("kind", [ResNet, UNet, ShuffleNet, Swin], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("score", SCORES)
+def test_found_structures_are_sorted_and_cut(kind, score):
+    model, x = network(kind), example_of(kind)
+    batches = [x if isinstance(x, (tuple, dict)) else (x,)]
+
+    def loss(model, batch):
+        return model(*batch).square().mean()
+
+    given = {"calibration": batches, "loss": loss} if score != "magnitude" else {}
+    learner = ngn.learn_sizes(model, example=x, by_importance=score, **given)
+    assert any(not torch.equal(axis.ranks, torch.arange(axis.K)) for axis in learner.axes)
+    for axis in learner.axes:
+        axis.capacity.tau.data.fill_(1.0)
+    learner.deploy(example=x, unsettled="allow")
+
+
+def test_an_order_of_your_own_stays():
+    own = [3, 1, 0, 2]
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, by_importance="magnitude")
+    assert learner.axes[0].ranks.argsort().tolist() == own
+
+
+def test_at_most_so_many_batches_are_read():
+    read = []
+
+    def batches():
+        for number in range(1000):
+            read.append(number)
+            yield PAIRS[number % 2]
+
+    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, by_importance="wanda", calibration=batches(), loss=F.mse_loss)
+    assert len(read) == BATCHES
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"by_importance": "magnitud"}, "did you mean magnitude"),
+        ({"by_importance": "taylor"}, "pass calibration="),
+        ({"by_importance": "wanda"}, "give by_importance to ngn.fit"),
+        ({"by_importance": "wanda", "calibration": PAIRS}, "pass loss="),
+        ({"by_importance": "taylor", "calibration": [X]}, "pass loss="),
+        ({"by_importance": "taylor", "calibration": [X], "loss": lambda model, x: model(x)}, "one number"),
+        ({"by_importance": "taylor", "calibration": [], "loss": F.mse_loss}, "no batch"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_and_the_model_left_as_it_was(given, said):
+    model = two_maps()
+    names = [name for name, _ in model.named_modules()]
+    with pytest.raises(ValueError, match=said):
+        ngn.learn_sizes(model, {"": ngn.Width(8)}, example=X, **given)
+    assert [name for name, _ in model.named_modules()] == names
+
+
+def test_sizes_without_a_score_keep_their_order_and_are_named():
+    model = network(Experts)
+    x = example_of(Experts)
+    with pytest.warns(UserWarning, match="not read by linear layers"):
+        learner = ngn.learn_sizes(model, example=x, by_importance="wanda", calibration=[x])
+    assert len(learner.axes) > 0
+    broken = two_maps()
+    broken[0].weight.data[3] = torch.nan
+    with pytest.warns(UserWarning, match="finite values, have no magnitude"):
+        learner = ngn.learn_sizes(broken, {"": ngn.Width(8)}, by_importance="magnitude")
+    assert torch.equal(learner.axes[0].ranks, torch.arange(64) // 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_scored_in_single(dtype):
+    model = two_maps().to(dtype)
+    model[0].weight.data[5] = 300.0  # its square overflows in float16
+    learner = ngn.learn_sizes(model, {"": ngn.Width()}, by_importance="magnitude")
+    assert int(learner.axes[0].ranks[5]) == 0
+
+
+def test_no_sorting_after_sizes_are_cut():
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, t0=2.0, commit=0.1)
+    ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=10), progress="never")
+    with pytest.raises(ValueError, match="before the training"):
+        learner.sort("magnitude")
