@@ -4,7 +4,7 @@ A cut keeps what is in front, so units are sorted by a score. The best of them t
 
     magnitude  (Σ w²)^½ over all weights of a unit, those that produce it and those that read it, biases apart:
                the group norm of DepGraph (Fang et al., CVPR 2023, arXiv 2301.12900)
-    taylor     |dL/dc|, the mean over batches, for a factor c = 1 on the unit where it is read. It is |Σ w dL/dw| over
+    taylor     |dL/dc|, summed over batches, for a factor c = 1 on the unit where it is read. It is |Σ w dL/dw| over
                the weights that read it, and the first-order change of the loss without the unit
                (Molchanov et al., CVPR 2019, arXiv 1906.10771)
     wanda      Σ |w| ‖x‖ over the weights that read the unit; x are its activations in all batches
