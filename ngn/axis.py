@@ -131,6 +131,8 @@ class OrderedAxis(nn.Module):
     scale: Tensor | None
     ranks: Tensor | None = None
     """The component at each place, int64 [places], on the CPU. Not a buffer: averages of models would average it."""
+    order: Tensor | None = None
+    """``ranks`` before any cut."""
     chosen = False
     """Whether the user gave the order."""
     per = 1
@@ -210,7 +212,7 @@ class OrderedAxis(nn.Module):
             raise ValueError(f"{self.name}: by_importance orders {len(order)} units, which its tensors do not have")
         self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
         self.per, self.ranks = per, torch.tensor(order).argsort() // per
-        self._ranks = self.ranks
+        self._ranks = self.order = self.ranks
 
     @property
     def origin(self) -> tuple[str, str | int] | None:

@@ -144,6 +144,13 @@ class Learner(Sized):
         self.set_progress(progress)
         self.before_step(step)
 
+    def orders(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold of the order of components."""
+        return {}
+
+    def reorder(self, orders: Mapping[str, Tensor]) -> None:
+        """Take over the orders among the tensors of a checkpoint."""
+
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors that training changes, and the frozen parameters; a tied tensor once."""
         tensors = {name: value for name, value in tensors_of(self).items() if isinstance(value, Tensor)}
@@ -167,7 +174,7 @@ class Learner(Sized):
         Frozen parameters are left out; the key "frozen" holds their digest.
         """
         moving, frozen = self._tensors()
-        return moving | ({"frozen": self._digest(frozen)} if frozen else {})
+        return moving | ({"frozen": self._digest(frozen)} if frozen else {}) | self.orders()
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Literal, get_args
@@ -175,7 +175,8 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
 
 def _loss_of(model: nn.Module, batch: Any, loss: Loss | None) -> Tensor:
     output = _run(model, batch, loss)
-    value = getattr(output, "loss", None) if loss is None else output
+    named = output.get if isinstance(output, Mapping) else lambda name: getattr(output, name, None)
+    value = named("loss") if loss is None else output
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise ValueError("by_importance='taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
     return value.squeeze()
@@ -187,7 +188,7 @@ def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
         return (Supervised(loss) if takes_output_and_target(loss) else loss)(model, batch)
     if isinstance(batch, list):
         raise ValueError("a calibration batch is a list: pass loss=, as to ngn.fit, to say what of it is the input")
-    args, named = arguments(batch)
+    args, named = arguments(dict(batch) if isinstance(batch, Mapping) else batch)
     return model(*args, **named)
 
 

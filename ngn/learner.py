@@ -219,10 +219,20 @@ class CapacityLearner(Learner):
     def controller_parameters(self) -> list[nn.Parameter]:
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
+    def orders(self) -> dict[str, Tensor]:
+        return {f"order.{n}": a.order for n, a in enumerate(self.axes) if a.order is not None and not a.chosen}
+
+    def reorder(self, orders: Mapping[str, Tensor]) -> None:
+        for number, axis in enumerate(self.axes):
+            if (order := orders.get(f"order.{number}")) is not None:
+                axis.sort(order[order < axis.K].argsort(stable=True).tolist())  # of those that are not cut yet
+                axis.order = order.long().cpu()
+
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.reorder(tensors)
         allocated = tensors["allocated"].tolist()
         for axis, K in zip(self.axes, allocated, strict=True):
             if K > axis.K:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ngn.contract import Learner
+from ngn.importance import Importance
+from ngn.train.losses import Loss
 
 
 class BoundaryOptimizer:
@@ -54,6 +56,11 @@ class BoundaryOptimizer:
         if not all(id(p) in parts for p in self.learner.controller_parameters()):
             raise ValueError("the trained model does not contain the sizes of the learner: train learner.model")
 
+    def sort(self, by_importance: Importance | None, batches: Any, loss: Loss | None) -> None:
+        """Sort units before the first step, if ``by_importance`` is given; ``loss`` as for ``ngn.fit``."""
+        if by_importance is not None:
+            self.learner.sort(by_importance, batches, loss)  # type: ignore[operator]
+
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.
 
@@ -74,13 +81,16 @@ class BoundaryOptimizer:
         """Return what a checkpoint of the model lacks, as lists: Adam's moments and the learner's own tensors."""
         adam = [self.optimizer.state.get(p, {}) for p in self.optimizer.param_groups[0]["params"]]
         own = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
+        own |= self.learner.orders()
         return {"adam": [_to_lists(moments) for moments in adam], "learner": _to_lists(own)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load the result of :meth:`state`."""
         adam = {n: _to_tensors(moments) for n, moments in enumerate(state["adam"]) if moments}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": adam})
-        self.learner.load_state_dict(_to_tensors(state["learner"]), strict=False)
+        own = _to_tensors(state["learner"])
+        self.learner.reorder(own)
+        self.learner.load_state_dict(own, strict=False)
 
 
 def _to_lists(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from ngn.budget import LimitedLearner
 from ngn.contract import Learner
+from ngn.importance import Importance
 from ngn.integrations import BoundaryOptimizer
+from ngn.train.losses import Loss
 
 
 class SizesCallback(Callback):
@@ -40,14 +42,25 @@ class SizesCallback(Callback):
         learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
         shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
+        by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
+            batches of the training data.
+        loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.
 
     Raises:
         ValueError: in training, if the module does not contain the learner's model, or if the number of steps is
             unknown.
     """
 
-    def __init__(self, learner: Learner, lr: float = 5e-2, shrink: bool = True) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        lr: float = 5e-2,
+        shrink: bool = True,
+        by_importance: Importance | None = None,
+        loss: Loss | None = None,
+    ) -> None:
         self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
+        self.by_importance, self.loss = by_importance, loss
 
     def state_dict(self) -> dict[str, Any]:
         return self.boundaries.state()
@@ -61,6 +74,9 @@ class SizesCallback(Callback):
         if not math.isfinite(self.total):
             raise ValueError("schedules need the number of training steps: set max_epochs or max_steps")
         self.done = trainer.global_step
+        if not self.done:
+            batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
+            self.boundaries.sort(self.by_importance, batches, self.loss)
         self.boundaries.learner.resume(self.done, self.done / self.total)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:

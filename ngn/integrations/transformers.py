@@ -9,7 +9,9 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ngn.contract import Learner
+from ngn.importance import Importance
 from ngn.integrations import BoundaryOptimizer
+from ngn.train.losses import Loss
 
 
 class SizesCallback(TrainerCallback, ExportableState):
@@ -34,13 +36,24 @@ class SizesCallback(TrainerCallback, ExportableState):
         learner: the learner of the trained model.
         lr: learning rate of the boundaries.
         shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
+        by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
+            batches of the training data.
+        loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
         ValueError: in training, if the trained model does not contain the learner's model.
     """
 
-    def __init__(self, learner: Learner, lr: float = 5e-2, shrink: bool = True) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        lr: float = 5e-2,
+        shrink: bool = True,
+        by_importance: Importance | None = None,
+        loss: Loss | None = None,
+    ) -> None:
         self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
+        self.by_importance, self.loss = by_importance, loss
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": self.boundaries.state()}
@@ -55,6 +68,8 @@ class SizesCallback(TrainerCallback, ExportableState):
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
+        if not state.global_step:
+            self.boundaries.sort(self.by_importance, others["train_dataloader"], self.loss)
         self.boundaries.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from ngn.allocation import BudgetLearner
 from ngn.confirmation import PARTS
 from ngn.contract import Learner
+from ngn.importance import BATCHES, Importance
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, Split
@@ -29,6 +30,7 @@ def fit(
     plan: TrainPlan,
     commit: float | None = COMMIT,
     held_out: Any = None,
+    by_importance: Importance | None = None,
     **settings: Any,
 ) -> History:
     """Train a learner, then set it to ``eval()`` mode. All studies of the suite use the same trainer.
@@ -47,6 +49,8 @@ def fit(
             to gates without a commit of their own (``learn_sizes`` sets one). None changes no gate.
         held_out: under a budget, data on which benefits of components are judged, so that no size grows to memorise
             noise. With ``targets`` a pair of inputs and targets, else batches, as ``inputs``. None: training data.
+        by_importance: sort the units before the first step by this score, "taylor" or "wanda" from the first 32 batches
+            (:mod:`ngn.importance`). A resumed training keeps its order.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
             ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
@@ -100,7 +104,12 @@ def fit(
     judged = None if held_out is None else _batches(held_out, None)
     if held_out is not None and targets is not None:
         judged = HeldOutParts(Split(*held_out), PARTS)
-    history = Trainer(learner, _batches(inputs, targets), whole, plan, held_out=judged, **settings).fit()
+    batches = _batches(inputs, targets)
+    if by_importance is not None:
+        if not isinstance(learner, CapacityLearner):
+            raise ValueError("by_importance= sorts the units of ngn.learn_sizes: pass its learner, or leave it out")
+        learner.sort(by_importance, (batches.at(n) for n in range(BATCHES if targets is None else 1)), whole)
+    history = Trainer(learner, batches, whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(
             f"the loss was no longer finite at step {diverged.min()}: lower the learning rates, or set "

@@ -53,9 +53,16 @@ WAYS = {
     "price": {},
     "draws": {"order": ngn.Order("nested_dropout", ranks=(4, 8, 12))},
     "budget": {"budget": ngn.Budget(parameters="40%")},
+    "sorted": {},
 }
 """Ways to learn a size. The state of the first is in the model; the second also needs the number of steps; the third
-also has tensors of the learner."""
+also has tensors of the learner; the last the order that the callback has found."""
+ORDERED = {"sorted": {"by_importance": "taylor", "loss": lambda model, batch: of(model, batch)["loss"]}}
+
+
+def of(model, batch):
+    """The model's output for a batch of either trainer."""
+    return model(**batch) if isinstance(batch, dict) else model(*batch)
 
 
 def made(way):
@@ -113,11 +120,12 @@ def test_transformers_resumes_exactly(tmp_path, way, at):
 
     def train(learner, **resumed):
         settings = arguments(transformers, tmp_path, 12, save_steps=1)
-        callbacks = [SizesCallback(learner, lr=0.2)]
+        callbacks = [SizesCallback(learner, lr=0.2, **ORDERED.get(way, {}))]
         transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
         return learner
 
     straight = train(made(way))
+    assert (straight.axes[0].order is None) == (way != "sorted")
     assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
     resumed = train(made(way), resume_from_checkpoint=str(tmp_path / f"checkpoint-{at}"))
     assert alike(resumed, straight)
@@ -172,7 +180,9 @@ def test_lightning_resumes_exactly(tmp_path, way, at):
 
     def train(learner, **resumed):
         keep = lightning.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4, save_top_k=-1)  # an epoch
-        trainer = lightning.Trainer(max_steps=16, callbacks=[SizesCallback(learner, lr=0.2), keep], **QUIET)
+        trainer = lightning.Trainer(
+            max_steps=16, callbacks=[SizesCallback(learner, lr=0.2, **ORDERED.get(way, {})), keep], **QUIET
+        )
         trainer.fit(lightning_module(lightning)(learner.model), LOADER, **resumed)
         return learner
 

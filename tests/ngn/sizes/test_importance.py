@@ -224,6 +224,52 @@ def test_half_precision_is_scored_in_single(dtype):
     assert int(learner.axes[0].ranks[5]) == 0
 
 
+def fitted(score, inputs, targets, **settings):
+    torch.manual_seed(5)
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%"))
+    ngn.fit(
+        learner, inputs, targets, F.mse_loss, ngn.TrainPlan(steps=20), by_importance=score, progress="never", **settings
+    )
+    return learner
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
+    torch.manual_seed(5)
+    sorted_before = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)})
+    sorted_before.sort(score, [[X, Y]], F.mse_loss)
+    for data in ((X, Y), ([[X, Y]], None)):
+        assert torch.equal(fitted(score, *data).axes[0].order, sorted_before.axes[0].ranks)
+
+
+def test_a_resumed_training_keeps_its_order(tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(step):
+        if step == 7:
+            raise Stopped
+
+    whole = fitted("taylor", X, Y)
+    with pytest.raises(Stopped):
+        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    resumed = fitted(None, X, Y, folder=tmp_path)  # not sorted again
+    assert all(torch.equal(a, b) for a, b in zip(resumed.state().values(), whole.state().values(), strict=True))
+
+
+def test_frozen_weights_are_restored_in_their_order():
+    model = two_maps()
+    first, second = (
+        ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, frozen=True, t0=2.0, commit=0.1) for _ in range(2)
+    )
+    first.sort("taylor", **FROM)
+    first.set_progress(0.5)
+    assert first.shrink()
+    second.restore(first.state())
+    assert torch.equal(second.model[0].weight, first.model[0].weight)
+    torch.testing.assert_close(second(X), first(X))
+
+
 def test_no_sorting_after_sizes_are_cut():
     learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, t0=2.0, commit=0.1)
     ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=10), progress="never")
