@@ -96,7 +96,7 @@ class Mnist:
 class Stories(Mnist):
     """The feed-forward units of a trained language model on TinyStories; seeds give the order of batches."""
 
-    batch, lr, after, learning, shares, parameters = 4, 5e-4, 30, 100, (0.75, 0.5), "75%"
+    batch, lr, after, learning, shares, parameters = 4, 5e-4, 20, 60, (0.75, 0.5), "75%"
 
     def __init__(self, make: Callable[[], nn.Module], root: Path, few: bool) -> None:
         self.sizes = {"model.layers.*.mlp": ngn.Width()}
@@ -104,7 +104,7 @@ class Stories(Mnist):
         text = (root / "tinystories" / "train.txt").read_text()
         tokens = torch.tensor(tokenizer(text[:3_000_000])["input_ids"])
         windows = tokens[: len(tokens) // 256 * 256].view(-1, 256)
-        last = len(windows) - 60
+        last = len(windows) - 40
         self.windows, self.held_windows = windows[:last], windows[last:]
         if few:
             self.after, self.learning = 2, 5
@@ -143,7 +143,7 @@ def cnn() -> nn.Module:
         return [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
 
     return nn.Sequential(
-        *block(1, 16), *block(16, 32), nn.Flatten(), nn.Linear(32 * 49, 64), nn.ReLU(), nn.Linear(64, 10)
+        *block(1, 8), *block(8, 16), nn.Flatten(), nn.Linear(16 * 49, 64), nn.ReLU(), nn.Linear(64, 10)
     )
 
 

@@ -13,7 +13,6 @@ A cut keeps what is in front, so units are sorted by a score. The best of them t
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,15 +35,9 @@ BATCHES = 32
 
 
 def check(by_importance: str, calibration: Any) -> None:
-    """Refuse an unknown word, and a score from data without data.
-
-    Raises:
-        ValueError: with what to give.
-    """
-    words = get_args(Importance)
-    if by_importance not in words:
-        near = difflib.get_close_matches(str(by_importance), words, n=1) or [", ".join(words)]
-        raise ValueError(f"by_importance={by_importance!r} is not a score; did you mean {near[0]}?")
+    """Raise a ValueError for an unknown score, and for one that needs data without data."""
+    if by_importance not in get_args(Importance):
+        raise ValueError(f"by_importance={by_importance!r} is none of {', '.join(get_args(Importance))}")
     if by_importance != "magnitude" and calibration is None:
         raise ValueError(
             f"by_importance={by_importance!r} is computed from training data: pass calibration=, batches of them. Or "
@@ -53,26 +46,9 @@ def check(by_importance: str, calibration: Any) -> None:
 
 
 def sort(
-    model: nn.Module,
-    axes: Sequence[OrderedAxis],
-    by_importance: str,
-    calibration: Iterable[Any] | None = None,
-    loss: Loss | None = None,
+    model: nn.Module, axes: Sequence[OrderedAxis], by_importance: str, calibration: Any = None, loss: Loss | None = None
 ) -> None:
-    """Sort the units of all sizes of ``model`` whose order the user has not given.
-
-    Args:
-        axes: the sizes.
-        by_importance: the score.
-        calibration: batches of training data, of which the first 32 are read.
-        loss: as that of ``ngn.fit``. None: batches are inputs as ``example``, and the output has its ``loss``.
-
-    Raises:
-        ValueError: if the score is unknown, needs data or a loss, or the model is cut already.
-
-    Warns:
-        UserWarning: of sizes that have no finite score; they keep the order of their tensors.
-    """
+    """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``CapacityLearner.sort``."""
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
         raise ValueError("sizes are sorted before the training: some of this model are fixed and cut already")
@@ -84,17 +60,15 @@ def sort(
     else:
         method = _taylor if by_importance == "taylor" else _wanda
         with _open(axes), evaluating(model), torch.random.fork_rng():
-            scores = method(model, own, _first(calibration), loss)
+            scores = method(model, own, islice(calibration, BATCHES), loss)
         if distributed.is_available() and distributed.is_initialized():
             for score in scores:
                 distributed.all_reduce(score)
-    unknown = []
-    for axis, score in zip(own, scores, strict=True):
-        if bool(score.isfinite().all()):
+    known = [bool(score.isfinite().all()) for score in scores]
+    for axis, score, sortable in zip(own, scores, known, strict=True):
+        if sortable:
             axis.sort(score.argsort(descending=True, stable=True).tolist())
-        else:
-            unknown.append(axis.name)
-    if unknown:
+    if unknown := [axis.name for axis, sortable in zip(own, known, strict=True) if not sortable]:
         names = ", ".join([*unknown[:6], *(["..."] if len(unknown) > 6 else [])])
         warnings.warn(f"{names}: {_WHY[by_importance]}; units keep the order of their tensors", stacklevel=4)
 
@@ -133,14 +107,6 @@ def _by_place(axis: OrderedAxis, cut: Cut, values: Tensor) -> Tensor:
     return span.reshape(axis.places, -1).sum(1)
 
 
-def _first(calibration: Iterable[Any] | None) -> Iterator[Any]:
-    batch = None
-    for batch in islice(calibration or (), BATCHES):
-        yield batch
-    if batch is None:
-        raise ValueError("calibration= yields no batch")
-
-
 @contextmanager
 def _open(axes: Sequence[OrderedAxis]) -> Iterator[None]:
     """Take the gates off, as if no size were learned."""
@@ -161,25 +127,23 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
     for axis in axes:
         axis.scale = torch.ones(axis.places, device=device, requires_grad=True)
     factors: list[Any] = [axis.scale for axis in axes]
-    totals = [torch.zeros(axis.places, device=device) for axis in axes]
-    read = torch.zeros(len(axes), dtype=torch.bool)
+    totals: list[Any] = [None for axis in axes]
     with torch.enable_grad():
         for batch in batches:
-            slopes = torch.autograd.grad(_loss_of(model, batch, loss), factors, allow_unused=True)
-            for number, slope in enumerate(slopes):
-                if slope is not None:
-                    totals[number] += slope.abs()
-                    read[number] = True
-    return [total if used else total + torch.nan for total, used in zip(totals, read.tolist(), strict=True)]
+            value = _run(model, batch, loss)
+            if loss is None:
+                value = value.get("loss") if isinstance(value, Mapping) else getattr(value, "loss", None)
+            if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+                raise ValueError("'taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
+            slopes = torch.autograd.grad(value.sum(), factors, allow_unused=True)
+            totals = [
+                t if d is None else d.abs() + (0 if t is None else t) for t, d in zip(totals, slopes, strict=True)
+            ]
+    return [_unknown(axis, device) if t is None else t for axis, t in zip(axes, totals, strict=True)]
 
 
-def _loss_of(model: nn.Module, batch: Any, loss: Loss | None) -> Tensor:
-    output = _run(model, batch, loss)
-    named = output.get if isinstance(output, Mapping) else lambda name: getattr(output, name, None)
-    value = named("loss") if loss is None else output
-    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
-        raise ValueError("by_importance='taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
-    return value.squeeze()
+def _unknown(axis: OrderedAxis, device: torch.device) -> Tensor:
+    return torch.full((axis.places,), torch.nan, device=device)
 
 
 def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
@@ -212,13 +176,14 @@ def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any],
     finally:
         for handle in handles:
             handle.remove()
-    scores = [torch.full((axis.places,), torch.nan, device=next(model.parameters()).device) for axis in axes]
-    for axis, score in zip(axes, scores, strict=True):
+    scores = []
+    for axis in axes:
         read = [module for by, module in squares if by is axis]
         cuts = [cut for cut in axis.cuts if cut.module in read and cut.dim == (0 if inputs_first(cut.module) else 1)]
-        if axis.seen and {cut.module for cut in cuts} == {*read} and read:
-            score.zero_()
-            for cut in cuts:
-                norm = squares[axis, cut.module].sqrt().view(-1, *[1] * (_floats(cut).dim() - 1)).movedim(0, cut.dim)
-                score += _by_place(axis, cut, _floats(cut).abs() * norm)
+        if not read or not axis.seen or {cut.module for cut in cuts} != {*read}:
+            scores.append(_unknown(axis, next(model.parameters()).device))
+            continue
+        weights = [_floats(cut).abs().movedim(cut.dim, -1) * squares[axis, cut.module].sqrt() for cut in cuts]
+        parts = [_by_place(axis, cut, w.movedim(-1, cut.dim)) for cut, w in zip(cuts, weights, strict=True)]
+        scores.append(torch.stack(parts).sum(0))
     return scores

@@ -95,10 +95,7 @@ class CapacityLearner(Learner):
     def sort(
         self, by_importance: Importance, calibration: Iterable[Any] | None = None, loss: Loss | None = None
     ) -> None:
-        """Sort the units of all sizes whose order you have not given; call it before the training.
-
-        Args:
-            by_importance, calibration, loss: as for :func:`~ngn.sizes.attach.learn_sizes`.
+        """Sort the units of sizes whose order you have not given, before the training; arguments of ``learn_sizes``.
 
         Raises:
             ValueError: if the score is unknown, needs data or a loss, or sizes are already cut.

@@ -10,9 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from ngn.budget import LimitedLearner
 from ngn.contract import Learner
-from ngn.importance import Importance
 from ngn.integrations import BoundaryOptimizer
-from ngn.train.losses import Loss
 
 
 class SizesCallback(Callback):
@@ -52,12 +50,7 @@ class SizesCallback(Callback):
     """
 
     def __init__(
-        self,
-        learner: Learner,
-        lr: float = 5e-2,
-        shrink: bool = True,
-        by_importance: Importance | None = None,
-        loss: Loss | None = None,
+        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
         self.by_importance, self.loss = by_importance, loss

@@ -9,9 +9,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ngn.contract import Learner
-from ngn.importance import Importance
 from ngn.integrations import BoundaryOptimizer
-from ngn.train.losses import Loss
 
 
 class SizesCallback(TrainerCallback, ExportableState):
@@ -45,12 +43,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     """
 
     def __init__(
-        self,
-        learner: Learner,
-        lr: float = 5e-2,
-        shrink: bool = True,
-        by_importance: Importance | None = None,
-        loss: Loss | None = None,
+        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
         self.by_importance, self.loss = by_importance, loss

@@ -59,13 +59,10 @@ def learn_sizes(
             budget. The library cuts every size to half and to one, and compares outputs, before any training.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
-        by_importance: what stays first of the units whose order no size says: "magnitude" of their weights, or, from
-            batches of training data, "taylor" or "wanda" (:mod:`ngn.importance`). None: what is in front. Units are
-            sorted one by one, then put together into components; no weight moves.
-        calibration: for the last two, batches, of which the first 32 are read, such as the ``DataLoader`` of the
-            training. Never give test data.
-        loss: for batches that are no inputs of the model, and for "taylor", the loss, as for ``ngn.fit``. None: the
-            batches are as ``example``, and the output of the model has its ``loss``.
+        by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
+            "wanda" from ``calibration``. None: the units in front stay. No weight moves.
+        calibration: batches of training data, such as the ``DataLoader`` of the training; the first 32 are read.
+        loss: how to use a batch, as for ``ngn.fit``. None: batches are as ``example``, and the output has its ``loss``.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
             become integers at ``commit`` = 0.9 of training, under a budget at 0.4.
 
