@@ -69,12 +69,19 @@ class Task:
         return self.control.model(counts)
 
     @property
+    def example(self) -> torch.Tensor:
+        """Two inputs."""
+        return self.test[0][:2]
+
+    @property
     def budget(self) -> ngn.Budget:
         return ngn.Budget(parameters=self.control.share)
 
     def even(self) -> list[int]:
         """The even sizes within the budget: those of a learner that has seen nothing."""
-        learner = ngn.learn_sizes(self.model(self.control.most), self.control.sizes(), budget=self.budget)
+        learner = ngn.learn_sizes(
+            self.model(self.control.most), self.control.sizes(), example=self.example, budget=self.budget
+        )
         learner.set_progress(1.0)
         return self.counts(learner)
 
@@ -118,7 +125,9 @@ class Task:
 
 
 def learned(task: Task) -> Unit:
-    learner = ngn.learn_sizes(task.model(task.control.most), task.control.sizes(), budget=task.budget)
+    learner = ngn.learn_sizes(
+        task.model(task.control.most), task.control.sizes(), example=task.example, budget=task.budget
+    )
     assert isinstance(learner, ngn.BudgetLearner)
     return task.learn(learner, held_out=task.held_out)
 
@@ -127,7 +136,9 @@ def cut(task: Task) -> Unit:
     """Train the largest model for half of the steps, keep the first components, and train on."""
     model, began = task.model(task.control.most), time.process_time()
     task.train(model, last=0.5)
-    keeper = ngn.learn_sizes(model, task.control.sizes(), capacity=lambda name, K: ngn.Retained(K))
+    keeper = ngn.learn_sizes(
+        model, task.control.sizes(), example=task.example, capacity=lambda name, K: ngn.Retained(K)
+    )
     counts = dict(zip(task.control.sizes(), task.even(), strict=True))
     for name, axis in zip(keeper.names, keeper.axes, strict=True):
         kept: Any = axis.capacity

@@ -111,7 +111,9 @@ class Training:
             model = work.model()
         self.model, self.learner = model, None
         if share is not None:
-            self.learner = ngn.learn_sizes(model, work.sizes, budget=ngn.Budget(parameters=f"{share}%"))
+            self.learner = ngn.learn_sizes(
+                model, work.sizes, budget=ngn.Budget(parameters=f"{share}%"), example=work.inputs[:2]
+            )
         body = model.parameters() if self.learner is None else self.learner.body_parameters()
         self.optimizer = torch.optim.AdamW(body, lr=1e-3)
         model.train()
@@ -184,7 +186,9 @@ def memory(work: Work, share: int | None, small: bool) -> dict[str, float]:
     model = None
     if small:
         assert share is not None
-        learner = ngn.learn_sizes(work.model(), work.sizes, budget=ngn.Budget(parameters=f"{share}%"))
+        learner = ngn.learn_sizes(
+            work.model(), work.sizes, budget=ngn.Budget(parameters=f"{share}%"), example=work.inputs[:2]
+        )
         learner.set_progress(1.0)
         model, share = learner.deploy(unsettled="allow"), None
     one = Training(work, 20, share, model)

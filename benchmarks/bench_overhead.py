@@ -90,7 +90,8 @@ def learners() -> tuple[dict[str, Any], Any]:
     def made(progress: float) -> Any:
         torch.manual_seed(0)
         layers = (Layer(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))
-        learner = ngn.learn_sizes(nn.Sequential(*layers), {"*": ngn.Width(16, t0=7.0)}, commit=0.5)
+        sizes, example = {"*": ngn.Width(16, t0=7.0)}, torch.ones(1, 64)
+        learner = ngn.learn_sizes(nn.Sequential(*layers), sizes, example=example, commit=0.5)
         learner.set_progress(progress)
         return learner
 

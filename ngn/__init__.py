@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.shapes import save as save
     from ngn.sizes.attach import learn_sizes as learn_sizes
     from ngn.sizes.base import Size as Size
-    from ngn.sizes.channels import Channels as Channels
     from ngn.sizes.depth import Depth as Depth
-    from ngn.sizes.heads import Heads as Heads
+    from ngn.sizes.named import Channels as Channels
+    from ngn.sizes.named import Heads as Heads
+    from ngn.sizes.named import Width as Width
     from ngn.sizes.rank import Rank as Rank
-    from ngn.sizes.width import Width as Width
     from ngn.tracing.groups import find_sizes as find_sizes
     from ngn.train.fit import fit as fit
     from ngn.train.losses import Supervised as Supervised
@@ -59,9 +59,7 @@ _NAMES = {
     "ngn.sizes.attach": "learn_sizes",
     "ngn.tracing.groups": "find_sizes",
     "ngn.sizes.base": "Size",
-    "ngn.sizes.width": "Width",
-    "ngn.sizes.heads": "Heads",
-    "ngn.sizes.channels": "Channels",
+    "ngn.sizes.named": "Width Heads Channels",
     "ngn.sizes.rank": "Rank",
     "ngn.sizes.depth": "Depth",
     "ngn.orders": "Order",

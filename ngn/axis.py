@@ -144,8 +144,6 @@ class OrderedAxis(nn.Module):
     """Whether hooks call the axis (truncation then removes both) and not the forward pass of a module."""
     called = False
     """Whether a forward pass has ever used the axis."""
-    guessed: str | None = None
-    """An assumption of the size that only a trial on an example can check."""
     calibrating = False
     """Whether the next forward pass fixes the rms of normalised components."""
     rms: Tensor | None = None

@@ -110,8 +110,9 @@ class Learner(Sized):
 
         >>> import torch, ngn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, lambda0=0.1)
-        >>> optimizer, x = torch.optim.Adam(learner.parameters(), lr=0.1), torch.randn(64, 2)
+        >>> x = torch.randn(64, 2)
+        >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=x, lambda0=0.1)
+        >>> optimizer = torch.optim.Adam(learner.parameters(), lr=0.1)
         >>> for n in range(100):
         ...     loss = (learner(x) - x[:, :1]).square().mean() + learner.penalty()
         ...     optimizer.zero_grad()

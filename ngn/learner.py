@@ -41,7 +41,7 @@ class CapacityLearner(Learner):
 
     watch: LoopWatch
     found: Any = None
-    """What :func:`~ngn.sizes.attach.learn_sizes` found, and what of it cannot be cut; None for sizes by name."""
+    """What :func:`~ngn.sizes.attach.learn_sizes` took of a trace, and what cannot be cut; None without a trace."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)

@@ -37,10 +37,10 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
         ImportError: if ``.onnx`` is asked for and ONNX is not installed.
 
     >>> import tempfile, torch, ngn
-    >>> mlp = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> small = ngn.learn_sizes(mlp, {"": ngn.Width(8, t0=2.0)}).deploy(unsettled="allow")
+    >>> mlp, x = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)), torch.randn(4, 3)
+    >>> small = ngn.learn_sizes(mlp, {"": ngn.Width(8, t0=2.0)}, example=x).deploy(unsettled="allow")
     >>> with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
-    ...     ngn.export(small, file.name, example=torch.randn(4, 3))
+    ...     ngn.export(small, file.name, example=x)
     ...     torch.export.load(file.name).module()(torch.randn(7, 3)).shape
     torch.Size([7, 2])
     """

@@ -62,7 +62,7 @@ def shrink(
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> axes, weight = ngn.learn_sizes(model, {"": ngn.Width(8)}).axes, model[0].weight
+    >>> axes, weight = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=torch.ones(1, 3)).axes, model[0].weight
     >>> shrink(model, axes, [5]), model[0], model[0].weight is weight
     (True, Linear(in_features=3, out_features=5, bias=True), True)
     """

@@ -83,7 +83,7 @@ def waves(count: int, source: Generator) -> Samples:
 
 
 def layers(widths: Sequence[int]) -> nn.Module:
-    """Three hidden layers; each size is that of a module that holds the two maps beside it."""
+    """Three hidden layers."""
     a, b, c = widths
     first = nn.Sequential(spread(nn.Linear(2, a), 4.0, 3.0), nn.Tanh(), nn.Linear(a, b))
     second = nn.Sequential(first, nn.Tanh(), nn.Linear(b, c))
@@ -168,12 +168,12 @@ CONTROLS = {
     ),
     "layers": Control(
         "Three layers behind one another", layers,
-        lambda: {"0.0.0": ngn.Width(), **dict.fromkeys(("0.0", "0"), ngn.Width(up="0.2", down="2"))},
+        lambda: dict.fromkeys(("0.0.0.0", "0.0.0.2", "0.0.2"), ngn.Width()),
         (48,) * 3, "25%", (48, 16, 10), ripples, 0.05, rows=1024, batch=None, steps=1500, lr=5e-3,
     ),
     "heads": Control(
         "Heads beside units: ten positions to recall", Block,
-        lambda: {"attention": ngn.Heads(qkv=("q", "k", "v"), out="out", head_dim=HEAD), "mlp": ngn.Width()},
+        lambda: {"attention": ngn.Heads(), "mlp": ngn.Width()},
         (16, 64), "45%", (9, 5), recall, 0.05, rows=4096, batch=128, steps=500, lr=5e-3,
     ),
     "maps": Control(

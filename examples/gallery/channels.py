@@ -27,9 +27,10 @@ model = nn.Sequential(
 )
 
 # %%
-# Name only the convolution. ``learn_sizes`` finds the normalisation after it, and the next convolution.
+# Name only the convolution. ``learn_sizes`` finds the normalisation after it, and the next convolution, by tracing the
+# model on an example.
 
-learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, lambda0=0.1, alpha_max=0.1)
+learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, example=images[:2], lambda0=0.1, alpha_max=0.1)
 history = ngn.fit(
     learner,
     images,

@@ -39,7 +39,7 @@ class Reader(nn.Module):
 
 
 # %%
-learner = ngn.learn_sizes(Reader(), {"attention": ngn.Heads()}, lambda0=0.1, alpha_max=0.1)
+learner = ngn.learn_sizes(Reader(), {"attention": ngn.Heads()}, example=x[:2], lambda0=0.1, alpha_max=0.1)
 history = ngn.fit(
     learner, x, y, nn.functional.cross_entropy, ngn.TrainPlan(steps=300, lr=3e-3, lr_boundary=0.1), progress="never"
 )

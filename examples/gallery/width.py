@@ -21,7 +21,7 @@ model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
 # ``learn_sizes`` finds the two linear maps and makes the width between them learnable. With ``t0`` near 0 the size
 # grows from one slice. The ordering weights ``r ** k`` give later slices less weight.
 
-learner = ngn.learn_sizes(model, {"": ngn.Width(16)}, t0=1e-4, r=0.8, lambda0=1e-3, alpha_max=1e-3)
+learner = ngn.learn_sizes(model, {"": ngn.Width(16)}, example=x, t0=1e-4, r=0.8, lambda0=1e-3, alpha_max=1e-3)
 history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1200, lr=3e-3), progress="never")
 
 # %%

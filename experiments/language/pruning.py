@@ -10,8 +10,9 @@ learns a prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -138,9 +139,25 @@ def learn_prefix(model: nn.Module, parts: Sequence[PrunablePart], capacities: Se
     return model
 
 
-def learned_size_of(part: PrunablePart, blocks: int) -> ngn.Heads | ngn.Width:
+def learned_size_of(part: PrunablePart, blocks: int) -> ngn.Size:
     """Return the learned size of a part: groups of heads, or ``blocks`` of neurons."""
-    return ngn.Heads() if part.kind == "heads" else ngn.Width(blocks)
+    if part.kind == "heads":
+        return ngn.Heads() if blocks > 1 else OneGroup(part.map)
+    return ngn.Width(blocks)
+
+
+class OneGroup(ngn.Size):
+    """The only group of heads of a layer that is cut already; it stays, and counts as one."""
+
+    unit = "heads"
+
+    def __init__(self, map: str) -> None:
+        super().__init__()
+        self.map = map
+
+    def attach(self, model: nn.Module, name: str, make: Callable[[str, int], ngn.Capacity]) -> None:
+        reading: Any = model.get_submodule(self.map)
+        self.axis(name, 1, make, ngn.inputs(reading, reading.in_features), [reading])
 
 
 def weights_left(base: PretrainedModel, deployed: nn.Module) -> list[tuple[int, int]]:

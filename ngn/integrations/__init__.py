@@ -30,9 +30,10 @@ class BoundaryOptimizer:
     >>> import torch, ngn
     >>> from ngn.integrations import BoundaryOptimizer
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8, t0=3.0)}, lambda0=1.0)
+    >>> x = torch.randn(4, 2)
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8, t0=3.0)}, example=x, lambda0=1.0)
     >>> boundaries = BoundaryOptimizer(learner, lr=0.5)
-    >>> model(torch.randn(4, 2)).sum().backward()
+    >>> model(x).sum().backward()
     >>> boundaries.step()
     >>> float(learner.size()) != 3.0, learner.controller_parameters()[0].grad
     (True, None)

@@ -23,7 +23,7 @@ class SizesCallback(Callback):
             ...
 
         module = Classifier()
-        learner = ngn.learn_sizes(module.model, {"conv*": ngn.Channels(8)}, lambda0=1e-2)
+        learner = ngn.learn_sizes(module.model, {"conv*": ngn.Channels(8)}, example=images, lambda0=1e-2)
         lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(learner)]).fit(module, loader)
         small = learner.deploy()
 

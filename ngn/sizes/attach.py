@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -20,17 +21,18 @@ from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, usual_gate
-from ngn.sizes.found import Settle, attach_found
+from ngn.sizes.found import FoundAxis, attach_found, without_failed
 from ngn.sizes.hooked import HookedAxis
+from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
-from ngn.sizes.trial import refuse_different
-from ngn.tracing.found import FoundSizes
+from ngn.sizes.trial import failed_trials, parts_of
+from ngn.tracing.found import FoundSizes, SizeGroup, pattern_of
 from ngn.tracing.groups import find_sizes
 
 
 def learn_sizes(
     model: nn.Module,
-    sizes: Mapping[str, Size] | FoundSizes | None = None,
+    sizes: Mapping[str, Size | None] | FoundSizes | None = None,
     *,
     budget: Budget | None = None,
     example: Any = None,
@@ -47,16 +49,19 @@ def learn_sizes(
     near 0, components grow from few instead.
 
     Without ``sizes`` everything is learned that :func:`~ngn.tracing.groups.find_sizes` finds, and that passes its
-    trial. What was found and fails is left as it is; ``learner.found`` lists it with the reason.
+    trial. What was found, or merely matched a ``*``, and cannot be cut is left as it is; ``learner.found`` lists it
+    with the reason.
 
     Args:
         sizes: None for all that is found; a choice among it, such as ``find_sizes(model, x).without("head")``; or
             a pattern over the names of ``named_modules()`` → one of ``ngn.Width``, ``ngn.Heads``,
-            ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``. ``*`` matches anything within one part of a name, ``**``
-            any number of parts, "" the model. Every matched module learns its own size.
+            ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``, or None for modules that other patterns are to leave out.
+            ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
+            module learns its own size; modules that can only be cut together share one.
         budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
-            budget. The library cuts every size to half and to one, and compares outputs, before any training.
+            budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
+            and to one, and compares outputs, before any training.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
         by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
@@ -70,20 +75,24 @@ def learn_sizes(
         The learner; its ``names`` are those of the modules.
 
     Raises:
-        ValueError: if a pattern matches no module, a module has no such size, a size cannot be cut, or no model is
-            within the budget. The model is not modified.
+        ValueError: if a pattern matches no module or none that can be cut, a module named without ``*`` cannot be cut,
+            there is no example, or no model is within the budget. The model is not modified.
         TypeError: if ``model``, ``sizes``, a size or ``budget`` has the wrong type.
 
     >>> import torch, ngn
     >>> from torch import nn
-    >>> mlp = lambda: nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
-    >>> model = nn.ModuleDict({"blocks": nn.ModuleList(nn.ModuleDict({"mlp": mlp()}) for _ in range(2))})
-    >>> learner = ngn.learn_sizes(model, {"blocks.*.mlp": ngn.Width(16)}, lambda0=1e-3)
+    >>> class Block(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.norm, self.mlp = nn.LayerNorm(8), nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+    ...     def forward(self, x): return x + self.mlp(self.norm(x))
+    >>> model, x = nn.Sequential(Block(), Block()), torch.randn(2, 8)
+    >>> learner = ngn.learn_sizes(model, {"*.mlp": ngn.Width(16)}, example=x, lambda0=1e-3)
     >>> learner.names, learner.count().tolist()
-    (['blocks.0.mlp', 'blocks.1.mlp'], [16, 16])
-    >>> ngn.learn_sizes(model, {"block.*.mlp": ngn.Width(16)})
+    (['0.mlp', '1.mlp'], [16, 16])
+    >>> ngn.learn_sizes(model, {"*.mpl": ngn.Width(16)})
     Traceback (most recent call last):
-    ValueError: no module matches 'block.*.mlp'; did you mean blocks.*.mlp, blocks.*.mlp.*, blocks.*?
+    ValueError: no module matches '*.mpl'; did you mean *.mlp, *.mlp.*, *.norm?
     """
     if not isinstance(model, nn.Module) or not (sizes is None or isinstance(sizes, (Mapping, FoundSizes))):
         raise TypeError(
@@ -91,7 +100,7 @@ def learn_sizes(
             "of names and sizes: ngn.learn_sizes(model, {'blocks.*.mlp': ngn.Width(16)})"
         )
     for pattern, size in sizes.items() if isinstance(sizes, Mapping) else ():
-        if not isinstance(size, Size):
+        if not (size is None or isinstance(size, Size)):
             raise TypeError(f"{pattern!r}: {size!r} is not a size; give one such as ngn.Width(16)")
     if not (budget is None or isinstance(budget, Budget)):
         raise TypeError(f"budget={budget!r} is not a budget; give one such as ngn.Budget(parameters='60%')")
@@ -127,11 +136,7 @@ def learn_sizes(
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder):
                 module.use_nested_tensor = False  # its fast path skips the hooks of the axes
-        found = None
-        if isinstance(sizes, Mapping):
-            _attach_named(model, sizes, maker, example, settle)
-        else:
-            found = _attach_found(model, sizes, maker(usual_gate), example, settle)
+        found = _attach(model, sizes, maker, example, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.found = found
     learner.watch.closely = capacity is None
@@ -143,18 +148,94 @@ def learn_sizes(
     return learner
 
 
-def _attach_found(model: nn.Module, found: FoundSizes | None, make: Maker, example: Any, settle: Settle) -> FoundSizes:
-    """Make what was found learnable, without what fails its trial."""
+def _attach(
+    model: nn.Module,
+    sizes: Mapping[str, Size | None] | FoundSizes | None,
+    maker: Callable[..., Maker],
+    example: Any,
+    settle: Callable[[Sequence[OrderedAxis]], None],
+) -> FoundSizes | None:
+    """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace.
+
+    Args:
+        settle: gives the units of the axes their order.
+
+    Raises:
+        ValueError: as :func:`learn_sizes`.
+    """
+    matched = _matched(model, sizes) if isinstance(sizes, Mapping) else []
+    named = [(name, size) for size, names, _ in matched if not isinstance(size, TracedSize) for name in names]
+    found: FoundSizes | None = None
+    axes: list[FoundAxis] = []
+    wanted: list[set[str]] = []
+    if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
+        found = _traced(model, sizes if isinstance(sizes, FoundSizes) else None, example)
+        make = maker(usual_gate)
+        if isinstance(sizes, Mapping):
+            found, make, wanted = _chosen(found, matched, maker)
+        example, axes = found.example, attach_found(model, found, make)
+    for name, size in named:
+        size.attach(model, name, maker(size.gate))
+    everything = axes_of(model)
+    names = [axis.name for axis in everything]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
+    settle(everything)
+    without_values = any(p.is_meta for p in model.parameters())
+    refuse_uncuttable(model, everything, tried=example is not None)
+    failed = {} if example is None or without_values else failed_trials(model, everything, example)
+    bad = {axis.name for axis in failed}
+    for axis, reason in failed.items():
+        if axis not in axes or any(axis.name in names and names <= bad for names in wanted):
+            raise ValueError(f"{axis.name}: {reason}; {parts_of(model, axis)}")
     if found is None:
-        example = dummy(model) if example is None else example
-        found = find_sizes(model, example)
-    elif found.model is not model:
-        raise ValueError("these sizes were found in another model: call find_sizes with this one")
-    kept = attach_found(model, found, make, settle)
-    if not kept.groups:
+        return None
+    kept = without_failed(found, axes, failed)
+    if not kept.groups and not named:
         raise ValueError(f"no size of this model can be cut:\n{kept}")
-    refuse_uncuttable(model, axes_of(model), tried=True)
     return kept
+
+
+def _traced(model: nn.Module, found: FoundSizes | None, example: Any) -> FoundSizes:
+    if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
+        raise ValueError(
+            "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
+        )
+    if found is None:
+        return find_sizes(model, dummy(model) if example is None else example)
+    if found.model is not model:
+        raise ValueError("these sizes were found in another model: call find_sizes with this one")
+    return found
+
+
+def _chosen(
+    found: FoundSizes, matched: Sequence[tuple[Size, list[str], bool]], maker: Callable[..., Maker]
+) -> tuple[FoundSizes, Maker, list[set[str]]]:
+    """The groups that patterns choose, what makes the capacity of each, and sets of which one at least has to be cut.
+
+    These are the sizes of a pattern; without a wildcard, each of them.
+    """
+    chosen: dict[str, SizeGroup] = {}
+    makers: dict[str, Maker] = {}
+    wanted: list[set[str]] = []
+    for size, names, alone in matched:
+        if not isinstance(size, TracedSize):
+            continue
+        own: dict[str, SizeGroup] = {}
+        for name in names:
+            groups = size.chosen(found, name)
+            if not groups and alone:
+                raise ValueError(size.refusal(found, name))
+            own = groups | own
+        if not own:
+            raise ValueError(size.refusal(found, names[0]))
+        if twice := [own[name].name for name in own if name in chosen]:
+            raise ValueError(f"{twice[0]} already has a learned size: if two patterns match it, remove one")
+        chosen |= own
+        called = {group.name for group in own.values()}
+        makers |= dict.fromkeys(called, maker(size.gate))
+        wanted += [{each} for each in called] if alone else [called]
+    return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
 
 
 def dummy(model: nn.Module) -> Any:
@@ -168,37 +249,28 @@ def dummy(model: nn.Module) -> Any:
             "sizes are found by tracing the model: pass example=, an input of it (a tuple for several arguments, a "
             "dictionary for keyword arguments)"
         )
-    return dict(inputs)
+    device = next(model.parameters(), torch.empty(())).device
+    return {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
 
 
-def _attach_named(
-    model: nn.Module, sizes: Mapping[str, Size], maker: Callable[..., Maker], example: Any, settle: Settle
-) -> None:
-    """Make the sizes of the modules that match each pattern learnable.
-
-    Raises:
-        ValueError: as :func:`learn_sizes`.
-    """
-    matched = {pattern: _matches(model, pattern) for pattern in sizes}
+def _matched(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[Size, list[str], bool]]:
+    """Each size with the names of its modules, and whether its pattern names a single one without a wildcard."""
+    matches = {pattern: _matches(model, pattern) for pattern in sizes}
+    out = {name for pattern, size in sizes.items() if size is None for name in matches[pattern]}
+    matched = []
     for pattern, size in sizes.items():
-        for name in matched[pattern]:
-            size.attach(model, name, maker(size.gate))
-    axes = axes_of(model)
-    names = [axis.name for axis in axes]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
-    settle(axes)
-    refuse_uncuttable(model, axes, tried=example is not None)
-    if example is not None:
-        refuse_different(model, axes, example)
+        if size is not None:
+            if not (names := [name for name in matches[pattern] if name not in out]):
+                raise ValueError(f"{pattern!r} matches only modules that another pattern leaves out")
+            matched.append((size, names, "*" not in pattern))
+    return matched
 
 
 def _matches(model: nn.Module, pattern: str) -> list[str]:
     """Return the names of the modules that ``pattern`` matches."""
-    parts = {"**.": r"(?:.*\.)?", "**": ".*", "*": r"[^.]*"}
-    expression = re.sub(r"\*\*\.|\*\*|\*|[^*]+", lambda m: parts.get(m[0]) or re.escape(m[0]), pattern)
+    expression = pattern_of(pattern)
     names = [name for name, _ in model.named_modules()]
-    if matched := [name for name in names if re.fullmatch(expression, name) and bool(name) == bool(pattern)]:
+    if matched := [name for name in names if expression.fullmatch(name) and bool(name) == bool(pattern)]:
         return matched
     general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names if name)]
     near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]

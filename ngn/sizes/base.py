@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
-from ngn.axis import Counts, Cut, is_conv1d
+from ngn.axis import Counts, Cut
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.hooked import HookedAxis, call_before
@@ -26,9 +25,6 @@ SATURATED = 16.0
 """Logit at which a gate counts as open: sigmoid(16) = 1 - 1e-7, one up to float32 rounding."""
 REACH = 32
 """Components that a boundary crosses in a usual training. With more of them, it moves in strides of K / REACH."""
-MIXING = (nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.Softmax2d, nn.ChannelShuffle)
-ALONG = (nn.Softmax, nn.Softmin, nn.LogSoftmax, nn.GLU)
-"""Modules that mix the entries along their ``dim``; those of MIXING always mix channels."""
 ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -124,24 +120,31 @@ class Size(ABC):
         Raises:
             ValueError: if a consumer already has an axis.
         """
-        order = self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
-        axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit)
+        axis = HookedAxis(make(name, K), cuts, counts, dim, self.order(name, K), name or "model", self.unit)
         axis.units = K if units is None else units
         if consumers:
             call_before(axis, *consumers)
         return axis
 
-    def divided(self, name: str, size: int) -> int:
+    def order(self, name: str, K: int) -> Sequence[int] | None:
+        """The numbers of K components, the most important first; None for the order of the module."""
+        return self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
+
+    def divided(self, name: str, size: int, multiple: int | None = None) -> int:
         """Return K, the number of components of ``size`` entries.
 
+        Args:
+            multiple: the entries of a component are a multiple of it; None for ``round_to``.
+
         Raises:
-            ValueError: if K does not divide ``size``, or a component's entries are not a multiple of ``round_to``.
+            ValueError: if K does not divide ``size``, or a component's entries are not such a multiple.
         """
-        K = max(1, size // self.round_to) if self.K is None else self.K
-        if size % K or size // K % self.round_to:
-            possible = [k for k in range(1, size + 1) if size % k == 0 and size // k % self.round_to == 0]
+        multiple = multiple or self.round_to
+        K = max(1, size // multiple) if self.K is None else self.K
+        if size % K or size // K % multiple:
+            possible = [k for k in range(1, size + 1) if size % k == 0 and size // k % multiple == 0]
             near = ", ".join(map(str, sorted(sorted(possible, key=lambda k: abs(k - K))[:4])))
-            multiples = f" into multiples of {self.round_to}" if self.round_to > 1 else ""
+            multiples = f" into multiples of {multiple}" if multiple > 1 else ""
             advice = f"choose K from {near}" if near else "no K does: choose another round_to"
             raise ValueError(f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {advice}")
         return K
@@ -162,51 +165,3 @@ def usual_gate(K: int, settings: Mapping[str, Any]) -> CountGate:
             raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")
     full = K - 1 - own["delta"] + SATURATED / own["beta"][0]
     return CountGate(K, **({"t0": full} | own))
-
-
-def by_unit(parts: Sequence[nn.Module], units: int, name: str, dims: Sequence[int] = ()) -> list[nn.Module]:
-    """Return the ``parts`` with one value for each of the ``units``, such as batch norms and PReLU.
-
-    Args:
-        dims: possible dimensions of the units, if the activation is known to pass through ``parts``.
-
-    Raises:
-        ValueError: if a part mixes the units, so that none can be removed.
-    """
-    for part in parts:
-        if dims and (isinstance(part, MIXING) or (isinstance(part, ALONG) and part.dim in (*dims, None))):
-            raise ValueError(f"{name}: a {type(part).__name__} mixes the {units} units, so none of them can be removed")
-        shape = getattr(part, "normalized_shape", (getattr(part, "num_channels", None),))
-        if isinstance(part, (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)) and shape[-1] == units:
-            raise ValueError(
-                f"{name}: a {type(part).__name__} averages over the {units} units, so none of them can be removed"
-            )
-    sizes = [(part, getattr(part, "num_features", getattr(part, "num_parameters", None))) for part in parts]
-    return [part for part, size in sizes if isinstance(part, (_NormBase, nn.PReLU)) and size == units]
-
-
-def is_linear(module: nn.Module | None) -> bool:
-    """Tell whether ``module`` is a linear layer."""
-    return module is not None and (isinstance(module, nn.Linear) or is_conv1d(module))
-
-
-def entries(map_: Any) -> tuple[int, int]:
-    """Return the numbers of inputs and outputs of a linear layer."""
-    return (map_.nx, map_.nf) if is_conv1d(map_) else (map_.in_features, map_.out_features)
-
-
-def linear(module: nn.Module, name: str, path: str) -> nn.Module:
-    """Return the linear layer ``path`` inside ``module``, whose name is ``name``."""
-    try:
-        found = module.get_submodule(path)
-    except AttributeError:
-        raise ValueError(f"{name} has no module {path}") from None
-    if not is_linear(found):
-        raise ValueError(f"{name}.{path} is a {type(found).__name__}, not a linear layer")
-    return found
-
-
-def has_linear(module: nn.Module, paths: Sequence[str]) -> bool:
-    """Tell whether every one of ``paths`` is a linear layer inside ``module``."""
-    names = dict(module.named_modules())
-    return all(is_linear(names.get(path)) for path in paths)

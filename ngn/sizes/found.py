@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,8 @@ from ngn.cut_modules import value_of
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker
 from ngn.sizes.hooked import HookedAxis
-from ngn.sizes.trial import difference
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
 from ngn.tracing.run import use_cuttable_attention
-
-Settle = Callable[[Sequence[OrderedAxis]], None]
 
 
 class FoundAxis(HookedAxis):
@@ -39,6 +36,7 @@ class FoundAxis(HookedAxis):
         ):
             raise ValueError(f"{group.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
         self._units: list[Tensor] = []
+        self._whole: list[bool] = []
         self._gated: list[tuple[nn.Module, str, dict[str, Any], Any]] = []
         self._note_units()
 
@@ -48,13 +46,14 @@ class FoundAxis(HookedAxis):
 
     def _note_units(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
-        self._units = []
+        self._units, self._whole = [], []
         for consumer in self.consumers:
             value = value_of(consumer.holder, consumer.name)
             units, n = torch.full((value.shape[consumer.dim],), self.places), self.places
             for cut in self._of(consumer):
                 units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
             self._units.append(units)
+            self._whole.append(len(self._of(consumer)) == 1 and not bool((units == n).any()))
 
     def sort(self, by_importance: Sequence[int]) -> None:
         super().sort(by_importance)
@@ -92,14 +91,18 @@ class FoundAxis(HookedAxis):
                 del site._modules[name]
 
     def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
-        number = next(n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input)
-        return self._spread(values, number)
+        return self._spread(values, self._number(consumer))
+
+    def _number(self, consumer: nn.Module) -> int:
+        return next(n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input)
 
     def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
+        dim = self.dim_at(consumer)
+        if self._whole[self._number(consumer)]:
+            return self.scaled(h, dim)
         c = self.coefficients()
         if c is None:
             return h
-        dim = self.dim_at(consumer)
         return h * self.along(consumer, c, h.shape[dim]).to(h.dtype).view(-1, *[1] * (-1 - dim))
 
     def _spread(self, values: Tensor, number: int) -> Tensor:
@@ -127,69 +130,23 @@ class FoundAxis(HookedAxis):
             table[name] = weight
 
 
-def attach_found(model: nn.Module, found: FoundSizes, make: Maker, settle: Settle) -> FoundSizes:
-    """Make the sizes of ``found`` learnable that pass a trial: cut to half, to one and to unequal parts.
-
-    Args:
-        settle: gives the units of the axes their order.
-
-    Returns:
-        ``found`` with the others among what is fixed, each with the difference of the outputs.
-    """
+def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[FoundAxis]:
+    """Make the sizes of ``found`` learnable."""
     use_cuttable_attention([cut.module for group in found for cut in group.cuts])
     axes = [FoundAxis(make(group.name, group.length), group) for group in found]
     for axis in axes:
         axis.costs = found.costs
         axis.attach()
-    settle(axes)
-    failed = {axis.name: reason for axis, reason in _failed(model, axes, found.example).items()}
-    for axis in axes:
-        axis.called = False  # only calls in training count
-        if axis.name in failed:
+    return axes
+
+
+def without_failed(found: FoundSizes, axes: Sequence[FoundAxis], failed: Mapping[OrderedAxis, str]) -> FoundSizes:
+    """Detach the axes of ``found`` that failed their trial, and list them as fixed, with the difference of outputs."""
+    kept, fixed = [], [*found.fixed]
+    for group, axis in zip(found, axes, strict=True):
+        if axis in failed:
             axis.detach()
-    kept = tuple(group for group in found if group.name not in failed)
-    more = (Uncut(group.members, group.length, failed[group.name]) for group in found if group.name in failed)
-    return replace(found, groups=kept, fixed=(*found.fixed, *more))
-
-
-def _failed(model: nn.Module, axes: Sequence[FoundAxis], example: Any) -> dict[FoundAxis, str]:
-    """The sizes whose cuts change what the model computes, each with the difference."""
-    failed: dict[FoundAxis, str] = {}
-    for name, count in _TRIALS:
-
-        def differs(some: Sequence[FoundAxis], count: Any = count) -> str | None:
-            counts = {axis: count(axis, axes.index(axis)) if axis in some else axis.K for axis in axes}
-            return difference(model, axes, example, lambda axis: counts[axis])  # type: ignore[index]
-
-        for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
-            failed[axis] = f"cut to {name}, the model computes something else ({reason})"
-    return failed
-
-
-_TRIALS: tuple[tuple[str, Any], ...] = (
-    ("half", lambda axis, number: max(1, axis.K // 2)),
-    ("one", lambda axis, number: 1),
-    ("a different part each", lambda axis, number: max(1, axis.K * (number % 3 + 1) // 4)),
-)
-"""Sizes of the trials. In the last one a program that divides a length by the number of pieces finds them unequal."""
-
-
-def _culprits(axes: Sequence[FoundAxis], differs: Any) -> dict[FoundAxis, str]:
-    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones."""
-    reason = differs(axes) if axes else None
-    if reason is None:
-        return {}
-    if len(axes) == 1:
-        return {axes[0]: reason}
-    half = len(axes) // 2
-    failed = _culprits(axes[:half], differs) | _culprits(axes[half:], differs)
-    left = [axis for axis in axes if axis not in failed]
-    if differs(left) is None:
-        return failed
-    sound: list[FoundAxis] = []
-    for axis in left:
-        if (reason := differs([*sound, axis])) is None:
-            sound.append(axis)
+            fixed.append(Uncut(group.members, group.length, failed[axis]))
         else:
-            failed[axis] = reason
-    return failed
+            kept.append(group)
+    return replace(found, groups=tuple(kept), fixed=tuple(fixed))

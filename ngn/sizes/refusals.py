@@ -61,11 +61,6 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
             holders.setdefault(id(value), []).append((id(module), name))
     taken: list[tuple[tuple[int, int], range, OrderedAxis]] = []
     for axis in axes:
-        if axis.guessed and not tried:
-            raise ValueError(
-                f"{axis.name}: {axis.guessed}, whose forward pass may use them in another way: pass example= to test "
-                "the cut, or name the consumer with into="
-            )
         own = {(id(cut.module), cut.name) for cut in axis.cuts}
         for cut in axis.cuts:
             what = f"{axis.name}: {paths[id(cut.module)]}.{cut.name}".replace(" .", " ")

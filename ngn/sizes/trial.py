@@ -19,39 +19,74 @@ from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
+Count = Callable[[OrderedAxis, int], int]
+"""The components of an axis, which has this number among all axes, in a trial."""
 
-def refuse_different(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
-    """Cut every size to half and to one, and compare with the model in which the other components are masked.
 
-    Args:
-        axes: all sizes of the model; their capacities are back in place afterwards.
+def _half(axis: OrderedAxis, number: int) -> int:
+    return max(1, axis.K // 2)
+
+
+_TRIALS: tuple[tuple[str, Count], ...] = (
+    ("half", _half),
+    ("one", lambda axis, number: 1),
+    ("a different part each", lambda axis, number: max(1, axis.K * (number % 3 + 1) // 4)),
+)
+"""Sizes of the trials. In the last one a program that divides a length by the number of pieces finds them unequal."""
+
+
+def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> dict[OrderedAxis, str]:
+    """Cut all sizes, and compare with the model in which the other components are masked.
+
+    Returns:
+        The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
 
     Raises:
-        ValueError: with the name of the size whose outputs differ.
         ExampleError: if the uncut model fails on the example.
     """
-
-    def half(axis: OrderedAxis) -> int:
-        return max(1, axis.K // 2)
-
-    trials: list[tuple[str, Callable[[OrderedAxis], int]]] = [("half", half), ("one", lambda axis: 1)]
+    trials = [*_TRIALS]
     if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
-        trials.append(("half", lambda axis: axis.K if _of_layers(axis) else half(axis)))
-    for said, count in trials:
-        if axes and (reason := difference(model, axes, example, count)):
+        trials.append(("half", lambda axis, number: axis.K if _of_layers(axis) else _half(axis, number)))
+    numbers = {axis: number for number, axis in enumerate(axes)}
+    failed: dict[OrderedAxis, str] = {}
+    for name, count in trials:
 
-            def alone(axis: OrderedAxis, count: Callable[[OrderedAxis], int] = count) -> str | None:
-                return difference(model, axes, example, lambda each: count(each) if each is axis else each.K)
+        def differs(some: Sequence[OrderedAxis], count: Count = count) -> str | None:
+            counts = {axis: count(axis, numbers[axis]) if axis in some else axis.K for axis in axes}
+            return difference(model, axes, example, counts.__getitem__)
 
-            axis, reason = next(((axis, found) for axis in axes if (found := alone(axis))), (axes[0], reason))
-            parts = _parts_of(model, axis)
-            raise ValueError(f"{axis.name}: cut to {said}, the model computes something else ({reason}); {parts}")
-    _warn_of_untried(model, axes, example)
+        for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
+            failed[axis] = f"cut to {name}, the model computes something else ({reason})"
+    _warn_of_untried(model, [axis for axis in axes if axis not in failed], example)
     for axis in axes:
         axis.called = False  # only calls in training count
+    return failed
 
 
-def _parts_of(model: nn.Module, axis: OrderedAxis) -> str:
+def _culprits(
+    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None]
+) -> dict[OrderedAxis, str]:
+    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones."""
+    reason = differs(axes) if axes else None
+    if reason is None:
+        return {}
+    if len(axes) == 1:
+        return {axes[0]: reason}
+    half = len(axes) // 2
+    failed = _culprits(axes[:half], differs) | _culprits(axes[half:], differs)
+    left = [axis for axis in axes if axis not in failed]
+    if differs(left) is None:
+        return failed
+    sound: list[OrderedAxis] = []
+    for axis in left:
+        if (reason := differs([*sound, axis])) is None:
+            sound.append(axis)
+        else:
+            failed[axis] = reason
+    return failed
+
+
+def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
     """Say what an axis cuts, for an error message."""
     paths = {id(module): path for path, module in model.named_modules()}
     having, taking = (
@@ -94,7 +129,7 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
         warnings.warn(
             f"the example does not test {_listed(untried)}: it never reaches it, or only with zeros. Pass an input "
             "like your data",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -60,6 +60,12 @@ class SizeGroup:
     order: Sequence[int] | None = None
     units: int | None = None
 
+    @property
+    def producers(self) -> list[nn.Module]:
+        """The modules whose outputs have the units."""
+        read = {(consumer.holder, consumer.name, consumer.dim) for consumer in self.consumers}
+        return [cut.module for cut in self.cuts if (cut.module, cut.name, cut.dim) not in read]
+
 
 @dataclass(frozen=True)
 class Uncut:
@@ -114,10 +120,19 @@ class FoundSizes:
     def _those(self, wanted: Callable[[SizeGroup], bool], patterns: Sequence[str]) -> FoundSizes:
         for pattern in patterns:
             if not any(_matches(pattern, member) for group in self.groups for member in group.members):
-                raise ValueError(f"{pattern!r} matches no module with a size; there are {self._names()}")
+                raise ValueError(f"{pattern!r} matches no module with a size; there are {self.listed()}")
         return replace(self, groups=tuple(filter(wanted, self.groups)))
 
-    def _names(self, most: int = 6) -> str:
+    def chosen(self, groups: Mapping[str, SizeGroup]) -> FoundSizes:
+        """A choice of groups: the name of each, and what it is to be, with a new name or in other components."""
+        costs = {
+            kind: cost and replace(cost, names=tuple(groups[n].name if n in groups else "" for n in cost.names))
+            for kind, cost in self.costs.items()
+        }
+        return replace(self, groups=tuple(groups.values()), costs=costs)
+
+    def listed(self, most: int = 6) -> str:
+        """The names of the groups, without numbers, for a message."""
         names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", group.name) for group in self.groups))
         return ", ".join([*names[:most], *(["..."] if len(names) > most else [])]) or "none"
 
@@ -125,7 +140,7 @@ class FoundSizes:
         rows = [("size", "length", "parameters", "multiply-adds", "members")]
         for g in self.groups:
             length = f"{g.length:,} {g.unit}"
-            rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", _short(_tails(g.members))))
+            rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", listed(_tails(g.members))))
         lines = _aligned(rows)
         if self.fixed:
             lines += [
@@ -133,7 +148,7 @@ class FoundSizes:
                 *_aligned(
                     [
                         ("not cut", "length", "why"),
-                        *((_short(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
+                        *((listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
                     ]
                 ),
             ]
@@ -150,7 +165,8 @@ def pattern_of(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\*\*\.|\.\*\*|\*\*|\*|[^*.]+|\.", lambda m: parts.get(m[0]) or re.escape(m[0]), pattern))
 
 
-def _short(names: Sequence[str], most: int = 4) -> str:
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names for a message."""
     names = [name or "model" for name in names]
     return ", ".join(names if len(names) <= most else [*names[: most - 1], f"... ({len(names) - most + 1} more)"])
 

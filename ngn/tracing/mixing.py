@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ngn.components.attention import Attention
 from ngn.tracing.dims import ONE
 from ngn.tracing.record import Trace
 from ngn.tracing.rules import elementwise, rules
@@ -28,7 +29,8 @@ def _reduced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     dims = trace.dims(args["self"])
     along = {place % max(1, len(dims)) for place in _list(args.get("dim"))} or {*range(len(dims))}
     for place in along & {*range(len(dims))}:
-        trace.fix(dims[place], f"{trace.operation} over it")
+        if not (trace.operation == "mean" and isinstance(trace.stack[-1], Attention)):  # its mean is over what is left
+            trace.fix(dims[place], f"{trace.operation} over it")
     left = [
         ONE if place in along else dim for place, dim in enumerate(dims) if place not in along or args.get("keepdim")
     ]
@@ -48,7 +50,7 @@ def _mixed(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     )
     outs = out if isinstance(out, (list, tuple)) else [out]
     for place in along if dims else ():
-        trace.fix(dims[place], f"{trace.operation} over it")
+        trace.fix(dims[place], f"{trace.operation.strip('_')} over it")
         if dims[place].size != outs[0].shape[place]:
             dims[place] = trace.new(outs[0].shape[place], trace.operation)
     return [dims for _ in outs]

@@ -48,6 +48,7 @@ class Trace:
 
     Attributes:
         held: parameters and buffers, by the id of their tensor.
+        parametrised: the tensors that parametrisations compute, by the ids of these.
         contractions: the products over dimensions, in the order of the program.
         work: for each product, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
@@ -59,23 +60,23 @@ class Trace:
         self.model = model
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.held: dict[int, Held] = {}
-        parametrised = {
-            id(own): (module, name)
-            for module in model.modules()
-            for name, own in getattr(module, "parametrizations", {}).items()
-        }
+        self.parametrised: dict[int, Held] = {}
+        inside: set[int] = set()
         for module in model.modules():
-            for table in (module._parameters, module._buffers):
+            for name, own in getattr(module, "parametrizations", {}).items():
+                value = value_of(module, name)  # what is computed is cut: truncation makes it a plain tensor
+                held = Held(module, name, [*map(new, value.shape)], value.numel(), True, [(module, name)])
+                self.parametrised[id(own)] = self.held[id(own)] = held
+                inside |= {id(part) for part in own.modules()}
+        for module in model.modules():
+            for table in (module._parameters, module._buffers) if id(module) not in inside else ():
                 for name, value in table.items():
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        holder, name = parametrised.get(id(module), (module, name))
-                        dims, trained = [new(size) for size in value.shape], table is module._parameters
-                        self.held[id(value)] = Held(holder, name, dims, value.numel(), trained, [])
-                    place = parametrised.get(id(module), (module, name))
-                    if place[0] is module or value_of(*place).shape == value.shape:  # the tensor becomes a plain one
-                        self.held[id(value)].places.append(place)
+                        dims, trained = [*map(new, value.shape)], table is module._parameters
+                        self.held[id(value)] = Held(module, name, dims, value.numel(), trained, [])
+                    self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]
         self.contractions: list[Contraction] = []
         self.work: list[list[Dim]] = []

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import arguments, copied, evaluating
+from ngn.checks import arguments, copied, evaluating, outputs_on
 from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
@@ -34,8 +34,24 @@ _VIEWS = re.compile(
 def trace(model: nn.Module, example: Any) -> Trace:
     """Follow the dimensions of all tensors through a forward pass of ``model`` in eval mode.
 
-    The model is not modified; its random numbers are those of a pass of its own.
+    The model is not modified; its random numbers are those of a pass of its own. Without values (``meta``) it is traced
+    without values.
+
+    Raises:
+        ExampleError: if the model fails on the example.
     """
+    example = copied(example)
+    if any(p.is_meta for p in model.parameters()):
+        example = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, example)
+    try:
+        return _followed(model, example)
+    except Exception:
+        with evaluating(model), torch.random.fork_rng():
+            outputs_on(model, example)
+        raise
+
+
+def _followed(model: nn.Module, example: Any) -> Trace:
     seen = Trace(model)
     args, named = arguments(copied(example))
     for value in tree_leaves((args, named)):
@@ -89,6 +105,8 @@ def _calls(seen: Trace) -> Iterator[None]:
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         seen.stack.pop()
+        if (held := seen.parametrised.get(id(module))) is not None:
+            seen.set(output, held.dims, held)
 
     handles = (
         nn.modules.module.register_module_forward_pre_hook(enter),

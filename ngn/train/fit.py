@@ -66,8 +66,8 @@ def fit(
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
-    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, lambda0=1e-3)
     >>> x = torch.linspace(-1, 1, 8).unsqueeze(-1)
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, example=x, lambda0=1e-3)
     >>> pairs = torch.utils.data.TensorDataset(x, x.sin())
     >>> loader = torch.utils.data.DataLoader(pairs, batch_size=4, shuffle=True)
     >>> plan = ngn.TrainPlan(steps=6, optimizer="adamw")

@@ -75,7 +75,7 @@ class Trainer:
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
-    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, lambda0=1e-3)
+    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, example=torch.ones(8, 1), lambda0=1e-3)
     >>> class Noise:
     ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
     >>> def loss(model, batch): return (model(batch) - batch).square().mean()

@@ -57,7 +57,9 @@ class Minibatches:
 
 def learned(seed, shuffled=False, **budget):
     torch.manual_seed(seed)
-    learner = ngn.learn_sizes(Sum(), {"parts.*": ngn.Width()}, budget=ngn.Budget(parameters="25%", **budget))
+    learner = ngn.learn_sizes(
+        Sum(), {"parts.*": ngn.Width()}, example=samples(0, 2)[0], budget=ngn.Budget(parameters="25%", **budget)
+    )
     held_out = Minibatches(*samples(100 + seed, 2048, shuffled), seed + 50)
     batches = Minibatches(*samples(seed, 2048, shuffled), seed)
     ngn.fit(learner, batches, None, nn.functional.mse_loss, PLAN, held_out=held_out, progress="never")
@@ -98,12 +100,21 @@ def test_without_significance_the_sizes_are_exactly_even():
     assert bool((learner.lead == 0).all())
 
 
+class Two(nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.a, self.b = a, b
+
+    def forward(self, x):
+        return self.a(x), self.b(x[:, :1])
+
+
 def two(significance=3.0, **gate):
     """Two widths whose units cost 9 and 4 parameters."""
-    model = nn.ModuleDict({"a": nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 4)),
-                           "b": nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2))})  # fmt: skip
+    model = Two(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 4)),
+                nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2)))  # fmt: skip
     budget = ngn.Budget(parameters="50%", significance=significance)
-    return ngn.learn_sizes(model, {"*": ngn.Width()}, budget=budget, **gate)
+    return ngn.learn_sizes(model, {"*": ngn.Width()}, example=torch.randn(2, 4), budget=budget, **gate)
 
 
 def test_the_evidence_is_the_equations():
@@ -184,7 +195,7 @@ def test_the_optimiser_moves_no_boundary_and_nothing_is_paid():
     optimizer = torch.optim.SGD(learner.parameters(), lr=1e3, weight_decay=0.1)
     learner.set_progress(0.0)
     for step in range(3):
-        loss = learner.model["a"](torch.randn(8, 4)).square().mean() + learner.penalty()
+        loss = learner.model.a(torch.randn(8, 4)).square().mean() + learner.penalty()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -247,8 +258,8 @@ def test_nothing_is_learned_before_the_first_share_of_the_way():
 
 def test_held_out_data_need_a_budget():
     model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
-    learner = ngn.learn_sizes(model, {"": ngn.Width()})
     x, y = torch.zeros(4, 2), torch.zeros(4, 1)
+    learner = ngn.learn_sizes(model, {"": ngn.Width()}, example=torch.ones(4, 2))
     assert not isinstance(learner, BudgetLearner)
     with pytest.raises(ValueError, match="held_out= judges sizes under a budget"):
         ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1), held_out=(x, y))

@@ -58,7 +58,8 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     torch.manual_seed(0)
     x = torch.randn(64, 4)
     sizes = {f"{i}": ngn.Width(K) for i, K in enumerate(groups)}
-    learner, whole = (ngn.learn_sizes(row(*widths), sizes, budget=ngn.Budget(parameters=share)) for _ in range(2))
+    budget = ngn.Budget(parameters=share)
+    learner, whole = (ngn.learn_sizes(row(*widths), sizes, budget=budget, example=x) for _ in range(2))
     how = ngn.TrainPlan(steps=300)
     history = ngn.fit(learner, x, (2 * x).sin().prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
     counts, limit, measured = learner.count().tolist(), float(learner.limit), whole.cost.measured
@@ -170,13 +171,12 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
 
 
 def test_a_model_that_was_changed_after_its_sizes_were_made_learnable_is_not_deployed():
-    model = nn.ModuleDict(
-        {"mlp": nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8)), "head": nn.Linear(8, 2)}
-    )
-    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, budget=ngn.Budget(parameters=600))
+    model = nn.Sequential(nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8)), nn.Linear(8, 2))
+    budget = ngn.Budget(parameters=600)
+    learner = ngn.learn_sizes(model, {"0": ngn.Width(16)}, budget=budget, example=torch.ones(1, 8))
     learner.set_progress(1.0)
     assert deployed(learner)[0] <= 600
-    model["head"] = nn.Linear(8, 100)
+    model[1] = nn.Linear(8, 100)
     with pytest.raises(ValueError, match=r"1,452 parameters are above the budget of 600: the model was changed"):
         learner.deploy(unsettled="allow")
 
@@ -184,7 +184,9 @@ def test_a_model_that_was_changed_after_its_sizes_were_made_learnable_is_not_dep
 def test_sizes_fixed_under_another_budget_are_not_deployed():
     def made(parameters):
         model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8))
-        return ngn.learn_sizes(model, {"": ngn.Width(16)}, budget=ngn.Budget(parameters=parameters))
+        return ngn.learn_sizes(
+            model, {"": ngn.Width(16)}, budget=ngn.Budget(parameters=parameters, example=torch.ones(1, 8))
+        )
 
     loose, tight = made(1000), made(300)
     loose.set_progress(1.0)
@@ -195,7 +197,9 @@ def test_sizes_fixed_under_another_budget_are_not_deployed():
 
 def test_costs_are_measured_on_models_that_share_what_is_not_cut():
     model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8), nn.Linear(8, 8))
-    learner = ngn.learn_sizes(model, {"": ngn.Width(16, up="0", down="2")}, budget=ngn.Budget(parameters="60%"))
+    learner = ngn.learn_sizes(
+        model, {"0": ngn.Width(16)}, budget=ngn.Budget(parameters="60%"), example=torch.ones(1, 8)
+    )
     small = cut_to(model, learner.axes, [4])
     assert small[3].weight is model[3].weight
     assert small[0].weight.shape == (16, 8)

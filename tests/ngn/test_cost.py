@@ -78,7 +78,7 @@ class Stack(nn.Module):
 @pytest.mark.parametrize("kind", ["parameters", "macs"])
 def test_an_axis_in_a_removed_layer_saves_nothing(kind):
     sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
-    learner = ngn.learn_sizes(Stack(), sizes)
+    learner = ngn.learn_sizes(Stack(), sizes, example=torch.ones(2, 4))
     cost = Cost(learner.model, learner.axes, kind, torch.zeros(2, 4))
     for n in product(range(1, 5), range(1, 5), range(1, 5), range(1, 4)):
         value, slope = cost(torch.tensor(n, dtype=torch.float64))
@@ -91,9 +91,9 @@ def test_an_axis_in_a_removed_layer_saves_nothing(kind):
 
 @pytest.mark.parametrize("limit", range(60, 240, 17))
 def test_no_component_more_fits(limit):
-    learner = ngn.learn_sizes(
-        Stack(), {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}, budget=ngn.Budget(parameters=limit)
-    )
+    sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
+    budget = ngn.Budget(parameters=limit)
+    learner = ngn.learn_sizes(Stack(), sizes, budget=budget, example=torch.ones(2, 4))
     learner.step(0.4)
     learner.step(0.6)
     counts = tuple(learner.count().tolist())

@@ -60,7 +60,7 @@ MISTAKES = {
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(
-        MLP, {"": ngn.Width(4)}, budget=ngn.Budget(parameters=0.6)
+        MLP, {"": ngn.Width(4)}, example=X + 1, budget=ngn.Budget(parameters=0.6)
     ),
     "unsettled must be 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
     "choose one with replica=0, 1, ...": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),

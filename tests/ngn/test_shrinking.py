@@ -127,7 +127,7 @@ def stack(**settings):
         "fused": ngn.Heads(t0=2.0),
         "last": ngn.Rank(4, t0=2.0),
     }
-    return ngn.learn_sizes(Stack().double(), sizes, **({"commit": 0.5} | settings))
+    return ngn.learn_sizes(Stack().double(), sizes, example=X, **({"commit": 0.5} | settings))
 
 
 def test_layers_heads_widths_and_ranks_together():
@@ -204,7 +204,9 @@ def test_averages_are_cut_with_the_model(of, buffers):
 
 
 def committed(model, sizes, **settings):
-    learner = ngn.learn_sizes(model, sizes, commit=0.5, **settings)
+    learner = ngn.learn_sizes(
+        model, sizes, commit=0.5, example=torch.randn(2, 8)[:, : model[0].in_features], **settings
+    )
     learner.set_progress(0.6)
     return learner
 
@@ -212,10 +214,10 @@ def committed(model, sizes, **settings):
 def test_what_cannot_be_cut_stays_masked():
     model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 8))
     parametrizations.weight_norm(model[0])
-    learner = committed(model, {"": ngn.Width(up=["0"], down="2", t0=2.0)})
+    learner = committed(model, {"0": ngn.Width(t0=2.0)})
     wanted, x = learner(X.float()), X.float()
     assert not learner.shrink(optimizer_of(learner))
-    assert learner.masked == ["model"]
+    assert learner.masked == ["0"]
     torch.testing.assert_close(learner(x), wanted)
     assert learner.deploy(example=x, unsettled="allow")[0].out_features == 3
 
@@ -243,7 +245,8 @@ def test_a_tensor_that_two_cuts_claim_stays_whole():
 def test_an_optimiser_that_cannot_be_cut_is_refused_before_anything_changes():
     def made():
         torch.manual_seed(0)
-        return ngn.learn_sizes(nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), {"": ngn.Width(6, t0=2.0)})
+        model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8))
+        return ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, example=X.float())
 
     learner = made()
     factored = torch.optim.Adafactor(learner.body_parameters())
@@ -383,7 +386,7 @@ def test_a_compiled_model_follows_the_cut():
     def trained(compiled):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)).double()
-        learner = ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, commit=0.5)
+        learner = ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, example=X, commit=0.5)
         called, optimizer = torch.compile(learner, backend="eager") if compiled else learner, optimizer_of(learner)
         for n in range(6):
             loss = (called(X) - X.sin()).square().mean() + learner.penalty()

@@ -28,7 +28,7 @@ class Model(nn.Module):
 
 def same_as_fit(learner, steps, lr, accumulate):
     """Whether ``ngn.fit`` learns the same sizes with the same steps."""
-    other = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    other = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
     plan = ngn.TrainPlan(steps=steps, lr=lr, lr_boundary=0.2, accumulate=accumulate)
     batches = [(X[n : n + 16], X[n : n + 16].sin()) for n in range(0, 64, 16)]
 
@@ -66,7 +66,7 @@ def of(model, batch):
 
 
 def made(way):
-    return ngn.learn_sizes(Model(), SIZES, lambda0=1.0, **{"t0": 8.0} | WAYS[way])
+    return ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0, **{"t0": 8.0} | WAYS[way])
 
 
 def alike(one, other):
@@ -99,7 +99,7 @@ def test_transformers_trainer(tmp_path, accumulate):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
-    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
     settings = arguments(transformers, tmp_path, 40, gradient_accumulation_steps=accumulate, save_strategy="no")
 
     def trainer(model):
@@ -160,7 +160,7 @@ def test_lightning_trainer(accumulate):
     settings = QUIET | {"enable_checkpointing": False, "accumulate_grad_batches": accumulate}
     Module = lightning_module(lightning)
     module = Module()
-    learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
+    learner = ngn.learn_sizes(module.model, SIZES, example=X, lambda0=1.0)
     callback = SizesCallback(learner, lr=0.2)
     with pytest.raises(ValueError, match=r"train learner\.model"):
         lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), LOADER)
@@ -199,7 +199,9 @@ def test_transformers_resumes_from_its_last_checkpoint(tmp_path):
 
     def train(**resumed):
         # without a commit the schedules still move
-        learner = ngn.learn_sizes(Model(), SIZES, capacity=lambda _, K: ngn.CountGate(K, t0=8.0, lambda0=1.0))
+        learner = ngn.learn_sizes(
+            Model(), SIZES, example=X, capacity=lambda _, K: ngn.CountGate(K, t0=8.0, lambda0=1.0)
+        )
         settings = arguments(transformers, tmp_path, 10, save_steps=10)
         callbacks = [SizesCallback(learner, lr=0.2)]
         transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
@@ -219,7 +221,7 @@ def test_transformers_shows_the_cost_beside_t(tmp_path):
         def on_log(self, args, state, control, logs=None, **others):
             shown.append(logs["sizes"])
 
-    learner = ngn.learn_sizes(Model(), SIZES, budget=ngn.Budget(parameters="60%"))
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, budget=ngn.Budget(parameters="60%"))
     settings = arguments(transformers, tmp_path, 4, save_strategy="no", logging_steps=2)
     callbacks = [SizesCallback(learner), Watcher()]
     transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train()
@@ -234,7 +236,7 @@ def test_lightning_logs_the_cost_beside_t():
     from ngn.integrations.lightning import SizesCallback
 
     module = lightning_module(lightning)()
-    learner = ngn.learn_sizes(module.model, SIZES, budget=ngn.Budget(parameters="60%"))
+    learner = ngn.learn_sizes(module.model, SIZES, example=X, budget=ngn.Budget(parameters="60%"))
     settings = QUIET | {"enable_checkpointing": False, "log_every_n_steps": 2}
     trainer = lightning.Trainer(max_steps=4, callbacks=[SizesCallback(learner)], **settings)
     trainer.fit(module, LOADER)
@@ -249,7 +251,7 @@ def test_lightning_deploys_its_average():
     from ngn.integrations.lightning import SizesCallback
 
     module = lightning_module(lightning)()
-    learner = ngn.learn_sizes(module.model, SIZES, lambda0=1.0)
+    learner = ngn.learn_sizes(module.model, SIZES, example=X, lambda0=1.0)
     average = lightning.callbacks.EMAWeightAveraging(decay=0.9)
     settings = QUIET | {"enable_checkpointing": False}
     lightning.Trainer(max_steps=40, callbacks=[SizesCallback(learner, lr=0.2), average], **settings).fit(module, LOADER)
@@ -259,7 +261,7 @@ def test_lightning_deploys_its_average():
 
 def test_a_gradient_that_is_not_finite_moves_no_boundary():
     """Gradients are not finite after an overflow in float16. The scaler then skips the step of the weights, too."""
-    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
     boundaries = BoundaryOptimizer(learner)
     before = learner.size()
     (learner.model(X).sum() * torch.inf).backward()
@@ -274,7 +276,7 @@ def test_a_best_checkpoint_from_before_the_commit_is_warned_of(tmp_path):
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
-    learner = ngn.learn_sizes(Model(), SIZES, lambda0=1.0)
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
     best = {
         "save_steps": 2,
         "eval_strategy": "steps",

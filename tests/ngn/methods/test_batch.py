@@ -30,7 +30,9 @@ def learner(**settings):
         "b": ngn.Width(12, t0=5.4),
         "c": ngn.Rank(4, t0=1.7),
     }
-    made = ngn.learn_sizes(Two().double(), sizes, **({"lambda0": 0.1, "commit": 0.5} | settings))
+    made = ngn.learn_sizes(
+        Two().double(), sizes, example=torch.randn(2, 8).double(), **({"lambda0": 0.1, "commit": 0.5} | settings)
+    )
     nn.init.normal_(made.model.c.up)
     return made
 

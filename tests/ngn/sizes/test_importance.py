@@ -83,9 +83,10 @@ def test_permuting_the_units_of_a_network_changes_nothing_after_sorting():
         moved[0].weight.copy_(model[0].weight[order])
         moved[0].bias.copy_(model[0].bias[order])
         moved[2].weight.copy_(model[2].weight[:, order])
+    sizes = {"": ngn.Width(8)}
     for score, given in SCORES.items():
         small, other = (
-            leading(ngn.learn_sizes(copy.deepcopy(m), {"": ngn.Width(8)}, by_importance=score, **given).model)
+            leading(ngn.learn_sizes(copy.deepcopy(m), sizes, example=X, by_importance=score, **given).model)
             for m in (model, moved)
         )
         torch.testing.assert_close(small(X), other(X))
@@ -120,7 +121,7 @@ def test_a_head_is_one_unit():
 
 def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():
     model = two_maps()
-    learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, by_importance="wanda", **FROM)
+    learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=X, by_importance="wanda", **FROM)
     norms = model[1](model[0](X)).norm(dim=0)
     assert torch.equal(learner.axes[0].ranks, ranked(model[2].weight.abs().sum(0) * norms, 8))
 
@@ -128,9 +129,8 @@ def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():
 def test_taylor_is_the_loss_of_removing_a_unit_to_first_order():
     model, step = two_maps().double(), 1e-6
     x, y = X.double(), Y.double()
-    learner = ngn.learn_sizes(
-        copy.deepcopy(model), {"": ngn.Width()}, by_importance="taylor", calibration=[[x, y]], loss=F.mse_loss
-    )
+    given = {"calibration": [[x, y]], "loss": F.mse_loss}
+    learner = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width()}, example=x, by_importance="taylor", **given)
     changes = []
     for k in range(64):
         less = copy.deepcopy(model)
@@ -141,8 +141,8 @@ def test_taylor_is_the_loss_of_removing_a_unit_to_first_order():
 
 def test_taylor_needs_no_gradient_of_weights_and_leaves_none():
     model = two_maps()
-    free = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, by_importance="taylor", **FROM)
-    frozen = ngn.learn_sizes(model, {"": ngn.Width(8)}, by_importance="taylor", frozen=True, **FROM)
+    free = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, example=X, by_importance="taylor", **FROM)
+    frozen = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=X, by_importance="taylor", frozen=True, **FROM)
     assert torch.equal(free.axes[0].ranks, frozen.axes[0].ranks)
     assert all(p.grad is None for p in (*free.parameters(), *frozen.parameters()))
     assert model.training
@@ -167,7 +167,7 @@ def test_found_structures_are_sorted_and_cut(kind, score):
 
 def test_an_order_of_your_own_stays():
     own = [3, 1, 0, 2]
-    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, by_importance="magnitude")
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, example=X, by_importance="magnitude")
     assert learner.axes[0].ranks.argsort().tolist() == own
 
 
@@ -179,7 +179,8 @@ def test_at_most_so_many_batches_are_read():
             read.append(number)
             yield PAIRS[number % 2]
 
-    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, by_importance="wanda", calibration=batches(), loss=F.mse_loss)
+    given = {"calibration": batches(), "loss": F.mse_loss}
+    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, example=X, by_importance="wanda", **given)
     assert len(read) == BATCHES
 
 
@@ -211,7 +212,7 @@ def test_sizes_without_a_score_keep_their_order_and_are_named():
     broken = two_maps()
     broken[0].weight.data[3] = torch.nan
     with pytest.warns(UserWarning, match="finite values, have no magnitude"):
-        learner = ngn.learn_sizes(broken, {"": ngn.Width(8)}, by_importance="magnitude")
+        learner = ngn.learn_sizes(broken, {"": ngn.Width(8)}, example=X, by_importance="magnitude")
     assert torch.equal(learner.axes[0].ranks, torch.arange(64) // 8)
 
 
@@ -219,13 +220,13 @@ def test_sizes_without_a_score_keep_their_order_and_are_named():
 def test_half_precision_is_scored_in_single(dtype):
     model = two_maps().to(dtype)
     model[0].weight.data[5] = 300.0  # its square overflows in float16
-    learner = ngn.learn_sizes(model, {"": ngn.Width()}, by_importance="magnitude")
+    learner = ngn.learn_sizes(model, {"": ngn.Width()}, example=X.to(dtype), by_importance="magnitude")
     assert int(learner.axes[0].ranks[5]) == 0
 
 
 def fitted(score, inputs, targets, **settings):
     torch.manual_seed(5)
-    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%"))
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, example=X, budget=ngn.Budget(parameters="50%"))
     ngn.fit(
         learner, inputs, targets, F.mse_loss, ngn.TrainPlan(steps=20), by_importance=score, progress="never", **settings
     )
@@ -235,7 +236,7 @@ def fitted(score, inputs, targets, **settings):
 @pytest.mark.parametrize("score", SCORES)
 def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
     torch.manual_seed(5)
-    sorted_before = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)})
+    sorted_before = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, example=X)
     sorted_before.sort(score, [[X, Y]], F.mse_loss)
     for data in ((X, Y), ([[X, Y]], None)):
         assert torch.equal(fitted(score, *data).axes[0].order, sorted_before.axes[0].ranks)
@@ -259,7 +260,8 @@ def test_a_resumed_training_keeps_its_order(tmp_path):
 def test_frozen_weights_are_restored_in_their_order():
     model = two_maps()
     first, second = (
-        ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, frozen=True, t0=2.0, commit=0.1) for _ in range(2)
+        ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, example=X, frozen=True, t0=2.0, commit=0.1)
+        for _ in range(2)
     )
     first.sort("taylor", **FROM)
     first.set_progress(0.5)
@@ -270,7 +272,7 @@ def test_frozen_weights_are_restored_in_their_order():
 
 
 def test_no_sorting_after_sizes_are_cut():
-    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, t0=2.0, commit=0.1)
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, example=X, t0=2.0, commit=0.1)
     ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=10), progress="never")
     with pytest.raises(ValueError, match="before the training"):
         learner.sort("magnitude")

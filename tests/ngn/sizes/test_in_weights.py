@@ -35,7 +35,7 @@ def both(case, **settings):
     """Return the same learner twice: coefficients in the weight, and on the activation."""
     make, sizes, x, name = CASES[case]
     torch.manual_seed(0)
-    learner = ngn.learn_sizes(make().double(), sizes, **settings)
+    learner = ngn.learn_sizes(make().double(), sizes, example=x, **settings)
     twin = copy.deepcopy(learner)
     twin.axes[0].in_weights = False
     return learner, twin, x, name
@@ -83,7 +83,7 @@ def test_large_frozen_quantised_and_parametrised_weights_keep_the_activation():
 
 def test_capacities_of_ones_own_keep_the_activation():
     make, sizes, x, name = CASES["units"]
-    learner = ngn.learn_sizes(make().double(), sizes, capacity=lambda _, K: ngn.CountGate(K, t0=2.3))
+    learner = ngn.learn_sizes(make().double(), sizes, example=x, capacity=lambda _, K: ngn.CountGate(K, t0=2.3))
     assert not weights_used(learner, name, x)
 
 

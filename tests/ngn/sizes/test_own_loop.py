@@ -23,7 +23,7 @@ def network():
 
 
 def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False, where="", **settings):
-    learner = ngn.learn_sizes(model, {where: ngn.Width(12)}, frozen=frozen, **({"lambda0": 1.0} | settings))
+    learner = ngn.learn_sizes(model, {where: ngn.Width(12)}, example=X, frozen=frozen, **({"lambda0": 1.0} | settings))
     groups = [] if frozen else [{"params": learner.body_parameters(), "lr": 1e-2}]
     if boundary:
         groups.append({"params": learner.controller_parameters(), "lr": 0.3})
@@ -68,11 +68,20 @@ def test_what_is_missing_is_said(missing, message, frozen):
 def test_a_size_that_no_forward_pass_meets_is_said():
     class Around(nn.Sequential):
         def forward(self, x):
-            return nn.functional.linear(self[1](self[0](x)), self[2].weight, self[2].bias)
+            return x * self[0].bias.mean() if self.training else super().forward(x)
 
     learner = trained(Around(*network()), steps=4)
     with pytest.warns(UserWarning, match="not learned: model was never part of a forward pass"):
         learner.deploy()
+
+
+def test_a_weight_that_is_read_past_its_module_is_met():
+    class Around(nn.Sequential):
+        def forward(self, x):
+            return nn.functional.linear(self[1](self[0](x)), self[2].weight, self[2].bias)
+
+    learner = trained(Around(*network()))
+    assert learner.deploy(example=X)[2].in_features < 12
 
 
 def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
@@ -85,7 +94,7 @@ def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
 
 
 def test_what_was_trained_elsewhere_was_learned():
-    learner, again = trained(network()), ngn.learn_sizes(network(), {"": ngn.Width(12)})
+    learner, again = trained(network()), ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X)
     again.restore(learner.state())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -95,7 +104,7 @@ def test_what_was_trained_elsewhere_was_learned():
 def test_a_commit_that_is_not_heard_is_said():
     plan, mse = ngn.TrainPlan(steps=2), nn.functional.mse_loss
     for commit in (0.5, None):
-        learner = ngn.learn_sizes(network(), {"": ngn.Width(12)})
+        learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X)
         with pytest.warns(UserWarning, match=r"a commit of their own \(0\.9\)"):
             ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
 
@@ -112,11 +121,11 @@ def test_under_a_budget_no_deployed_model_is_above_it(share, t0):
 
 def test_a_budget_out_of_reach_is_said_before_the_training():
     with pytest.raises(ValueError, match=r"a budget of 3 parameters is too small: the smallest model has 4"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, budget=ngn.Budget(parameters=3))
+        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, budget=ngn.Budget(parameters=3))
 
 
 def test_fit_says_nothing():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, lambda0=1.0)
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0)
     ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=8), progress="never")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,7 +136,7 @@ def test_fit_says_nothing():
 @pytest.mark.parametrize("at", [0.6, 0.95])
 def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, recwarn):
     def made():
-        return ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0, commit=0.5)
+        return ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=0.5)
 
     def part(learner, steps):
         optimizer = torch.optim.Adam(
@@ -155,9 +164,9 @@ def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, r
 
 def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
     with pytest.raises(TypeError, match=r"a gate has no setting 'lamda0'; did you mean lambda0\?"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, lamda0=1.0)
+        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lamda0=1.0)
     with pytest.raises(TypeError, match="no setting 'K'; did you mean lambda0, alpha_max"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, K=3)
+        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, K=3)
 
 
 def test_growth_needs_fit():
@@ -181,7 +190,7 @@ class Model(nn.Module):
 def test_the_report_says_what_changes(capsys, monkeypatch):
     model = Model()
     original = copy.deepcopy(model)
-    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)})
+    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)}, example=X)
     report = learner.report(latency=X)
     parts = [(g.name, g.unit, g.before, g.after, g.entries, g.removed) for g in report.groups]
     assert parts == [("mlp", "slices", 6, 2, 2, 4 * 2 * 3), ("last", "terms", 4, 2, 1, 4)]
@@ -213,7 +222,7 @@ def test_large_numbers_are_short(n, text):
 
 
 def test_a_boundary_that_only_went_back_and_forth_has_moved():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, lambda0=1.0, commit=None)
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=None)
     (tau,) = learner.controller_parameters()
     learner(X).sum().backward()
     learner.penalty().sum().backward()
@@ -247,7 +256,7 @@ def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
     torch.manual_seed(0)
     x = torch.randn(64, 4)
     model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1))
-    sizes = {"": ngn.Width(up=["0"], down="2")}
+    sizes = {"0": ngn.Width()}
     learner = ngn.learn_sizes(model, sizes, budget=ngn.Budget(parameters="50%"), example=x)
     how = ngn.TrainPlan(steps=400, lr_boundary=0.2)
     ngn.fit(learner, x, x.prod(-1, keepdim=True), nn.functional.mse_loss, how, progress="never")
@@ -258,7 +267,10 @@ def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
 
 def test_frozen_boundaries_and_early_states_are_said():
     learner = trained(network(), steps=60)
-    early = {name: value.clone() for name, value in ngn.learn_sizes(network(), {"": ngn.Width(12)}).state().items()}
+    early = {
+        name: value.clone()
+        for name, value in ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X).state().items()
+    }
     learner.restore(early)
     assert "this state was saved before the sizes were fixed" in learner.watch.missing()
     for p in learner.model.parameters():
@@ -269,7 +281,7 @@ def test_frozen_boundaries_and_early_states_are_said():
 
 def test_a_model_whose_parts_are_compiled_is_deployed():
     model = network()
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)})
+    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)}, example=X)
     model.compile(backend="eager")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
@@ -278,7 +290,7 @@ def test_a_model_whose_parts_are_compiled_is_deployed():
 
 
 def test_a_cast_leaves_price_and_progress_of_a_budget():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, budget=ngn.Budget(parameters="60%"))
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, budget=ngn.Budget(parameters="60%"))
     learner.set_progress(0.1)
     before = {name: value.clone() for name, value in learner.named_buffers(recurse=False)}
     learner.to(torch.bfloat16)
@@ -286,7 +298,7 @@ def test_a_cast_leaves_price_and_progress_of_a_budget():
 
 
 def test_frozen_weights_that_were_cast_have_another_digest():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, frozen=True)
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, frozen=True)
     first = learner.state()["frozen"]
     learner.to(torch.float64)
     assert not torch.equal(learner.state()["frozen"], first)

@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from sizable import Fused, Gated, chain, convs
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 import ngn
 
 
-def tied(at: int) -> nn.Module:
+def tied() -> nn.Module:
     model = nn.Sequential(chain(8, 12, 8), chain(8, 12, 8))
-    model[1][at].weight = model[0][at].weight
+    model[1][0].weight = model[0][0].weight
     return model
 
 
@@ -24,34 +25,55 @@ def hooked() -> nn.Module:
     return model
 
 
-class Twice(nn.Module):
-    """Three square layers in a row, with the shapes of a gated feed-forward layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b, self.c = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
-
-
 class Scaled(nn.MultiheadAttention):
     def forward(self, *args, **kwargs):
         y, weights = super().forward(*args, **kwargs)
         return 10 * y, weights
 
 
-class Normed(nn.Module):
+class Normed(Fused):
+    """Attention with a norm over the keys of all heads."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(8, 8) for _ in range(4))
-        self.q_norm = nn.RMSNorm(8)
+        self.norm = nn.RMSNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        q, k, v = (part.unflatten(-1, (-1, 2)).transpose(1, 2) for part in (q, self.norm(k), v))
+        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
-class Biased(nn.Module):
+class Unseen(nn.Module):
+    """A norm over the units that no trace sees."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h / float(np.linalg.norm(h.detach().numpy()))
+
+
+class Alone(nn.Module):
+    """A module that no input reaches, beside one that works."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.query_key_value, self.dense, self.head_dim = nn.Linear(8, 24), nn.Linear(8, 8), 2
+        self.works, self.idle = chain(8, 12, 8), chain(8, 12, 8)
 
-    def forward(self, x, alibi):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.works(x)
+
+
+class Whole(nn.Module):
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x, x, x)[0] if isinstance(part, nn.MultiheadAttention) else part(x)
         return x
+
+
+X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
 
 
 @pytest.mark.parametrize(
@@ -60,44 +82,51 @@ class Biased(nn.Module):
         (Gated, {"w4": ngn.Width(2)}, "no module matches 'w4'; did you mean w"),
         (Gated, {"": ngn.Width(7)}, "7 slices do not divide 24; choose K from 3, 4, 6, 8"),
         (Gated, {"": ngn.Width(4, round_to=4)}, "do not divide 24 into multiples of 4; choose K from 1, 2, 3, 6"),
-        (Gated, {"w1": ngn.Width(4)}, r"name them: ngn\.Width\(up="),
-        (Gated, {"": ngn.Width(4, up="w1", down="w5")}, "no module w5"),
-        (Gated, {"": ngn.Heads()}, r"name its linear layers: ngn\.Heads\(qkv="),
-        (Gated, {"": ngn.Channels(2)}, "takes a convolution without groups"),
+        (
+            Gated,
+            {"w2": ngn.Width(4)},
+            "w2: no slices to cut inside it: 24 units belong to w1, w3, w2: they can only",
+        ),
+        (Gated, {"": ngn.Heads()}, "the model: no heads to cut .*The model has no other heads"),
+        (Gated, {"": ngn.Channels(2)}, "the model is a Gated; ngn.Channels takes a convolution"),
         (Gated, {"w1": ngn.Rank(2), "w1.base": ngn.Width(2)}, "no module matches 'w1.base'"),
-        (lambda: nn.Sequential(Gated()), {"*": ngn.Width(4), "0": ngn.Width(4)}, "consumer already has a learned size"),
+        (
+            Alone,
+            {"idle": ngn.Width(4)},
+            "idle: no slices to cut .* nothing reads it.* The model has slices in works",
+        ),
+        (
+            lambda: Whole(Gated()),
+            {"parts.*": ngn.Width(4), "parts.0": ngn.Width(4)},
+            "already has a learned size: if",
+        ),
+        (
+            lambda: Whole(Gated()),
+            {"parts.*": ngn.Width(4), "parts.0": None},
+            "matches only modules that another",
+        ),
         (Gated, {"*": ngn.Depth()}, "not an nn.ModuleList"),
-        (lambda: nn.Sequential(nn.MultiheadAttention(8, 2, add_bias_kv=True)), {"0": ngn.Heads()}, "extra key"),
-        (lambda: convs(nn.GroupNorm(2, 6), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "GroupNorm"),
-        (lambda: convs(nn.ReLU()), {"0": ngn.Channels(2)}, "no consumer of its channels found"),
-        (lambda: convs(nn.Conv2d(5, 3, 1)), {"0": ngn.Channels(2)}, "no consumer of its channels found"),
-        (lambda: convs(nn.Conv2d(12, 3, 1)), {"0": ngn.Channels(2)}, "no consumer of its channels found"),
-        (lambda: convs(nn.Conv2d(6, 12, 1, groups=6)), {"0": ngn.Channels(2)}, "no consumer of its channels found"),
-        (lambda: convs(nn.Conv2d(12, 3, 1)), {"0": ngn.Channels(2, into="1")}, "has 6 output channels, but Conv2d"),
-        (lambda: chain(8, 8, 8, 8), {"": ngn.Width(4)}, r"name them: ngn\.Width"),
-        (lambda: nn.Sequential(Twice()), {"0": ngn.Width(4)}, r"name them: ngn\.Width"),
-        (lambda: chain(8, 12, nn.LayerNorm(12), 8), {"": ngn.Width(4)}, "LayerNorm averages over the 12 units"),
-        (lambda: chain(8, 12, nn.Softmax(-1), 8), {"": ngn.Width(4)}, "a Softmax mixes the 12 units"),
-        (lambda: convs(nn.LocalResponseNorm(2), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "Norm mixes the 6 units"),
-        (lambda: convs(nn.Softmax2d(), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "Softmax2d mixes the 6 units"),
-        (lambda: convs(nn.LogSoftmax(1), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "LogSoftmax mixes the 6 units"),
-        (lambda: convs(nn.ChannelShuffle(2), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "Shuffle mixes the 6 units"),
+        (lambda: Whole(nn.MultiheadAttention(8, 2, add_bias_kv=True)), {"parts.0": ngn.Heads()}, "no heads to cut"),
         (
-            lambda: nn.Sequential(chain(8, 24), nn.Linear(12, 8)),
-            {"": ngn.Width(up="0.0", down="1")},
-            "not have the 12 outputs",
+            lambda: convs(nn.ReLU()),
+            {"0": ngn.Channels(2)},
+            "no channels to cut inside it: 6 .* is that of an output",
         ),
-        (lambda: nn.Sequential(Scaled(8, 2)), {"0": ngn.Heads()}, "would replace its forward pass"),
-        (lambda: nn.Sequential(Normed()), {"0": ngn.Heads(head_dim=2)}, "normalises over all heads"),
-        (lambda: nn.Sequential(Fused(), Biased()), {"1": ngn.Heads()}, "alibi is a bias per head"),
-        (lambda: tied(0), {"*": ngn.Width(4)}, r"0\.0\.weight is tied to 1\.0\.weight"),
-        (lambda: tied(2), {"*": ngn.Width(4)}, r"0\.2\.weight is tied to 1\.2\.weight"),
-        (lambda: nn.Sequential(hooked()), {"0": ngn.Width(4)}, "weight_norm"),
+        (lambda: convs(nn.Conv2d(6, 12, 1, groups=6)), {"0": ngn.Channels(2)}, "no channels .* that of an output"),
+        (lambda: chain(8, 8, 8, 8), {"": ngn.Width(3)}, "0: 3 slices do not divide 8; choose K from 1, 2, 4, 8"),
+        (lambda: chain(8, 12, nn.LayerNorm(12), 8), {"": ngn.Width(4)}, "12 entries of 0, 3 stay: a norm over it in 2"),
+        (lambda: chain(8, 12, nn.Softmax(-1), 8), {"": ngn.Width(4)}, "12 entries of 0, 3 stay: softmax over it in 2"),
+        (lambda: convs(nn.LocalResponseNorm(2), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "6 entries of 0, 2 stay"),
+        (lambda: convs(nn.Softmax2d(), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "stay: softmax over it in 1"),
+        (lambda: convs(nn.LogSoftmax(1), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "stay: log_softmax over it in 1"),
+        (lambda: Whole(Scaled(8, 2)), {"parts.0": ngn.Heads()}, "parts.0"),
         (
-            lambda: nn.Sequential(chain(8, 12, 8)),
-            {"0.2": ngn.Rank(2), "0": ngn.Width(4, up="0", down="2.base")},
-            "rank",
+            lambda: Whole(Normed()),
+            {"parts.0": ngn.Heads()},
+            "no heads to cut .*: mean over it in parts.0.norm",
         ),
+        (tied, {"0": ngn.Width(4)}, "0: no slices .*: 12 units belong to 0.0, 1.0, 0.2, 1.2: they"),
+        (lambda: nn.Sequential(chain(8, 12, 8)), {"0.2": ngn.Rank(2), "0": ngn.Width(4)}, "rank"),
         (
             lambda: nn.ModuleDict({"layers": nn.ModuleList([Gated()] * 3)}),
             {"layers": ngn.Depth()},
@@ -111,8 +140,10 @@ def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes,
     model = model()
     before = [(name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()]
     trained = [p.requires_grad for p in model.parameters()]
+    example = IMAGES if any(isinstance(m, nn.Conv2d) for m in model.modules()) else X
+    example = None if isinstance(model, nn.ModuleDict) else example
     with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(model, sizes, frozen=True)
+        ngn.learn_sizes(model, sizes, example=example, frozen=True)
     assert before == [
         (name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()
     ]
@@ -120,10 +151,10 @@ def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes,
 
 
 def test_after_a_refusal_it_can_be_tried_again():
-    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    model, x = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(3, 4)
     with pytest.raises(ValueError, match="a budget of 3 parameters is too small"):
-        ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters=3))
-    assert ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%")).names == ["model"]
+        ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters=3), example=x)
+    assert ngn.learn_sizes(model, {"": ngn.Width(8)}, budget=ngn.Budget(parameters="50%"), example=x).names == ["model"]
 
 
 @pytest.mark.parametrize(
@@ -131,12 +162,29 @@ def test_after_a_refusal_it_can_be_tried_again():
     [
         (lambda: ngn.Heads(4), "is not a permutation such as"),
         (lambda: ngn.Depth(3), "is not a permutation such as"),
-        (lambda: ngn.learn_sizes(Gated(), {"": ngn.Width(4)}, budget="60%"), r"ngn\.Budget\(parameters="),
+        (lambda: ngn.learn_sizes(Gated(), {"": ngn.Width(4)}, budget="60%", example=X), r"ngn\.Budget\(parameters="),
     ],
 )
 def test_what_is_of_another_kind_is_said(mistake, message):
     with pytest.raises(TypeError, match=message):
         mistake()
+
+
+def test_an_old_weight_norm_is_cut():
+    small = ngn.learn_sizes(nn.Sequential(hooked()), {"0": ngn.Width(4, t0=1.0)}, example=X).deploy(example=X)
+    assert small[0][0].weight_v.shape == small[0][0].weight.shape == (6, 8)
+
+
+class Written(nn.Module):
+    """Attention whose number of heads is written into the program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 2).permute(2, 0, 3, 1, 4)
+        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
 class Counted(nn.Module):
@@ -177,14 +225,10 @@ class Outside(nn.Module):
         return x
 
 
-HEADS = {"qkv": ("wq", "wk", "wv"), "out": "wo", "head_dim": 2}
-
-
 @pytest.mark.parametrize(
     ("model", "sizes", "shape", "message"),
     [
-        (Counted, {"": ngn.Heads(**HEADS)}, (2, 5, 8), "model: cut to half, the model computes something else"),
-        (Apart, {"conv1": ngn.Channels(8)}, (2, 4, 6, 6), r"conv1: cut to half, .*running_mean"),
+        (Written, {"": ngn.Heads()}, (2, 5, 8), "model: cut to half, the model computes something else"),
         (Outside, {"layers": ngn.Depth()}, (2, 8), "layers: cut to half,"),
     ],
 )
@@ -199,37 +243,31 @@ def test_what_could_not_be_cut_is_found_on_an_example_before_the_training(model,
         ngn.learn_sizes(model, sizes, budget=ngn.Budget(macs="60%", example=x))
 
 
-def test_what_is_missing_can_be_named():
+def test_what_names_and_order_of_modules_do_not_show_is_found():
     x = torch.randn(2, 5, 8)
-    learner = ngn.learn_sizes(Counted(), {"": ngn.Heads(**HEADS, counts=["h"], t0=1.0)}, example=x)
+    learner = ngn.learn_sizes(Counted(), {"": ngn.Heads(t0=1.0)}, example=x)
     small = learner.deploy(example=x, unsettled="allow")
     assert (small.h, small.wq.out_features) == (2, 4)
-    with pytest.raises(ValueError, match="has no integer attribute 'n_heads'"):
-        ngn.learn_sizes(Counted(), {"": ngn.Heads(**HEADS, counts="n_heads")})
-    learner = ngn.learn_sizes(
-        Apart(), {"conv1": ngn.Channels(8, also=["bn1"], into="conv2")}, example=x[0].expand(4, 5, 8)[None]
-    )
+    learner = ngn.learn_sizes(Apart(), {"conv1": ngn.Channels(8)}, example=x[0].expand(4, 5, 8)[None])
     assert float(learner.size()) > 8, "the trial leaves the boundary where it was"
+    assert {"bn1", "conv2"} <= {*learner.found.groups[0].members}
 
 
-class Joined(nn.Module):
-    """A gated feed-forward layer with a fused up projection, as in Phi-3."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate_up_proj, self.down_proj = nn.Linear(16, 128), nn.Linear(64, 16)
-
-
-class Attending(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.query_key_value, self.dense = nn.Linear(16, 48), nn.Linear(16, 16)
+def test_what_a_wildcard_matches_and_cannot_be_cut_is_listed_and_left():
+    mixed = chain(8, 12, nn.LayerNorm(12), 8)
+    model = nn.Sequential(chain(8, 12, 8), mixed, chain(8, 12, Unseen(), 8))
+    learner = ngn.learn_sizes(model, {"*": ngn.Width(4)}, example=torch.randn(5, 8))
+    assert learner.names == ["0"]
+    reasons = {fixed.members: fixed.reason for fixed in learner.found.fixed}
+    assert reasons["1.0", "1.3"] == "a norm over it in 1.2"
+    assert "cut to half" in reasons["2.0", "2.3"]
+    assert [type(hook) for hook in model[2][3]._forward_pre_hooks.values()] == []
 
 
-@pytest.mark.parametrize("model", [Joined, Attending])
-def test_maps_are_not_read_backwards(model):
-    with pytest.raises(ValueError, match="shapes alone do not tell its up and down layers"):
-        ngn.learn_sizes(model(), {"": ngn.Width(8)})
+def test_none_leaves_modules_out():
+    model, x = nn.Sequential(*(chain(8, 12, 8) for _ in range(4))), torch.randn(5, 8)
+    learner = ngn.learn_sizes(model, {"*": ngn.Width(4), "0": None, "3": None}, example=x)
+    assert learner.names == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -245,14 +283,9 @@ def test_a_wrong_example_is_not_blamed_on_a_size(example, said):
     with pytest.raises(ValueError, match=f"^the model fails on the example: .*{said}"):
         ngn.learn_sizes(model, {"0": ngn.Channels()}, example=example)
     assert [*model[2].children()] == []
-    learner = ngn.learn_sizes(model, {"0": ngn.Channels()})
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, example=IMAGES)
     with pytest.raises(ValueError, match=f"^the model fails on the example: .*{said}"):
         learner.deploy(example=example)
-
-
-class Normalised(nn.Module):
-    def forward(self, h: Tensor) -> Tensor:
-        return nn.functional.normalize(h, dim=-1)
 
 
 class Independent(ngn.Capacity):
@@ -291,7 +324,7 @@ def test_every_capacity_is_tried_on_the_example(made):
         return made(K)
 
     x, sizes = torch.randn(5, 8), {"": ngn.Width(6)}
-    mixing = nn.Sequential(nn.Linear(8, 12), Normalised(), nn.Linear(12, 8))
+    mixing = chain(8, 12, Unseen(), 8)
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):
         ngn.learn_sizes(mixing, sizes, example=x, capacity=capacity)
     learner = ngn.learn_sizes(chain(8, 12, 8), sizes, example=x, capacity=capacity)
@@ -300,7 +333,12 @@ def test_every_capacity_is_tried_on_the_example(made):
 
 
 def test_of_several_sizes_the_one_that_cannot_be_cut_is_named():
-    mixing = nn.Sequential(nn.Linear(8, 12), Normalised(), nn.Linear(12, 8))
+    mixing = chain(8, 12, Unseen(), 8)
     model = nn.Sequential(chain(8, 12, 8), mixing)
     with pytest.raises(ValueError, match=r"^1: cut to half,"):
-        ngn.learn_sizes(model, {"*": ngn.Width(6)}, example=torch.randn(5, 8), capacity=lambda name, K: Independent(K))
+        ngn.learn_sizes(
+            model,
+            {"0": ngn.Width(6), "1": ngn.Width(6)},
+            example=torch.randn(5, 8),
+            capacity=lambda name, K: Independent(K),
+        )

@@ -63,7 +63,7 @@ def built(case, **gate):
             module.running_mean.normal_(), module.running_var.uniform_(0.5, 2.0)
     before = model(x).detach()
     specs = {name: size(**gate) if size in (ngn.Heads, ngn.Depth) else size(6, **gate) for name, size in sizes.items()}
-    return ngn.learn_sizes(model, specs), before, x
+    return ngn.learn_sizes(model, specs, example=x), before, x
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -91,12 +91,12 @@ def test_what_is_deployed_is_the_hard_model(case, order, tmp_path):
 def test_the_order_of_importance_says_what_stays():
     model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
     weight = model[0].weight.clone()
-    small = ngn.learn_sizes(model, {"": ngn.Width(3, by_importance=[2, 0, 1], t0=1.0)}).deploy(
-        example=torch.randn(4, 3)
-    )
+    x = torch.randn(4, 3)
+    learner = ngn.learn_sizes(model, {"": ngn.Width(3, by_importance=[2, 0, 1], t0=1.0)}, example=x)
+    small = learner.deploy(example=x)
     assert torch.equal(small[0].weight, weight[[0, 1, 4, 5]])
     with pytest.raises(ValueError, match="permutation"):
-        ngn.learn_sizes(model, {"": ngn.Width(6, by_importance=[0, 0, 1, 2, 3, 4])})
+        ngn.learn_sizes(Gated(), {"": ngn.Width(6, by_importance=[0, 0, 1, 2, 3, 4])}, example=X)
 
 
 def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
@@ -122,12 +122,12 @@ def test_attention_is_that_of_torch(masks, batch_first, weights):
         "per head": {"attn_mask": torch.randn(12, 3, 3), "average_attn_weights": False},
     }[masks]
     before = attention(q, k, v, need_weights=weights, **given)
-    ngn.learn_sizes(attention, {"": ngn.Heads()})
+    ngn.learn_sizes(attention, {"": ngn.Heads()}, example=(q, k, v))
     for a, b in zip(attention(q, k, v, need_weights=weights, **given), before, strict=True):
         assert a is b is None or torch.allclose(a, b, atol=1e-6)
     single = nn.MultiheadAttention(8, 2)
     before = single(q[0], q[0], q[0])
-    ngn.learn_sizes(single, {"": ngn.Heads()})
+    ngn.learn_sizes(single, {"": ngn.Heads()}, example=(q[0],) * 3)
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(single(q[0], q[0], q[0]), before, strict=True))
 
 
@@ -181,7 +181,7 @@ def test_a_map_in_two_places_has_its_ranks_in_both():
 def test_attention_weights_are_the_mean_over_the_heads_that_stay():
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 4, batch_first=True)
-    small = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}).deploy(example=(X, X, X), unsettled="allow")
+    small = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}, example=(X, X, X)).deploy(unsettled="allow")
     with pytest.raises(ValueError, match="a mask per head needs batch x heads = 2 x 2 matrices, not 8"):
         small(X, X, X, attn_mask=torch.zeros(8, 5, 5))
 
@@ -191,13 +191,13 @@ def test_activations_may_be_given_by_name():
         def forward(self, x):
             return self.w2(input=nn.functional.silu(self.w1(input=x)) * self.w3(input=x))
 
-    learner = ngn.learn_sizes(Named(), {"": ngn.Width(6, t0=1.2)})
+    learner = ngn.learn_sizes(Named(), {"": ngn.Width(6, t0=1.2)}, example=X)
     small = learner.deploy(example=X, unsettled="allow")
     assert not small.w2._forward_pre_hooks
     assert not small.w2._forward_pre_hooks_with_kwargs
 
 
-def test_maps_can_be_named():
+def test_parts_of_a_module_that_does_several_things():
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -217,17 +217,17 @@ def test_maps_can_be_named():
         def forward(self, x):
             return self.a(x)
 
-    with pytest.raises(ValueError, match="head_dim"):
-        ngn.learn_sizes(Model(), {"a": ngn.Heads(qkv=("wq", "wk", "wv"), out="wo")})
-    sizes = {"a": ngn.Heads(qkv=("wq", "wk", "wv"), out="wo", head_dim=2, t0=0.2)}
-    learner = ngn.learn_sizes(Model(), sizes)
+    learner = ngn.learn_sizes(Model(), {"a": ngn.Heads(t0=0.2)}, example=X)
     assert learner.deploy(example=X).a.wq.out_features == 4
-    learner = ngn.learn_sizes(Model(), {"a": ngn.Width(8, up="up", down="down", t0=1.0)})
+    learner = ngn.learn_sizes(Model(), {"a": ngn.Width(8, t0=1.0)}, example=X)
+    assert learner.names == ["a.wo", "a.up", "a.mix"], "each hidden size is one"
+    learner = ngn.learn_sizes(Model(), {"a.up": ngn.Width(8, t0=1.0)}, example=X)
+    assert learner.names == ["a.up"]
     assert learner.deploy(example=X).a.down.in_features == 4
 
 
 def test_components_can_be_aligned():
-    learner = ngn.learn_sizes(Gated(), {"": ngn.Width(round_to=8, t0=0.9)})
+    learner = ngn.learn_sizes(Gated(), {"": ngn.Width(round_to=8, t0=0.9)}, example=X)
     assert learner.axes[0].K == 3
     assert learner.deploy(example=X).w1.out_features == 16
 

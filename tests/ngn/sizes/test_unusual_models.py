@@ -45,9 +45,6 @@ def test_a_copy_that_would_call_the_original_is_refused(way):
     model = Holding(way)
     with pytest.raises(ValueError, match="calls a Sequential of the trained model"):
         ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, example=X)
-    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=4.0)})
-    with pytest.raises(ValueError, match="calls a Sequential of the trained model"):
-        learner.deploy(example=X, unsettled="allow")
     with torch.no_grad():
         assert model(X).shape == (6, 8), "it may still be called itself"
 
@@ -74,10 +71,19 @@ class Mixing(nn.Module):
         return x.softmax(-1)
 
 
+class Hidden(nn.Module):
+    """A mean that no trace sees."""
+
+    def forward(self, x):
+        return x * float(x.detach().numpy().mean())
+
+
 @pytest.mark.parametrize("gain", [0.0, 1e-6, 1.0])
 def test_the_trial_looks_at_the_axis_itself(gain):
-    with pytest.raises(ValueError, match=r"mlp: cut to half, .*differs"):
+    with pytest.raises(ValueError, match=r"mlp: no slices to cut inside it: 16 entries .*: softmax over it in mlp\.2"):
         ngn.learn_sizes(Scaled(Mixing(), gain), {"mlp": ngn.Width(16)}, example=X)
+    with pytest.raises(ValueError, match=r"mlp: cut to half, .*differs"):
+        ngn.learn_sizes(Scaled(Hidden(), gain), {"mlp": ngn.Width(16)}, example=X)
     ngn.learn_sizes(Scaled(nn.Tanh(), gain), {"mlp": ngn.Width(16)}, example=X)
 
 
@@ -94,7 +100,7 @@ def test_the_trial_looks_within_layers_of_a_learned_depth():
 
     sizes = {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)}
     with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half, .*differs"):
-        ngn.learn_sizes(Stack(Mixing()), sizes, example=X)
+        ngn.learn_sizes(Stack(Hidden()), sizes, example=X)
     ngn.learn_sizes(Stack(nn.Tanh()), sizes, example=X)
 
 
@@ -199,16 +205,14 @@ class Equalised(nn.Linear):
 
 def test_maps_with_a_forward_pass_of_their_own_take_an_example():
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), Equalised(16, 8))
-    with pytest.raises(ValueError, match=r"2\.weight belongs to a Equalised with its own forward pass: pass example="):
-        ngn.learn_sizes(model, {"": ngn.Width(16)})
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):
         ngn.learn_sizes(model, {"": ngn.Width(16)}, example=X)
 
 
-@pytest.mark.parametrize("dim", [None, 1, -1])
+@pytest.mark.parametrize("dim", [1, -1])
 def test_a_softmax_over_the_units_is_refused(dim):
-    with pytest.raises(ValueError, match="a Softmax mixes the 16 units"):
-        ngn.learn_sizes(chain(8, 16, nn.Softmax(dim), 8), {"": ngn.Width(16)})
+    with pytest.raises(ValueError, match="16 entries of 0, 3 stay: softmax over it in 2"):
+        ngn.learn_sizes(chain(8, 16, nn.Softmax(dim), 8), {"": ngn.Width(16)}, example=X)
 
 
 def test_a_lazy_map_is_said():
@@ -239,7 +243,7 @@ def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
     if budget is not None:
         assert sum(p.numel() for p in small.parameters()) <= float(learner.limit)
     ngn.save(small, tmp_path / "small.safetensors")
-    fresh = ngn.learn_sizes(model(), sizes, budget=budget)
+    fresh = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
     assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
 
 
@@ -262,14 +266,11 @@ def test_channels_of_parametrised_convolutions_are_found():
     assert small[0].out_channels == 3
 
 
-def test_consumers_elsewhere_are_named_from_the_model():
+def test_consumers_elsewhere_are_found():
     model = nn.Sequential(convs(nn.ReLU()), nn.Sequential(nn.Conv2d(6, 3, 1)))
     x = torch.randn(2, model[0][0].in_channels, 7, 7)
-    learner = ngn.learn_sizes(model, {"0.0": ngn.Channels(into="1.0", t0=2.0)}, example=x)
+    learner = ngn.learn_sizes(model, {"0.0": ngn.Channels(t0=2.0)}, example=x)
     assert learner.deploy(example=x, unsettled="allow")[1][0].in_channels == 3
-    for wrong, message in (("2.0", "has a module '2.0'"), ("0.1", "not a convolution or linear layer")):
-        with pytest.raises(ValueError, match=message):
-            ngn.learn_sizes(nn.Sequential(convs(nn.ReLU())), {"0.0": ngn.Channels(into=wrong)})
 
 
 def test_a_frozen_map_with_weights_folded_in_is_saved_with_the_rest(tmp_path):
@@ -279,11 +280,11 @@ def test_a_frozen_map_with_weights_folded_in_is_saved_with_the_rest(tmp_path):
         made[-1].requires_grad_(False)
         return made
 
-    small = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}, r=0.9).deploy(unsettled="allow")
+    small = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}, r=0.9, example=X).deploy(unsettled="allow")
     ngn.save(small, tmp_path / "small.safetensors", frozen=False)
-    fresh = ngn.learn_sizes(model(), {"": ngn.Width(16)}, r=0.9)
+    fresh = ngn.learn_sizes(model(), {"": ngn.Width(16)}, r=0.9, example=X)
     assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
-    whole = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}).deploy(unsettled="allow")
+    whole = ngn.learn_sizes(model(), {"": ngn.Width(16, t0=5.0)}, example=X).deploy(unsettled="allow")
     assert [p.requires_grad for p in whole.parameters()] == [True, True, False, False], (
         "without weights it stays frozen"
     )
@@ -331,9 +332,8 @@ def test_complex_outputs_are_compared():
             return torch.view_as_complex(self.mlp(x).unflatten(-1, (4, 2))), x
 
     ngn.learn_sizes(Turned(nn.Tanh()), {"mlp": ngn.Width(16)}, example=X)
-    learner = ngn.learn_sizes(Turned(Mixing()), {"mlp": ngn.Width(16, t0=5.0)})
     with pytest.raises(ValueError, match="differs"):
-        learner.deploy(example=X, unsettled="allow")
+        ngn.learn_sizes(Turned(Hidden()), {"mlp": ngn.Width(16)}, example=X)
 
 
 @pytest.mark.parametrize("of", [np.array, torch.tensor, list, tuple])

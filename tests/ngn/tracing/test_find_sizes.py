@@ -78,7 +78,7 @@ class Unknown(nn.Module):
     ("between", "reason"),
     [
         (lambda h: torch.fft.fft(h).real, "the operation _fft_r2c in the model"),
-        (lambda h: h.softmax(-1), "_softmax over it in the model"),
+        (lambda h: h.softmax(-1), "softmax over it in the model"),
         (lambda h: nn.functional.normalize(h, dim=-1), "linalg_vector_norm over it in the model"),
         (lambda h: h - h.mean(-1, keepdim=True), "mean over it in the model"),
         (lambda h: h[:, torch.arange(8, -1, -1)], "indexed in the model"),
@@ -106,6 +106,6 @@ def test_a_parametrised_weight_becomes_a_plain_one():
     nn.utils.parametrizations.weight_norm(model[2])
     x = torch.randn(2, 3, 8, 8)
     learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    assert learner.names == ["2"]  # the norm of the weight is over its inputs
+    assert learner.names == ["0", "2"]  # the norm of the weight, over its inputs, is that of before
     small = learner.deploy(example=x, unsettled="allow")
-    assert small[2].out_channels == small[4].in_channels == 3
+    assert small[0].out_channels == small[2].out_channels == small[4].in_channels == 3

@@ -122,8 +122,9 @@ def test_what_it_cannot_do_is_refused() -> None:
     weight = nn.Parameter(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="one learning rate for all replicas"):
         ngn.train.optim.adam([weight], [], torch.tensor([1e-3, 1e-2]), 1e-2, 0.0, kind="adamw8bit")
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
     with pytest.raises(ValueError, match="shrink=False"):
         ngn.fit(
-            ngn.learn_sizes(nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), {"": ngn.Width(4)}),
+            ngn.learn_sizes(model, {"": ngn.Width(4)}, example=torch.ones(1, 2)),
             torch.zeros(3, 2), torch.zeros(3, 1), nn.functional.mse_loss, TrainPlan(steps=1, optimizer="adamw8bit"),
         )  # fmt: skip

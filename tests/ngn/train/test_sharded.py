@@ -33,8 +33,8 @@ class Two(nn.Module):
 def made(budget):
     if budget:
         sizes = {"a": ngn.Width(16), "b": ngn.Width(8)}
-        return ngn.learn_sizes(Two().double(), sizes, budget=ngn.Budget(parameters="50%"))
-    return ngn.learn_sizes(Two().double(), SIZES, lambda0=1e-2)
+        return ngn.learn_sizes(Two().double(), sizes, example=X, budget=ngn.Budget(parameters="50%"))
+    return ngn.learn_sizes(Two().double(), SIZES, example=X, lambda0=1e-2)
 
 
 def optimizer_of(learner):

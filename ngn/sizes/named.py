@@ -1,0 +1,182 @@
+"""Widths, heads and channels: sizes that a trace finds, chosen by the name of a module."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from math import lcm
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from ngn.axis import inputs_first
+from ngn.sizes.base import ByImportance, Maker, Size
+from ngn.tracing.found import FoundSizes, SizeGroup, listed
+
+
+class TracedSize(Size):
+    """A choice among the groups that :func:`~ngn.tracing.groups.find_sizes` finds.
+
+    Modules that can only be cut together share one size; it has the name of the first that is named.
+    """
+
+    @abstractmethod
+    def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
+        """The groups that belong to the module ``name``."""
+
+    def chosen(self, found: FoundSizes, name: str) -> dict[str, SizeGroup]:
+        """The groups of the module ``name`` by their names, each in the components and with the name of this size.
+
+        Raises:
+            ValueError: if K does not divide a group.
+        """
+        groups = self.of(found, name)
+        called = [name if len(groups) == 1 else group.name for group in groups]
+        return {
+            group.name: self._in_components(group, own or "model") for group, own in zip(groups, called, strict=True)
+        }
+
+    def _in_components(self, group: SizeGroup, name: str) -> SizeGroup:
+        entries = self.entries(group)
+        K = self.divided(name, group.length * entries, lcm(self.round_to, entries))
+        units = group.length // K
+        cuts = sorted(
+            (replace(cut, width=cut.width * units) for cut in group.cuts), key=lambda cut: cut.fold
+        )  # the first says how many entries a component has
+        order = group.order if self.by_importance is None else self.order(name, K)
+        return replace(group, name=name, unit=self.unit, length=K, cuts=tuple(cuts), order=order, units=group.length)
+
+    def entries(self, group: SizeGroup) -> int:
+        """Entries of a unit of ``group``: one, or a block that can only be cut as a whole."""
+        return min(cut.width for cut in group.cuts)
+
+    def fits(self, group: SizeGroup) -> bool:
+        """Whether a group is of this kind."""
+        return True
+
+    def refusal(self, found: FoundSizes, name: str) -> str:
+        """Say why the module ``name`` has no such size, and what has one."""
+        found = replace(found, groups=tuple(filter(self.fits, found)))
+        stay = [fixed for fixed in found.fixed if _any_within(fixed.members, name)]
+        reasons = [(f"{fixed.length} entries of {listed(fixed.members, 3)} stay", fixed.reason) for fixed in stay]
+        reasons += [
+            (f"{group.length} {group.unit} belong to {listed(group.members)}", "they can only be cut together")
+            for group in found
+            if _any_within(group.members, name)
+        ]
+        reasons.sort(key=lambda each: each[1].startswith("is that of"))  # inputs and outputs say the least
+        why = "; ".join(map(": ".join, reasons[:3])) or "the example does not reach it"
+        others = (
+            f"The model has {self.unit} in {found.listed()}" if len(found) else f"The model has no other {self.unit}"
+        )
+        return f"{name or 'the model'}: no {self.unit} to cut inside it: {why}. The model has {others}"
+
+    def attach(self, model: nn.Module, name: str, make: Maker) -> None:
+        raise TypeError("a trace of the whole model finds this size: call ngn.learn_sizes")
+
+
+def _within(member: str, name: str) -> bool:
+    return member == name or not name or member.startswith(f"{name}.")
+
+
+def _any_within(members: Sequence[str], name: str) -> bool:
+    return any(_within(member, name) for member in members)
+
+
+class Width(TracedSize):
+    """The width of a feed-forward layer: ``K`` slices of neighbouring hidden units.
+
+    These are the units between the layers inside a module, its heads aside: of a module with several hidden layers,
+    each has a size of its own. For a single layer they are the units that it produces.
+
+    Args:
+        K, by_importance, round_to, gate: see :class:`Size`; K = None for single units.
+
+    >>> import torch, ngn
+    >>> mlp, x = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.GELU(), torch.nn.Linear(12, 4)), torch.randn(3, 4)
+    >>> learner = ngn.learn_sizes(mlp, {"": ngn.Width(6, t0=1.2)}, example=x)
+    >>> learner.deploy(example=x, unsettled="allow")
+    Sequential(
+      (0): Linear(in_features=4, out_features=4, bias=True)
+      (1): GELU(approximate='none')
+      (2): Linear(in_features=4, out_features=4, bias=True)
+    )
+    """
+
+    unit = "slices"
+
+    def fits(self, group: SizeGroup) -> bool:
+        return group.unit != "heads"
+
+    def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
+        units = [*filter(self.fits, found)]
+        inside = [group for group in units if all(_within(member, name) for member in group.members)]
+        layer = found.model.get_submodule(name)
+        return inside or [group for group in units if layer in group.producers]
+
+
+class Heads(TracedSize):
+    """The heads of an attention layer; with grouped queries, the key-value heads, each with its queries.
+
+    Where layers share something per head, such as a bias by position, their heads are one size.
+
+    Args:
+        by_importance, gate: see :class:`Size`.
+
+    >>> import torch, ngn
+    >>> attention, x = torch.nn.MultiheadAttention(8, 4, batch_first=True), torch.randn(2, 5, 8)
+    >>> example = {"query": x, "key": x, "value": x, "need_weights": False}
+    >>> learner = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}, example=example)
+    >>> learner.deploy(example=example, unsettled="allow").num_heads
+    2
+    """
+
+    unit = "heads"
+
+    def __init__(self, by_importance: ByImportance = None, **gate: Any) -> None:
+        super().__init__(None, by_importance, **gate)
+
+    def fits(self, group: SizeGroup) -> bool:
+        return group.unit == "heads"
+
+    def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
+        return [group for group in found if self.fits(group) and _any_within(group.members, name)]
+
+    def entries(self, group: SizeGroup) -> int:
+        return 1
+
+
+class Channels(TracedSize):
+    """The output channels of a convolution, in ``K`` groups of neighbours.
+
+    Everything with these channels is cut with them: normalisations, depthwise convolutions, squeeze-and-excitation
+    blocks and, behind residual sums, the other convolutions that are summed.
+
+    Args:
+        K, by_importance, round_to, gate: see :class:`Size`; K = None for single channels, or the smallest blocks that
+            can be cut, such as the groups of a group norm.
+
+    >>> import torch, ngn
+    >>> convs = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3)]
+    >>> x = torch.randn(1, 3, 9, 9)
+    >>> learner = ngn.learn_sizes(torch.nn.Sequential(*convs), {"0": ngn.Channels(4, t0=1.2)}, example=x)
+    >>> learner.deploy(example=x, unsettled="allow")[3].in_channels
+    4
+    """
+
+    unit = "channels"
+
+    def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
+        conv = found.model.get_submodule(name)
+        if not isinstance(conv, _ConvNd):
+            return []
+        place = (conv, "weight", 1 if inputs_first(conv) else 0)
+        return [group for group in found if any((cut.module, cut.name, cut.dim) == place for cut in group.cuts)]
+
+    def refusal(self, found: FoundSizes, name: str) -> str:
+        conv = found.model.get_submodule(name)
+        if not isinstance(conv, _ConvNd):
+            return f"{name or 'the model'} is a {type(conv).__name__}; ngn.Channels takes a convolution"
+        return super().refusal(found, name)
