@@ -19,7 +19,7 @@ from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
-Count = Callable[[OrderedAxis, int], int]
+TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
 
@@ -27,7 +27,7 @@ def _half(axis: OrderedAxis, number: int) -> int:
     return max(1, axis.K // 2)
 
 
-_TRIALS: tuple[tuple[str, Count], ...] = (
+_TRIALS: tuple[tuple[str, TrialCount], ...] = (
     ("half", _half),
     ("one", lambda axis, number: 1),
     ("a different part each", lambda axis, number: max(1, axis.K * (number % 3 + 1) // 4)),
@@ -51,7 +51,7 @@ def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -
     failed: dict[OrderedAxis, str] = {}
     for name, count in trials:
 
-        def differs(some: Sequence[OrderedAxis], count: Count = count) -> str | None:
+        def differs(some: Sequence[OrderedAxis], count: TrialCount = count) -> str | None:
             counts = {axis: count(axis, numbers[axis]) if axis in some else axis.K for axis in axes}
             return difference(model, axes, example, counts.__getitem__)
 
