@@ -204,6 +204,18 @@ def test_the_optimiser_moves_no_boundary_and_nothing_is_paid():
     assert learner.size()[0] == learner.size()[1], "in step, whatever the optimiser did"
 
 
+@pytest.mark.parametrize("progress", [0.0, 0.1])
+def test_no_gradient_of_a_boundary_is_left_to_clip(progress):
+    learner = two()
+    for p in sorted({0.0, progress}):
+        learner.set_progress(p)
+    learner.model["a"](torch.randn(8, 4)).square().mean().backward()
+    assert learner.gates[0].tau.grad is not None
+    learner.after_backward(0)
+    assert learner.gates[0].tau.grad is None
+    assert bool(learner.evidence.slope.weights.any()) == (progress > 0), "the first step says nothing yet"
+
+
 def test_a_budget_is_reached_from_below():
     learner = two(t0=1.0)
     assert learner.sizes.tolist() == [2.0, 2.0]
