@@ -187,7 +187,7 @@ def _attach(
     bad = {axis.name for axis in failed}
     for axis, reason in failed.items():
         if axis not in axes or any(axis.name in names and names <= bad for names in wanted):
-            raise ValueError(f"{axis.name}: {reason}; {parts_of(model, axis)}")
+            raise ValueError(f"{axis.name}: {reason}; {parts_of(model, axis)}. Leave it out")
     if found is None:
         return None
     kept = without_failed(found, axes, failed)

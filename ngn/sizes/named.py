@@ -59,19 +59,15 @@ class TracedSize(Size):
     def refusal(self, found: FoundSizes, name: str) -> str:
         """Say why the module ``name`` has no such size, and what has one."""
         found = replace(found, groups=tuple(filter(self.fits, found)))
-        stay = [fixed for fixed in found.fixed if _any_within(fixed.members, name)]
-        reasons = [(f"{fixed.length} entries of {listed(fixed.members, 3)} stay", fixed.reason) for fixed in stay]
-        reasons += [
-            (f"{group.length} {group.unit} belong to {listed(group.members)}", "they can only be cut together")
-            for group in found
-            if _any_within(group.members, name)
-        ]
-        reasons.sort(key=lambda each: each[1].startswith("is that of"))  # inputs and outputs say the least
-        why = "; ".join(map(": ".join, reasons[:3])) or "the example does not reach it"
-        others = (
-            f"The model has {self.unit} in {found.listed()}" if len(found) else f"The model has no other {self.unit}"
-        )
-        return f"{name or 'the model'}: no {self.unit} to cut inside it: {why}. The model has {others}"
+        said = [(fixed.reason, f"{fixed.length} entries", fixed.members) for fixed in found.fixed]
+        said += [("they can only be cut together", f"{g.length} {g.unit}", g.members) for g in found]
+        inside = {each: [member for member in each[2] if _within(member, name)] for each in said}
+        # what is about this module alone says the most, that it reaches an input or output the least
+        said.sort(key=lambda each: (each[0].startswith("is that of"), -len(inside[each]) / max(1, len(each[2]))))
+        reasons = [f"{what} of {listed(own, 3)}: {reason}" for reason, what, own in said if inside[reason, what, own]]
+        why = "; ".join(reasons[:3]) or "the example does not reach it"
+        others = f"{self.unit} in {found.listed()}" if len(found) else f"no other {self.unit}"
+        return f"{name or 'the model'}: no {self.unit} to cut inside it. {why}. The model has {others}"
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         raise TypeError("a trace of the whole model finds this size: call ngn.learn_sizes")

@@ -125,7 +125,7 @@ class Scale(nn.Module):
 
 
 def test_what_mixes_the_channels_is_said():
-    with pytest.raises(ValueError, match="no channels to cut inside it: 8 entries of 0, 3 stay: a norm over it in 1"):
+    with pytest.raises(ValueError, match=r"no channels to cut inside it\. 8 entries of 0, 3: a norm over it in 1"):
         ngn.learn_sizes(ended(conv(), LayerNorm2d(8)), {"0": CHANNELS()}, example=IMAGES)
     mixed = nn.Sequential(conv(), nn.GLU(1), nn.Flatten(), nn.Linear(4 * 10 * 10, 4))
     assert exact(mixed, {"0": CHANNELS()}, IMAGES, 3)[0].out_channels == 6, "both halves of a gated unit"

@@ -80,7 +80,7 @@ class Hidden(nn.Module):
 
 @pytest.mark.parametrize("gain", [0.0, 1e-6, 1.0])
 def test_the_trial_looks_at_the_axis_itself(gain):
-    with pytest.raises(ValueError, match=r"mlp: no slices to cut inside it: 16 entries .*: softmax over it in mlp\.2"):
+    with pytest.raises(ValueError, match=r"mlp: no slices to cut inside it. 16 entries .*: softmax over it in mlp\.2"):
         ngn.learn_sizes(Scaled(Mixing(), gain), {"mlp": ngn.Width(16)}, example=X)
     with pytest.raises(ValueError, match=r"mlp: cut to half, .*differs"):
         ngn.learn_sizes(Scaled(Hidden(), gain), {"mlp": ngn.Width(16)}, example=X)
@@ -211,7 +211,7 @@ def test_maps_with_a_forward_pass_of_their_own_take_an_example():
 
 @pytest.mark.parametrize("dim", [1, -1])
 def test_a_softmax_over_the_units_is_refused(dim):
-    with pytest.raises(ValueError, match="16 entries of 0, 3 stay: softmax over it in 2"):
+    with pytest.raises(ValueError, match="16 entries of 0, 3: softmax over it in 2"):
         ngn.learn_sizes(chain(8, 16, nn.Softmax(dim), 8), {"": ngn.Width(16)}, example=X)
 
 
