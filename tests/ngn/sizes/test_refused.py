@@ -125,7 +125,7 @@ X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
             {"parts.0": ngn.Heads()},
             "no heads to cut .*: mean over it in parts.0.norm",
         ),
-        (tied, {"0": ngn.Width(4)}, "0: no slices .*: 12 units of 0.0, 1.0, .*: they"),
+        (tied, {"0": ngn.Width(4)}, "0: no slices .* 12 units of 0.0, 1.0, .*: they"),
         (lambda: nn.Sequential(chain(8, 12, 8)), {"0.2": ngn.Rank(2), "0": ngn.Width(4)}, "rank"),
         (
             lambda: nn.ModuleDict({"layers": nn.ModuleList([Gated()] * 3)}),
