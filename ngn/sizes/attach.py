@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
-from ngn.checks import axes_of
+from ngn.checks import ExampleError, axes_of
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -202,7 +202,13 @@ def _traced(model: nn.Module, found: FoundSizes | None, example: Any) -> FoundSi
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        return find_sizes(model, dummy(model) if example is None else example)
+        given = dummy(model) if example is None else example
+        try:
+            return find_sizes(model, given)
+        except ExampleError as fault:
+            if example is not None:
+                raise
+            raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
     return found

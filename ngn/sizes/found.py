@@ -37,7 +37,6 @@ class FoundAxis(HookedAxis):
             raise ValueError(f"{group.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
         self._units: list[Tensor] = []
         self._whole: list[bool] = []
-        self._gated: list[tuple[nn.Module, str, dict[str, Any], Any]] = []
         self._note_units()
 
     def _of(self, consumer: Consumer) -> list[Any]:
@@ -75,7 +74,7 @@ class FoundAxis(HookedAxis):
                 site.register_forward_hook(self.after, always_call=True)
             else:
                 site.register_forward_pre_hook(self.before_weights)
-                site.register_forward_hook(self.after_weights, prepend=True, always_call=True)
+                site.register_forward_hook(self.after, prepend=True, always_call=True)
         site, number = self.consumers[0].site, 1
         while hasattr(site, name := "size" if number == 1 else f"size_{number}"):
             number += 1
@@ -117,17 +116,10 @@ class FoundAxis(HookedAxis):
         c = self.coefficients()
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
-                table: Any = consumer.holder._parameters
-                weight = table[consumer.name]
+                weight: Any = consumer.holder._parameters[consumer.name]
                 factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
-                self._gated.append((module, consumer.name, table, weight))
-                table[consumer.name] = weight * factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
-
-    def after_weights(self, module: nn.Module, args: Any, output: Any) -> None:
-        """Put the weights back that :meth:`before_weights` has replaced; a forward hook, called after errors, too."""
-        while self._gated and self._gated[-1][0] is module:
-            _, name, table, weight = self._gated.pop()
-            table[name] = weight
+                factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
+                self._gate(module, consumer.holder, consumer.name, weight * factor)
 
 
 def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[FoundAxis]:

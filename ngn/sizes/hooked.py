@@ -30,14 +30,14 @@ class HookedAxis(OrderedAxis):
     """Whether hooks see the input of all that reads the components."""
     in_weights = False
     """Whether coefficients may multiply the weight of a consumer."""
-    _replaced: dict[int, nn.Parameter]
-    """Weights replaced during the pass of a module, by its id."""
+    _gated: list[tuple[nn.Module, dict[str, Any], str, Any]]
+    """Weights replaced during the pass of a module: (module, table of parameters, name, weight)."""
     _written: tuple[int, int] | None = None
     """(id, version) of a layer's input, to detect writes into it."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replaced = {}
+        self._gated = []
 
     def dim_at(self, consumer: nn.Module) -> int:
         """Return the dimension of the axis in the input of ``consumer``: the last, or a convolution's channels."""
@@ -62,19 +62,23 @@ class HookedAxis(OrderedAxis):
         name = None if args else next(iter(kwargs))
         h = args[0] if name is None else kwargs[name]
         if (cut := self._weight_for(module, h)) is not None:
-            weight: Any = module._parameters["weight"]
-            self._replaced[id(module)] = weight
-            # A plain tensor in the place of the parameter, for this pass; gradients flow through it to both.
-            module._parameters["weight"] = self._scaled_weight(weight, cut.dim)
+            self._gate(module, module, "weight", self._scaled_weight(module._parameters["weight"], cut.dim))
             return None
         if name is None:
             return (self.read(h, module), *args[1:]), kwargs
         return (), kwargs | {name: self.read(h, module)}
 
+    def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
+        """Put a plain tensor in the place of a parameter, for a pass of ``module``; gradients flow through to both."""
+        table: dict[str, Any] = holder._parameters
+        self._gated.append((module, table, name, table[name]))
+        table[name] = value
+
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """Put the weight back that :meth:`before` has replaced; a forward hook, called after errors, too."""
-        if (weight := self._replaced.pop(id(module), None)) is not None:
-            module._parameters["weight"] = weight
+        """Put the weights back that were replaced; a forward hook, called after errors, too."""
+        while self._gated and self._gated[-1][0] is module:
+            _, table, name, weight = self._gated.pop()
+            table[name] = weight
 
     def _scaled_weight(self, weight: Any, dim: int) -> Any:
         if not divided(weight):

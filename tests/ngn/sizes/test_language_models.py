@@ -200,3 +200,10 @@ def test_depth_where_the_configuration_computes_its_lists():
     learner = ngn.learn_sizes(model, {"backbone.layers": ngn.Depth(t0=1.0)}, example=IDS)
     small = learner.deploy(example=IDS, unsettled="allow")
     assert (len(small.backbone.layers), small.config.num_hidden_layers) == (2, 2)
+
+
+def test_inputs_of_its_own_that_do_not_fit_ask_for_an_example():
+    model = transformers.BertModel(transformers.BertConfig(**TINY | {"vocab_size": 3}))
+    with pytest.raises(ValueError, match="the model fails on the example: .* It is the model's dummy_inputs: pass ex"):
+        ngn.learn_sizes(model, {"encoder.layer.*": ngn.Width(16)})
+    assert len(ngn.learn_sizes(model, {"encoder.layer.*": ngn.Width(16)}, example=IDS % 3).axes) == 4
