@@ -40,7 +40,7 @@ class Stack(nn.Module):
 
 
 # %%
-learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, lambda0=0.1, alpha_max=0.1)
+learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, example=x[:2], lambda0=0.1, alpha_max=0.1)
 history = ngn.fit(
     learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=3e-3, lr_boundary=0.1), progress="never"
 )

@@ -63,7 +63,7 @@ if __name__ == "__main__":
     ngn.save(small, "scratch/small.safetensors")
 
     fresh = network()
-    ngn.learn_sizes(fresh, sizes)  # as before the training
+    ngn.learn_sizes(fresh, sizes, example=x)  # as before the training
     again = ngn.load(fresh, "scratch/small.safetensors")
     print(f"experts: {sum(len(layer.experts) for layer in small)} of 12")
     print(f"parameters: {parameters(small)} of {parameters(network())}")

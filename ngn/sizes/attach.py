@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
-from ngn.checks import ExampleError, axes_of
+from ngn.checks import ExampleError, axes_of, evaluating, outputs_on
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -182,7 +182,9 @@ def _attach(
         raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
     settle(everything)
     without_values = any(p.is_meta for p in model.parameters())
-    refuse_uncuttable(model, everything, tried=example is not None)
+    refuse_uncuttable(model, everything)
+    if example is None and any(size.tried for _, size in named):
+        example = dummy(model)
     failed = {} if example is None or without_values else failed_trials(model, everything, example)
     bad = {axis.name for axis in failed}
     for axis, reason in failed.items():
@@ -202,13 +204,7 @@ def _traced(model: nn.Module, found: FoundSizes | None, example: Any) -> FoundSi
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        given = dummy(model) if example is None else example
-        try:
-            return find_sizes(model, given)
-        except ExampleError as fault:
-            if example is not None:
-                raise
-            raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
+        return find_sizes(model, dummy(model) if example is None else example)
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
     return found
@@ -248,15 +244,21 @@ def dummy(model: nn.Module) -> Any:
     """The input that a model of transformers brings with it.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or the model fails on it.
     """
     if not (inputs := getattr(model, "dummy_inputs", None)):
         raise ValueError(
-            "sizes are found by tracing the model: pass example=, an input of it (a tuple for several arguments, a "
-            "dictionary for keyword arguments)"
+            "sizes are found and tried on an input of the model: pass example=, an input of it (a tuple for several "
+            "arguments, a dictionary for keyword arguments)"
         )
     device = next(model.parameters(), torch.empty(())).device
-    return {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    try:
+        with evaluating(model), torch.random.fork_rng(), torch.no_grad():
+            outputs_on(model, inputs)
+    except ExampleError as fault:
+        raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
+    return inputs
 
 
 def _matched(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[Size, list[str], bool]]:

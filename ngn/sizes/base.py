@@ -57,6 +57,8 @@ class Size(ABC):
     """
 
     unit = "components"
+    tried = True
+    """Whether the size has to have a trial on an example."""
 
     def __init__(
         self, K: int | None = None, by_importance: ByImportance = None, round_to: int = 1, **gate: Any

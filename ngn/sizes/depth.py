@@ -32,10 +32,16 @@ class Depth(Size):
     >>> import torch, ngn
     >>> class Layer(torch.nn.Linear):
     ...     def forward(self, x): return x + super().forward(x)
-    >>> stack = torch.nn.ModuleDict({"layers": torch.nn.ModuleList(Layer(4, 4) for _ in range(6))})
-    >>> learner = ngn.learn_sizes(stack, {"layers": ngn.Depth(t0=2.0)})
-    >>> kept = learner.deploy()["layers"]
-    >>> [n for n, layer in enumerate(stack["layers"]) if any(torch.equal(layer.weight, k.weight) for k in kept)]
+    >>> class Stack(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layers = torch.nn.ModuleList(Layer(4, 4) for _ in range(6))
+    ...     def forward(self, x):
+    ...         for layer in self.layers: x = layer(x)
+    ...         return x
+    >>> stack, x = Stack(), torch.randn(2, 4)
+    >>> kept = ngn.learn_sizes(stack, {"layers": ngn.Depth(t0=2.0)}, example=x).deploy(example=x).layers
+    >>> [n for n, layer in enumerate(stack.layers) if any(torch.equal(layer.weight, k.weight) for k in kept)]
     [0, 1, 5]
     """
 

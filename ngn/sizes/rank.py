@@ -28,6 +28,7 @@ class Rank(Size):
     """
 
     unit = "terms"
+    tried = False  # a layer without terms is the original one
 
     def __init__(self, K: int, seed: int = 0, **gate: Any) -> None:
         super().__init__(K, **gate)

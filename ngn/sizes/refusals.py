@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
 from ngn.components.low_rank import Bottleneck
@@ -36,19 +35,8 @@ def unchanged_on_error(model: nn.Module) -> Iterator[None]:
         raise
 
 
-_KNOWN = (nn.Linear, _ConvNd)
-
-
-def _plain(kind: type[nn.Module]) -> bool:
-    """Tell whether a linear layer or convolution uses torch's forward pass, as a parametrised one does."""
-    return kind.forward.__module__.startswith("torch.nn.")
-
-
-def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool) -> None:
+def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
     """Refuse tensors that cannot be cut: too short, tied to another module, or cut by another axis.
-
-    Args:
-        tried: an example will test the cuts. Without it, layers with a forward pass of their own are refused, too.
 
     Raises:
         ValueError: with the names of the size and the tensor.
@@ -67,11 +55,6 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis], tried: bool
             held, value = owned(cut), value_of(cut.module, cut.name)
             if not isinstance(value, Tensor):
                 continue
-            if not tried and isinstance(cut.module, _KNOWN) and not _plain(type(cut.module)):
-                raise ValueError(
-                    f"{what} belongs to a {type(cut.module).__name__} with its own forward pass: pass example= to test "
-                    "the cut"
-                )
             if id(cut.module) in bases:
                 raise ValueError(
                     f"{what} has a learned rank next to it ({bases[id(cut.module)]}), which would not be cut: learn "

@@ -158,7 +158,13 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
             super().__init__()
             self.layers = nn.ModuleList(Layer(4, 4) for _ in range(24))
 
-    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, budget=ngn.Budget(parameters="46%"))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    budget = ngn.Budget(parameters="46%", example=torch.ones(1, 4))
+    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth()}, budget=budget)
     multi = swa.get_ema_multi_avg_fn(decay)
     average = swa.AveragedModel(learner.model, multi_avg_fn=multi, use_buffers=True)
     whole = swa.AveragedModel(learner, use_buffers=True)  # with torch's default, the running mean

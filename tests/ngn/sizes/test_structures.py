@@ -158,15 +158,14 @@ def test_layers_may_be_called_by_name_and_in_half_precision():
                 x = layer(**self.given, x=x) if self.given else layer(x)
             return x
 
-    learner = ngn.learn_sizes(Stack(Residual, scale=torch.tensor(0.5)), {"layers": ngn.Depth(t0=1.0)})
+    learner = ngn.learn_sizes(Stack(Residual, scale=torch.tensor(0.5)), {"layers": ngn.Depth(t0=1.0)}, example=X)
     assert len(learner.deploy(example=X).layers) == 2
     with torch.autocast("cpu", torch.bfloat16):
         learner(X).sum().backward()
     with pytest.raises(ValueError, match="no input of a layer has the shape of its output"):
         learner.model.layers[0](scale=torch.ones(5, 1), x=X[0, 0])
-    learner = ngn.learn_sizes(Stack(InPlace), {"layers": ngn.Depth(t0=1.0)})
     with pytest.raises(ValueError, match="a layer overwrites its input in place"):
-        learner(X)
+        ngn.learn_sizes(Stack(InPlace), {"layers": ngn.Depth(t0=1.0)}, example=X)
 
 
 def test_a_map_in_two_places_has_its_ranks_in_both():
