@@ -1,12 +1,19 @@
-"""Run a function in two processes that talk by gloo."""
+"""Run a function in two processes that talk by gloo.
+
+two_processes.py RANK FOLDER    # one of them: does the work that lies in the folder
+"""
 
 import datetime
+import os
+import pickle
+import sys
+from pathlib import Path
 
-import torch
-from torch import distributed, multiprocessing
 
+def process(rank, folder):
+    import torch
+    from torch import distributed
 
-def process(rank, folder, work, args):
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo",
@@ -15,11 +22,28 @@ def process(rank, folder, work, args):
         world_size=2,
         timeout=datetime.timedelta(seconds=120),
     )
+    work, args = pickle.loads((folder / "work").read_bytes())
     torch.save(work(rank, *args), folder / f"{rank}.pt")
     distributed.destroy_process_group()
 
 
 def results(folder, work, *args):
-    """Return what ``work(rank, *args)``, a function of a module, gives in each process."""
-    multiprocessing.spawn(process, (folder, work, args), nprocs=2)
+    """Return what ``work(rank, *args)``, a function of a test module, gives in each process."""
+    import programs
+    import torch
+
+    (folder / "work").write_bytes(pickle.dumps((work, args)))
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(sys.modules[work.__module__].__file__).parent), *sys.path])
+    }
+    logs = [folder / f"{rank}.log" for rank in (0, 1)]
+    started = [
+        programs.start(__file__, str(rank), folder, cwd=folder, env=env, out=log, err=log)
+        for rank, log in enumerate(logs)
+    ]
+    assert [program.wait() for program in started] == [0, 0], "\n".join(log.read_text() for log in logs)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
+
+
+if __name__ == "__main__":
+    process(int(sys.argv[1]), Path(sys.argv[2]))
