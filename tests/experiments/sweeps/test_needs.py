@@ -38,6 +38,7 @@ def submitted(tmp_path, monkeypatch):
     stub.parent.mkdir()
     stub.write_text(SBATCH.format(place=shlex.quote(str(tmp_path))))
     stub.chmod(0o755)
+    (stub.parent / "srun").symlink_to("sbatch")  # submitit takes it for the sign of a cluster
     monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     first = STUDIES["smoke"].make()[0].with_seeds(range(1))
