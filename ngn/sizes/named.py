@@ -119,7 +119,7 @@ class Heads(TracedSize):
     Where layers share something per head, such as a bias by position, their heads are one size.
 
     Args:
-        by_importance, gate: see :class:`Size`.
+        by_importance, round_to, gate: see :class:`Size`; ``round_to`` counts heads.
 
     >>> import torch, ngn
     >>> attention, x = torch.nn.MultiheadAttention(8, 4, batch_first=True), torch.randn(2, 5, 8)

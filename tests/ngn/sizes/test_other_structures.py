@@ -90,6 +90,12 @@ def test_it_is_cut(case):
     assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in model.parameters())
 
 
+def test_heads_in_pairs():
+    learner = ngn.learn_sizes(ViTAttention(), {"": ngn.Heads(round_to=2, t0=0.8)}, example=X)
+    small = learner.deploy(example=X, unsettled="allow")
+    assert (learner.axes[0].K, small.num_heads, small.attn_dim) == (3, 4, 16)
+
+
 @pytest.mark.parametrize(
     ("make", "sizes", "x", "message", "followed"),
     [
