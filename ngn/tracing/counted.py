@@ -17,22 +17,32 @@ class AttributeInt(int):
 
     Attributes:
         factors: (module, name, value) of each.
+        ratios: attributes that the program divides, such as numbers of query heads and key heads, which shrink
+            together.
     """
 
     factors: tuple[tuple[nn.Module, str, int], ...]
+    ratios: list[tuple[AttributeInt, AttributeInt]]
 
     @classmethod
-    def of(cls, value: int, *factors: tuple[nn.Module, str, int]) -> AttributeInt:
-        """``value`` with its ``factors``."""
+    def of(
+        cls, value: int, ratios: list[tuple[AttributeInt, AttributeInt]], *factors: tuple[nn.Module, str, int]
+    ) -> AttributeInt:
+        """``value`` with its ``factors``, and the ``ratios`` of the program."""
         made = cls(value)
-        made.factors = factors
+        made.factors, made.ratios = factors, ratios
         return made
 
     def __mul__(self, other: Any) -> Any:
         value = int(self) * other
-        return (
-            AttributeInt.of(value, *self.factors, *getattr(other, "factors", ())) if isinstance(other, int) else value
-        )
+        if not isinstance(other, int):
+            return value
+        return AttributeInt.of(value, self.ratios, *self.factors, *getattr(other, "factors", ()))
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, AttributeInt):
+            self.ratios.append((self, other))
+        return int(self) // other
 
     def __rmul__(self, other: Any) -> Any:
         return self * other
@@ -42,6 +52,7 @@ class AttributeInt(int):
 def counting(model: nn.Module) -> Iterator[None]:
     """Let the integer attributes of the modules of ``model`` that are not torch's remember what they are."""
     changed: list[tuple[nn.Module, str, int]] = []
+    ratios: list[tuple[AttributeInt, AttributeInt]] = []
     for module in model.modules():
         if type(module).__module__.startswith("torch.") or is_conv1d(module):  # cutting sets their attributes
             continue
@@ -49,7 +60,7 @@ def counting(model: nn.Module) -> Iterator[None]:
             if type(value) is int and value > 1:
                 changed.append((module, name, value))
     for module, name, value in changed:
-        vars(module)[name] = AttributeInt.of(value, (module, name, value))
+        vars(module)[name] = AttributeInt.of(value, ratios, (module, name, value))
     try:
         yield
     finally:
@@ -73,4 +84,8 @@ def attributes_of(leaf: Leaf, counted: list[tuple[AttributeInt, Dim]]) -> list[t
             exact = exact[min(number, len(exact) - 1) :][:1]
         for module, name, _ in exact[:1] or fitting[:1]:
             found[id(module), name] = module, name
+    for pair in counted[0][0].ratios if counted else ():
+        both = {(id(module), name): (module, name) for size in pair for module, name, value in size.factors}
+        if both.keys() & found.keys() and all(int(size) % leaf.size == 0 for size in pair):
+            found |= both
     return [*found.values()]

@@ -75,6 +75,12 @@ CUT = {
     "units between maps with terms": (adapted, {"0.0.base_layer": ngn.Width(16, t0=5.0)}, X, 1),
     "beside a recurrent layer": (Recurrent, {"*": ngn.Width(16, t0=5.0)}, X, 1),
     "a fused gate": (lambda: language("Phi3"), {MLP: ngn.Width(16, t0=5.0)}, IDS, 2),
+    "grouped queries in one map": (
+        lambda: language("Falcon", new_decoder_architecture=True, num_kv_heads=3),
+        {"transformer.h.*.self_attention": ngn.Heads(t0=1.0)},
+        IDS,
+        2,
+    ),
     "experts": (mixtral, {MLP: ngn.Width(t0=1.0), HEADS: ngn.Heads(t0=1.0)}, IDS, 4),
 }
 
