@@ -22,7 +22,7 @@ from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, usual_gate
 from ngn.sizes.found import FoundAxis, attach_found, without_failed
-from ngn.sizes.hooked import HookedAxis
+from ngn.sizes.hooked import HookedAxis, divided
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
@@ -61,7 +61,8 @@ def learn_sizes(
         budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
             budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
-            and to one, and compares outputs, before any training.
+            and to one, and compares outputs, before any training. Or what ``find_sizes`` found before the tensors were
+            divided among processes; such sizes are not tried.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
         by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
@@ -169,11 +170,14 @@ def _attach(
     axes: list[FoundAxis] = []
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
-        found = _traced(model, sizes if isinstance(sizes, FoundSizes) else None, example)
+        given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
+        found = _traced(model, given, example)
         make = maker(usual_gate)
         if isinstance(sizes, Mapping):
             found, make, wanted = _chosen(found, matched, maker)
         example, axes = found.example, attach_found(model, found, make)
+    elif isinstance(example, FoundSizes):
+        example = example.example
     for name, size in named:
         size.attach(model, name, maker(size.gate))
     everything = axes_of(model)
@@ -181,7 +185,7 @@ def _attach(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two sizes have the name {', '.join(twice)}: put one of them on a module inside")
     settle(everything)
-    without_values = any(p.is_meta for p in model.parameters())
+    without_values = any(p.is_meta or divided(p) for p in model.parameters())
     refuse_uncuttable(model, everything)
     if example is None and any(size.tried for _, size in named):
         example = dummy(model)

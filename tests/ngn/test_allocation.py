@@ -209,7 +209,7 @@ def test_no_gradient_of_a_boundary_is_left_to_clip(progress):
     learner = two()
     for p in sorted({0.0, progress}):
         learner.set_progress(p)
-    learner.model["a"](torch.randn(8, 4)).square().mean().backward()
+    learner.model.a(torch.randn(8, 4)).square().mean().backward()
     assert learner.gates[0].tau.grad is not None
     learner.after_backward(0)
     assert learner.gates[0].tau.grad is None

@@ -83,10 +83,11 @@ def sharded(rank, budget):
 
 def parallel(rank, budget):
     alone, model = made(False), Two().double()
+    found = ngn.find_sizes(model, X)
     for part in (model.a, model.b):
         plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
         parallelize_module(part, init_device_mesh("cpu", (2,)), plan)
-    learner = ngn.learn_sizes(model, SIZES, lambda0=1e-2)
+    learner = ngn.learn_sizes(model, SIZES, example=found, lambda0=1e-2)
     for each in (alone, learner):
         step(each, each, optimizer_of(each), 0, lambda x: x)
     torch.testing.assert_close(learner(X), alone(X), rtol=1e-9, atol=1e-12)
