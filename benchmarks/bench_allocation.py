@@ -80,7 +80,11 @@ class Task:
     def even(self) -> list[int]:
         """The even sizes within the budget: those of a learner that has seen nothing."""
         learner = ngn.learn_sizes(
-            self.model(self.control.most), self.control.sizes(), example=self.example, budget=self.budget
+            self.model(self.control.most),
+            self.control.sizes(),
+            example=self.example,
+            budget=self.budget,
+            by_importance=None,
         )
         learner.set_progress(1.0)
         return self.counts(learner)
@@ -126,7 +130,11 @@ class Task:
 
 def learned(task: Task) -> Unit:
     learner = ngn.learn_sizes(
-        task.model(task.control.most), task.control.sizes(), example=task.example, budget=task.budget
+        task.model(task.control.most),
+        task.control.sizes(),
+        example=task.example,
+        budget=task.budget,
+        by_importance=None,
     )
     assert isinstance(learner, ngn.BudgetLearner)
     return task.learn(learner, held_out=task.held_out)
@@ -137,7 +145,11 @@ def cut(task: Task) -> Unit:
     model, began = task.model(task.control.most), time.process_time()
     task.train(model, last=0.5)
     keeper = ngn.learn_sizes(
-        model, task.control.sizes(), example=task.example, capacity=lambda name, K: ngn.Retained(K)
+        model,
+        task.control.sizes(),
+        example=task.example,
+        by_importance=None,
+        capacity=lambda name, K: ngn.Retained(K),
     )
     counts = dict(zip(task.control.sizes(), task.even(), strict=True))
     for name, axis in zip(keeper.names, keeper.axes, strict=True):

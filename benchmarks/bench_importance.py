@@ -207,7 +207,9 @@ LEARNED = ("none", "magnitude", "taylor", "wanda")
 def cut(work: Mnist, seed: int, order: str) -> Iterator[Unit]:
     """Cut the trained model to each share of every size; loss at once, and after a short training."""
     model = copy.deepcopy(work.trained(seed))
-    learner = ngn.learn_sizes(model, work.sizes, example=work.example, capacity=lambda name, K: ngn.Retained(K))
+    learner = ngn.learn_sizes(
+        model, work.sizes, example=work.example, by_importance=None, capacity=lambda name, K: ngn.Retained(K)
+    )
     stream = work.batches(seed, "calibration")
     ORDERS[order](work, learner, [next(stream) for _ in range(CALIBRATION)])
     for share in work.shares:
@@ -223,7 +225,7 @@ def learn(work: Mnist, seed: int, order: str, fresh: bool) -> Unit:
     """Learn sizes within half of the parameters, then score the small model."""
     model = work.fresh(seed) if fresh else copy.deepcopy(work.trained(seed))
     budget = ngn.Budget(parameters=work.parameters)
-    learner = ngn.learn_sizes(model, work.sizes, example=work.example, budget=budget)
+    learner = ngn.learn_sizes(model, work.sizes, example=work.example, by_importance=None, budget=budget)
     stream = work.batches(seed, "calibration")
     ORDERS[order](work, learner, [next(stream) for _ in range(CALIBRATION)])
     batches = list(zip(range(work.learning), work.batches(seed, "learning"), strict=False))

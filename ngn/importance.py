@@ -25,8 +25,9 @@ from torch import Tensor, distributed, nn
 from ngn.axis import Cut, OrderedAxis, inputs_first
 from ngn.checks import arguments, evaluating
 from ngn.cut_modules import value_of
-from ngn.cutting import owned
+from ngn.cutting import is_stack, owned
 from ngn.sizes.hooked import HookedAxis, divided, taken_by
+from ngn.tracing.found import listed
 from ngn.train.losses import Loss, Supervised, takes_output_and_target
 
 Importance = Literal["magnitude", "taylor", "wanda"]
@@ -52,6 +53,10 @@ def sort(
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
         raise ValueError("sizes are sorted before the training: some of this model are fixed and cut already")
+    if any(p.is_meta for p in model.parameters()):
+        if by_importance != "magnitude":
+            raise ValueError(f"by_importance={by_importance!r} needs weights with values, not on the meta device")
+        return
     own = [axis for axis in axes if isinstance(axis, HookedAxis) and axis.units and not axis.chosen]
     for axis in own:
         axis.sort(range(axis.units or axis.K))  # one place for each unit
@@ -69,8 +74,7 @@ def sort(
         if sortable:
             axis.sort(score.argsort(descending=True, stable=True).tolist())
     if unknown := [axis.name for axis, sortable in zip(own, known, strict=True) if not sortable]:
-        names = ", ".join([*unknown[:6], *(["..."] if len(unknown) > 6 else [])])
-        warnings.warn(f"{names}: {_WHY[by_importance]}; units keep the order of their tensors", stacklevel=4)
+        warnings.warn(f"{listed(unknown)}: {_WHY[by_importance]}; units keep the order of their tensors", stacklevel=4)
 
 
 _WHY = {
@@ -89,7 +93,10 @@ def _magnitude(axis: OrderedAxis) -> Tensor:
         if held is None or "bias" in cut.name or cut.name in cut.module._buffers or place in seen:
             continue
         seen.add(place)  # a tensor that two modules hold counts once
-        total += _by_place(axis, cut, _floats(cut).square()).double().cpu()
+        if is_stack(held):
+            total += torch.tensor([sum(float(p.float().square().sum()) for p in part.parameters()) for part in held])
+        else:
+            total += _by_place(axis, cut, _floats(cut).square()).double().cpu()
     return total.sqrt()
 
 
@@ -139,11 +146,8 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
             totals = [
                 t if d is None else d.abs() + (0 if t is None else t) for t, d in zip(totals, slopes, strict=True)
             ]
-    return [_unknown(axis, device) if t is None else t for axis, t in zip(axes, totals, strict=True)]
-
-
-def _unknown(axis: OrderedAxis, device: torch.device) -> Tensor:
-    return torch.full((axis.places,), torch.nan, device=device)
+    pairs = zip(axes, totals, strict=True)
+    return [torch.full((axis.places,), torch.nan, device=device) if t is None else t for axis, t in pairs]
 
 
 def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
@@ -181,7 +185,7 @@ def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any],
         read = [module for by, module in squares if by is axis]
         cuts = [cut for cut in axis.cuts if cut.module in read and cut.dim == (0 if inputs_first(cut.module) else 1)]
         if not read or not axis.seen or {cut.module for cut in cuts} != {*read}:
-            scores.append(_unknown(axis, next(model.parameters()).device))
+            scores.append(torch.full((axis.places,), torch.nan, device=next(model.parameters()).device))
             continue
         weights = [_floats(cut).abs().movedim(cut.dim, -1) * squares[axis, cut.module].sqrt() for cut in cuts]
         parts = [_by_place(axis, cut, w.movedim(-1, cut.dim)) for cut, w in zip(cuts, weights, strict=True)]

@@ -95,11 +95,7 @@ class CapacityLearner(Learner):
     def sort(
         self, by_importance: Importance, calibration: Iterable[Any] | None = None, loss: Loss | None = None
     ) -> None:
-        """Sort the units of sizes whose order you have not given, before the training; arguments of ``learn_sizes``.
-
-        Raises:
-            ValueError: if the score is unknown, needs data or a loss, or sizes are already cut.
-        """
+        """Sort the units of sizes whose order you have not given, before the training, as ``learn_sizes`` does."""
         sort(self.model, self.axes, by_importance, calibration, loss)
 
     def commit_at(self, progress: float) -> None:

@@ -18,6 +18,7 @@ import ngn
 
 STEP = 512
 """Widths and kept fractions are multiples of 1 / STEP."""
+UNSORTED: Any = {"by_importance": None, "capacity": lambda name, K: ngn.Retained(K)}
 
 
 def parameters(model: nn.Module) -> int:
@@ -95,7 +96,7 @@ def magnitude(work: Workload, seed: int, limit: int) -> nn.Module:
 def retained(work: Workload, model: nn.Module, order: Any = None) -> Any:
     """Copy ``model`` and make its sizes cuttable to a prefix of ``order``."""
     sizes = work.sizes(None, order)
-    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, capacity=lambda name, K: ngn.Retained(K))
+    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, **UNSORTED)
 
 
 def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) -> nn.Module:
@@ -147,7 +148,8 @@ def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) ->
     """Learn the sizes with the weights, within the budget."""
     budget = ngn.Budget(parameters=limit, significance=significance)
     sizes = work.sizes(work.settings.K, None)
-    made = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, budget=budget, commit=work.settings.commit)
+    settings: Any = {"budget": budget, "by_importance": None, "commit": work.settings.commit}
+    made = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **settings)
     train(work, made, seed)
     return made
 
@@ -166,7 +168,7 @@ def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a new model of the sizes that NGN has learned with this seed."""
     counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
     sizes = work.sizes(work.settings.K, None)
-    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, capacity=lambda name, K: ngn.Retained(K))
+    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **UNSORTED)
     for name, axis in zip(keeper.names, keeper.axes, strict=True):
         kept: Any = axis.capacity
         kept.left.fill_(counts[name])

@@ -75,5 +75,5 @@ def load_compact(folder: str | Path) -> Any:
         model.generation_config = GenerationConfig.from_pretrained(folder)
     parts = prunable_parts(_base(model), [*OUTPUT_MAP])
     single = {part.module: learned_size_of(part, part.size) for part in parts}
-    ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.FixedCount(K, r=1.0))
+    ngn.learn_sizes(model, single, by_importance=None, capacity=lambda _, K: ngn.FixedCount(K, r=1.0))
     return ngn.load(model, Path(folder) / WEIGHTS).requires_grad_(False)

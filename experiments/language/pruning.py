@@ -119,7 +119,7 @@ def ordered_prefix(
         left: fraction of each part that stays, in (0, 1].
     """
     single = {part.module: learned_size_of(part, part.size) for part in parts}
-    learner = ngn.learn_sizes(model, single, capacity=lambda _, K: ngn.Retained(K))
+    learner = ngn.learn_sizes(model, single, by_importance=None, capacity=lambda _, K: ngn.Retained(K))
     staying = {part.module: round(share * part.size) for part, share in zip(parts, left, strict=True)}
     for module, axis in zip(learner.names, learner.axes, strict=True):
         if order is not None:
@@ -135,6 +135,7 @@ def learn_prefix(model: nn.Module, parts: Sequence[PrunablePart], capacities: Se
         model,
         {part.module: learned_size_of(part, each[part.module].K) for part in parts},
         capacity=lambda name, _: each[name],
+        by_importance=None,
     )
     return model
 

@@ -38,7 +38,7 @@ def learn_sizes(
     example: Any = None,
     frozen: bool = False,
     capacity: Maker | None = None,
-    by_importance: Importance | None = None,
+    by_importance: Importance | None = "magnitude",
     calibration: Iterable[Any] | None = None,
     loss: Callable[..., Any] | None = None,
     **gate: Any,

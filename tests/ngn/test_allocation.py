@@ -57,9 +57,8 @@ class Minibatches:
 
 def learned(seed, shuffled=False, **budget):
     torch.manual_seed(seed)
-    learner = ngn.learn_sizes(
-        Sum(), {"parts.*": ngn.Width()}, example=samples(0, 2)[0], budget=ngn.Budget(parameters="25%", **budget)
-    )
+    limit, example = ngn.Budget(parameters="25%", **budget), samples(0, 2)[0]
+    learner = ngn.learn_sizes(Sum(), {"parts.*": ngn.Width()}, example=example, budget=limit, by_importance=None)
     held_out = Minibatches(*samples(100 + seed, 2048, shuffled), seed + 50)
     batches = Minibatches(*samples(seed, 2048, shuffled), seed)
     ngn.fit(learner, batches, None, nn.functional.mse_loss, PLAN, held_out=held_out, progress="never")

@@ -38,7 +38,7 @@ def test_dead_units_in_front_go_first(score, sizes):
     with torch.no_grad():
         model[0].weight[:48], model[0].bias[:48], model[2].weight[:, :48] = 0, 0, 0
     whole = model(X).detach()
-    unsorted = ngn.learn_sizes(copy.deepcopy(model), sizes, example=X).model
+    unsorted = ngn.learn_sizes(copy.deepcopy(model), sizes, example=X, by_importance=None).model
     assert float((leading(unsorted)(X).detach() - whole).norm() / whole.norm()) > 0.3
     learner = ngn.learn_sizes(model, sizes, example=X, by_importance=score, **SCORES[score])
     small = leading(learner.model)
@@ -165,6 +165,29 @@ def test_found_structures_are_sorted_and_cut(kind, score):
     learner.deploy(example=x, unsettled="allow")
 
 
+@pytest.mark.parametrize("score", ["magnitude", "taylor"])
+def test_modules_of_a_list_are_units(score):
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.experts = nn.ModuleList(nn.Linear(8, 4, bias=False) for _ in range(6))
+            self.sum = nn.Identity()
+
+        def forward(self, x):
+            return self.sum(torch.stack([expert(x) for expert in self.experts], 1)).sum(1)
+
+    class Parts(ngn.Size):
+        def attach(self, model, name, make):
+            self.axis(name, 6, make, [ngn.Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
+
+    model = Mixture()
+    with torch.no_grad():
+        for number in (0, 2, 3):
+            model.experts[number].weight.zero_()
+    learner = ngn.learn_sizes(model, {"": Parts()}, example=X, by_importance=score, **SCORES[score])
+    assert sorted(learner.axes[0].ranks[[1, 4, 5]].tolist()) == [0, 1, 2]
+
+
 def test_an_order_of_your_own_stays():
     own = [3, 1, 0, 2]
     learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, example=X, by_importance="magnitude")
@@ -216,6 +239,21 @@ def test_sizes_without_a_score_keep_their_order_and_are_named():
     assert torch.equal(learner.axes[0].ranks, torch.arange(64) // 8)
 
 
+def test_weights_without_values_keep_their_order_and_are_not_scored():
+    with torch.device("meta"):
+        model, again, x = two_maps(), two_maps(), torch.empty(2, 8)
+    assert ngn.learn_sizes(model, {"": ngn.Width(8)}, example=x).axes[0].ranks is None
+    with pytest.raises(ValueError, match="meta device"):
+        ngn.learn_sizes(again, {"": ngn.Width(8)}, example=x, by_importance="taylor", **FROM)
+
+
+def test_trained_weights_are_sorted_by_magnitude_without_a_word():
+    model = two_maps()
+    learner = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, example=X)
+    single = ngn.learn_sizes(model, example=X, by_importance="magnitude")
+    assert torch.equal(learner.axes[0].ranks, single.axes[0].ranks // 8)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_scored_in_single(dtype):
     model = two_maps().to(dtype)
@@ -226,7 +264,8 @@ def test_half_precision_is_scored_in_single(dtype):
 
 def fitted(score, inputs, targets, **settings):
     torch.manual_seed(5)
-    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, example=X, budget=ngn.Budget(parameters="50%"))
+    budget = ngn.Budget(parameters="50%")
+    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(8)}, example=X, budget=budget, by_importance=None)
     ngn.fit(
         learner, inputs, targets, F.mse_loss, ngn.TrainPlan(steps=20), by_importance=score, progress="never", **settings
     )

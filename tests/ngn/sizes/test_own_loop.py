@@ -23,7 +23,8 @@ def network():
 
 
 def trained(model, steps=60, penalty=True, step=True, boundary=True, frozen=False, where="", **settings):
-    learner = ngn.learn_sizes(model, {where: ngn.Width(12)}, example=X, frozen=frozen, **({"lambda0": 1.0} | settings))
+    settings = {"lambda0": 1.0, "by_importance": None} | settings
+    learner = ngn.learn_sizes(model, {where: ngn.Width(12)}, example=X, frozen=frozen, **settings)
     groups = [] if frozen else [{"params": learner.body_parameters(), "lr": 1e-2}]
     if boundary:
         groups.append({"params": learner.controller_parameters(), "lr": 0.3})
