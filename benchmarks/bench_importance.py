@@ -267,25 +267,29 @@ def run(name: str, seeds: Sequence[int], path: Path, root: Path, few: bool) -> N
 
 
 def table(records: list[Unit]) -> str:
-    """Means over the seeds, and the mean rank of each order over works, ways and seeds of trained weights."""
-    lines = ["| model | how | " + " | ".join(ORDERS) + " |", "| --- | --- |" + " ---: |" * len(ORDERS)]
+    """Means over the seeds that have all orders, and the mean rank of each order over models, cuts and seeds."""
+    lines = ["| model | seeds | how | " + " | ".join(ORDERS) + " |", "| --- | --- | --- |" + " ---: |" * len(ORDERS)]
     ranks: dict[str, list[float]] = {order: [] for order in ORDERS}
     for record in records:
         at: dict[tuple[str, str], dict[int, float]] = {}
+        of_seed: dict[int, set[str]] = {}
         for unit in record["units"]:
+            of_seed.setdefault(unit["seed"], set()).add(unit["order"])
+        whole = [seed for seed, orders in of_seed.items() if orders == {*ORDERS}]
+        for unit in (unit for unit in record["units"] if unit["seed"] in whole):
             at.setdefault((unit["how"], unit["order"]), {})[unit["seed"]] = unit["loss"]
         for how in dict.fromkeys(how for how, _ in at):
             cells = [
                 f"{statistics.fmean(at[how, order].values()):.3f}" if (how, order) in at else "" for order in ORDERS
             ]
-            lines.append(f"| {TITLES[record['work']]} | {how} | {' | '.join(cells)} |")
+            lines.append(f"| {TITLES[record['work']]} | {len(whole)} | {how} | {' | '.join(cells)} |")
             if how.startswith("cut"):
                 for seed in at[how, "none"]:
                     by_loss = sorted(ORDERS, key=lambda order: at[how, order][seed])
                     for order in ORDERS:
                         ranks[order].append(1 + by_loss.index(order))
     mean = [f"{statistics.fmean(each):.2f}" if each else "" for each in ranks.values()]
-    return "\n".join([*lines, f"| all | mean rank of the cuts (1 is best) | {' | '.join(mean)} |"])
+    return "\n".join([*lines, f"| all | | mean rank of the cuts (1 is best) | {' | '.join(mean)} |"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
