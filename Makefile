@@ -20,7 +20,7 @@ WORKERS := 3
 # On small tensors, several threads are slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo rehearsal test fast-test data paper docs notebook lint bench latency env faults clean distclean
+.PHONY: help demo rehearsal test slow-test data paper docs notebook lint bench latency env faults clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -28,11 +28,11 @@ help: ## List the targets
 demo: $(STAMPS)/paper ## Train ten seeds of the 1D study (two minutes); compare with our records and the published values
 	$(PY) scripts/demo.py
 
-test: $(STAMPS)/tests ## Run all tests (without a GPU, Slurm or a browser, their tests are skipped)
-	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(STAMPS)/tests ## Run the tests, each of which takes seconds (without a GPU or a browser, their tests are skipped)
+	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not slurm" $(ARGS)
 
-fast-test: $(STAMPS)/tests ## Run the tests that take seconds
-	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+slow-test: $(STAMPS)/tests ## Run the others: injected faults, clean environments, pages followed word by word, Slurm
+	$(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "slow or slurm" $(ARGS)
 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)

@@ -107,7 +107,7 @@ def test_its_commands_do_what_it_says(reader: Reader) -> None:
     [
         ("cp -r examples/plugin/conf .\n", ""),
         ("examples/plugin/methods ", ""),
-        ("make fast-test lint", "make quick-test lint"),
+        ("make test lint", "make quick-test lint"),
         ("sweep.py run STUDY --again stale", "sweep.py run STUDY --again old"),
     ],
 )
