@@ -112,8 +112,8 @@ def _checked(content: np.ndarray, path: Path, network: Network) -> dict[str, np.
         raise DataError(f"{path}: cannot be read as safetensors ({type(fault).__name__}: {fault})") from None
     wanted = network.shapes()
     for name in sorted(wanted.keys() ^ arrays.keys()):
-        fault = "lacks the tensor" if name in wanted else "has an unknown tensor"
-        raise DataError(f"{path}: {fault} {name}; {len(wanted)} tensors were expected")
+        wrong = "lacks the tensor" if name in wanted else "has an unknown tensor"
+        raise DataError(f"{path}: {wrong} {name}; {len(wanted)} tensors were expected")
     for name, shape in wanted.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != np.float32:
