@@ -133,7 +133,7 @@ def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
 
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-        # He trained with DataParallel, which puts this before every name.
+        # They were trained with DataParallel, which puts this before every name.
         return {name.removeprefix("module."): tensor.numpy() for name, tensor in state.items()}
     except Exception as fault:  # a damaged file can make the reader fail in any way
         raise DataError(f"{path}: refused as a checkpoint ({type(fault).__name__}: {fault})".splitlines()[0]) from None

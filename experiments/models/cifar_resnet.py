@@ -70,9 +70,7 @@ class CifarResNet(nn.Module):
         self.bn1 = nn.BatchNorm2d(widths[0])
         before = [widths[0], *widths[:-1]]
         self.layer1, self.layer2, self.layer3 = (
-            nn.Sequential(
-                Block(channels, width, 1 + (stage > 0)), *(Block(width, width, 1) for _ in range(blocks - 1))
-            )
+            nn.Sequential(Block(channels, width, 1 + (stage > 0)), *(Block(width, width, 1) for _ in range(blocks - 1)))
             for stage, (channels, width) in enumerate(zip(before, widths, strict=True))
         )
         self.linear = nn.Linear(widths[-1], classes)
