@@ -117,7 +117,10 @@ def _reasons(rows: list[Row]) -> list[str]:
     for row in rows:
         own, other = row["ngn"], row["torch_pruning"]
         said = [("all checks", own["fault"])] if "fault" in own else []
-        said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
+        if own.get("groups") == 0:
+            said.append((WORDS["half"], f"no size is found. What fixes them: {', '.join(own['unknown'])}"))
+        else:
+            said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
         said += [(f"{n} sizes left as they are", why) for why, n in _counted(own.get("failed_trial", []))]
         if judged(row) == FAILS:
             said.append(

@@ -54,12 +54,18 @@ def test_the_table_counts_what_holds_and_names_what_does_not():
         },
         {"name": "c", "ngn": good, "torch_pruning": {"cut": "KeyError: x | y"}},
         {"name": "d", "not_run": "too many parameters"},
+        {
+            "name": "f",
+            "ngn": {"groups": 0, "unknown": ["a norm over it"], "half": "ValueError: no size of", "last": []},
+            "torch_pruning": {},
+        },
     ]
-    text = table.table([{"collection": "timm", **row} for row in rows], {"timm": [*"abcde"]})
-    assert "2 of 3 models of timm (Torch-Pruning: 1 of 3)" in text
-    assert "NGN cuts 1 of all 3 models so that they compute something else, Torch-Pruning 1." in " ".join(text.split())
+    text = table.table([{"collection": "timm", **row} for row in rows], {"timm": [*"abcdef"]})
+    assert "2 of 4 models of timm (Torch-Pruning: 1 of 3)" in text
+    assert "NGN cuts 1 of all 4 models so that they compute something else, Torch-Pruning 1." in " ".join(text.split())
     assert "2.0 forward passes" in text
     assert "| b | comparing | `differs by 1.0e-01` |" in text
     assert "| c | Torch-Pruning | `KeyError: x / y` |" in text
+    assert "| f | cutting | `no size is found. What fixes them: a norm over it` |" in text
     assert "d (too many parameters)" in text
     assert "Not run yet: e." in text
