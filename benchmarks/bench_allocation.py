@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from allocation.controls import CONTROLS, Control, Samples
 from bench_rivals import HERE, PAGE, committed, write
-from rivals.methods import parameters
 from rivals.table import mean, write_between_marks
+from rivals.work import parameters
 from torch import nn
 
 import ngn

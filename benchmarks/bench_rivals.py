@@ -4,11 +4,12 @@
     python benchmarks/bench_rivals.py --table
     python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
 
-A model may have at most 50, 25 or 75 % of the parameters of the dense one. The number of steps includes those before
-and after a cut. Every unit (work, method, share, seed) writes one file when it ends. Units with a file are skipped, so
-the program can be stopped and started again. The final score uses test data. Choose settings with --validation, which
-scores on data held back from training. Latency is the forward pass of one batch on one thread, in turns with the dense
-model; the median ratio within a round counts. Torch-Pruning needs the extra `rivals`.
+A model may have at most 50, 25 or 75 % of the dense one's parameters, or of its multiply-adds (`trained20`). The number
+of steps includes those before and after a cut. Every unit (work, method, share, seed) writes one file when it ends.
+Units with a file are skipped, so the program can be stopped and started again. The final score uses test data. Choose
+settings with --validation, which scores on data held back from training. Latency is the forward pass of one batch on
+one thread, in turns with the dense model; the median ratio within a round counts. Torch-Pruning needs the extra
+`rivals`.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import table
-from rivals.methods import METHODS, NEEDS, missing, parameters, seeded
-from rivals.work import SCALES, WORKS, Settings, Workload
+from rivals.methods import METHODS, NEEDS, missing, seeded
+from rivals.work import SCALES, WORKS, Settings, Workload, parameters
 from torch import Tensor, nn
 
 from experiments.data.source import data_root
@@ -66,14 +67,14 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
     """Train one model and measure it.
 
     Raises:
-        RuntimeError: if the model exceeds its budget of parameters.
+        RuntimeError: if the model exceeds its limit.
     """
     whole = seeded(work, seed).eval()
-    most, began = parameters(whole), time.process_time()
+    most, began = work.cost(whole), time.process_time()
     limit = most * share // 100
     model = METHODS[method](work, seed, limit)
-    if parameters(model) > limit:
-        raise RuntimeError(f"{method} left {parameters(model):,} parameters, more than {limit:,}")
+    if (cost := work.cost(model)) > limit:
+        raise RuntimeError(f"{method} left {cost:,} {work.limited}, more than {limit:,}")
     spent = time.process_time() - began
     with torch.no_grad():
         score = work.score(model, not validation)
@@ -83,7 +84,10 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         "share": share,
         "seed": seed,
         "parameters": parameters(model),
-        "dense": most,
+        "dense": parameters(whole),
+        "limited": work.limited,
+        "cost": cost,
+        "dense_cost": most,
         "score": score,
         "unit": work.unit,
         "better": work.better,
@@ -93,6 +97,7 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         "processor_seconds": round(spent, 1),
         "settings": dataclasses.asdict(work.settings),
         "data": dataclasses.asdict(work.info),
+        "base": dataclasses.asdict(work.base) if work.base else None,
         "commit": provenance.code().commit,
         "packages": provenance.packages() | {p: version(p) for p in NEEDS.values() if find_spec(p)},
         "machine": provenance.machine(),
@@ -122,7 +127,7 @@ def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> Non
             for share, method in cells:
                 named = re.sub(r"[^\w-]+", "_", method)
                 path = folder / f"{name}-{named}-{share}-s{seed}.json"
-                if path.exists() or method not in given.methods:
+                if path.exists() or method not in given.methods or method in work.meaningless:
                     continue
                 if (package := missing(method)) is not None:
                     print(f"{path.stem}: left out, as {package} is not installed", flush=True)
@@ -148,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", choices=SCALES, default="small", help="how much data and how many steps")
     parser.add_argument("--work", nargs="+", choices=[*WORKS], default=[*WORKS])
     parser.add_argument("--methods", nargs="+", choices=[*METHODS], default=[*METHODS])
-    parser.add_argument("--shares", nargs="+", type=int, default=SHARES, help="per cent of the dense parameters")
+    parser.add_argument("--shares", nargs="+", type=int, default=SHARES, help="per cent of the dense cost")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--folder", type=Path, help="of the files (default: benchmarks/results/rivals/SCALE)")
     parser.add_argument("--data-root")

@@ -1,4 +1,4 @@
-"""The methods: each returns a plain module within the budget of parameters, after the same number of steps."""
+"""The methods: each returns a plain module within its limit, after the same number of steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ import ngn
 
 STEP = 512
 """Widths and kept fractions are multiples of 1 / STEP."""
-UNSORTED: Any = {"by_importance": None, "capacity": lambda name, K: ngn.Retained(K)}
-
-
-def parameters(model: nn.Module) -> int:
-    """Count the parameters."""
-    return sum(p.numel() for p in model.parameters())
+RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 
 def seeded(work: Workload, seed: int, width: float = 1.0) -> nn.Module:
@@ -65,7 +60,7 @@ def dense(work: Workload, seed: int, limit: int) -> nn.Module:
 
 def uniform(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a model with all widths smaller by one factor, from the start."""
-    return train(work, seeded(work, seed, largest(lambda part: parameters(work.model(part)), limit)), seed)
+    return train(work, seeded(work, seed, largest(lambda part: work.cost(work.model(part)), limit)), seed)
 
 
 @functools.lru_cache(maxsize=1)
@@ -96,7 +91,7 @@ def magnitude(work: Workload, seed: int, limit: int) -> nn.Module:
 def retained(work: Workload, model: nn.Module, order: Any = None) -> Any:
     """Copy ``model`` and make its sizes cuttable to a prefix of ``order``."""
     sizes = work.sizes(None, order)
-    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, **UNSORTED)
+    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, by_importance=None, **RETAINED)
 
 
 def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) -> nn.Module:
@@ -112,8 +107,8 @@ def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) 
             axis.capacity.left.fill_(max(1, round(kept * axis.K)))
         return learner.deploy(unsettled="allow")
 
-    even = largest(lambda part: parameters(cut(part)), limit)
-    return cut(largest(lambda part: parameters(cut(part, even)), limit), even)
+    even = largest(lambda part: work.cost(cut(part)), limit)
+    return cut(largest(lambda part: work.cost(cut(part, even)), limit), even)
 
 
 def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
@@ -129,7 +124,7 @@ def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
             tp.importance.GroupMagnitudeImportance(),
             global_pruning=work.settings.everywhere,
             pruning_ratio=1 - kept,
-            ignored_layers=[model.get_submodule(work.last)],
+            ignored_layers=[model.get_submodule(name) for name in work.uncut],
             in_channel_groups={},  # their defaults are shared between calls
             out_channel_groups={},
             num_heads={m: HEADS for part in parts for m in (part.q_proj, part.k_proj, part.v_proj)},
@@ -140,15 +135,16 @@ def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
         pruner.step()
         return model
 
-    return train(work, cut(largest(lambda part: parameters(cut(part)), limit)), seed, first=work.settings.before)
+    return train(work, cut(largest(lambda part: work.cost(cut(part)), limit)), seed, first=work.settings.before)
 
 
 @functools.lru_cache(maxsize=1)
 def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) -> ngn.CapacityLearner:
     """Learn the sizes with the weights, within the budget."""
-    budget = ngn.Budget(parameters=limit, significance=significance)
+    limited: Any = {work.limited: limit}
+    budget = ngn.Budget(**limited, example=work.example[:1], significance=significance)
     sizes = work.sizes(work.settings.K, None)
-    settings: Any = {"budget": budget, "by_importance": None, "commit": work.settings.commit}
+    settings: Any = {"budget": budget, "by_importance": work.order, "commit": work.settings.commit}
     made = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **settings)
     train(work, made, seed)
     return made
@@ -165,10 +161,10 @@ def shrunk(work: Workload, seed: int, limit: int) -> nn.Module:
 
 
 def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
-    """Train a new model of the sizes that NGN has learned with this seed."""
+    """Train a new (or trained) model, cut to the sizes that NGN has learned with this seed."""
     counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
     sizes = work.sizes(work.settings.K, None)
-    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **UNSORTED)
+    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, by_importance=work.order, **RETAINED)
     for name, axis in zip(keeper.names, keeper.axes, strict=True):
         kept: Any = axis.capacity
         kept.left.fill_(counts[name])

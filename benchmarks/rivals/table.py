@@ -12,7 +12,12 @@ from typing import Any
 from rivals.methods import METHODS
 
 Unit = dict[str, Any]
-TITLES = {"resnet20": "ResNet-20 on CIFAR-10", "transformer": "Transformer on TinyStories"}
+TITLES = {
+    "resnet20": "ResNet-20 on CIFAR-10",
+    "trained20": "ResNet-20, trained, on CIFAR-10",
+    "transformer": "Transformer on TinyStories",
+}
+LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 OWN = "NGN"
 
 
@@ -28,11 +33,11 @@ def table(units: list[Unit], shares: Iterable[int]) -> str:
         if not (these := [unit for unit in units if unit["work"] == name]):
             continue
         one = these[0]
-        settings = one["settings"]
+        settings, limited = one["settings"], LIMITS[one.get("limited", "parameters")]
         parts.append(
             f"{title}, **{one['scale']}** budget: {settings['steps']:,} steps of {settings['batch']} per method, "
-            f"{settings['held']:,} {'images' if name == 'resnet20' else 'characters'} scored\n\n"
-            f"| parameters | method | % of dense | {one['unit']} | {OWN} better by | latency x dense | seeds |\n"
+            f"{settings['held']:,} {'characters' if name == 'transformer' else 'images'} scored\n\n"
+            f"| {limited} | method | % of dense | {one['unit']} | {OWN} better by | latency x dense | seeds |\n"
             "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
         )
         parts[-1] += "".join(
@@ -51,7 +56,9 @@ def row(units: list[Unit], method: str, share: int) -> str:
         return {u["seed"]: u for u in units if (u["method"], u["share"]) == (name, share)}
 
     these, own = of(method), of(OWN)
-    part = [100 * u["parameters"] / u["dense"] for u in these.values()]
+    # Units made before 2026-11-26 are limited in parameters and do not say so.
+    costs = [{"cost": u["parameters"], "dense_cost": u["dense"]} | u for u in these.values()]
+    part = [100 * cost["cost"] / cost["dense_cost"] for cost in costs]
     ratios = [u["latency"]["ratio"] for u in these.values()]
     better = [
         u["better"] * (own[seed]["score"] - u["score"]) for seed, u in these.items() if seed in own and method != OWN

@@ -1,12 +1,13 @@
-"""The two pieces of work in three sizes: models, data and settings."""
+"""The pieces of work in three sizes: models, data and settings."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,8 +17,11 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.data import cifar10, synthetic, texts
-from experiments.data.source import DataInfo
+from experiments.data.source import DataInfo, ImageData
 from experiments.data.tinystories import Characters, split_stories
+from experiments.models.cifar_resnet import CifarResNet, load_trained
+from experiments.models.cifar_resnet import standardised as as_trained
+from ngn.cost import multiply_adds
 from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
 
@@ -60,11 +64,15 @@ class Workload:
     Attributes:
         model: width → model; width 1 is the dense model.
         sizes: the sizes that NGN learns and magnitude pruning cuts, with K components each.
-        last: the output map, which is never cut.
+        uncut: modules whose outputs Torch-Pruning may not cut.
         example: inputs of the timed forward pass.
         batches: seed → batches.
         score: scores a model in eval mode, on validation data or finally on test data.
         better: 1 if a higher score is better, else -1.
+        limited: what a model may have only a share of.
+        order: the order in which units are kept where sizes are learned; None keeps the first.
+        base: identity of the trained weights that every method starts from, if any.
+        meaningless: methods that train another model from the start, where all begin with trained weights.
     """
 
     name: str
@@ -74,29 +82,109 @@ class Workload:
     info: DataInfo
     model: Callable[[float], nn.Module]
     sizes: Callable[[int | None, ByImportance], dict[str, Size]]
-    last: str
+    uncut: tuple[str, ...]
     example: Tensor
     batches: Callable[[int], Batches]
     loss: Callable[[nn.Module, Any], Tensor]
     score: Callable[[nn.Module, bool], float]
+    limited: Literal["parameters", "macs"] = "parameters"
+    order: Literal["magnitude"] | None = None
+    base: DataInfo | None = None
+    meaningless: tuple[str, ...] = ()
+
+    def cost(self, model: nn.Module) -> int:
+        """Count the parameters, or the multiply-adds for one sample; leave the model in eval mode."""
+        model.eval()
+        return COUNTS[self.limited](model, self.example[:1])
+
+
+def parameters(model: nn.Module) -> int:
+    """Count the parameters."""
+    return sum(p.numel() for p in model.parameters())
+
+
+COUNTS: dict[str, Callable[[nn.Module, Tensor], int]] = {
+    "parameters": lambda model, _: parameters(model),
+    "macs": lambda model, x: multiply_adds(lambda: model(x)),
+}
 
 
 def images(scale: str, root: Path, **changes: Any) -> Workload:
     """ResNet-20 on CIFAR-10; the last tenth of the training images is the validation set."""
-    data = synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load_data(root)
     settings = {
         "tiny": Settings(steps=2, batch=8, held=8),
         "small": Settings(steps=400, batch=64, held=5_000),
         "full": Settings(steps=10_500, batch=128, held=10_000),
     }[scale]
     settings = replace(settings, **changes)
+
+    def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
+        return {"blocks.*.conv1": ngn.Channels(K, order)}
+
+    def standardised(pixels: Tensor) -> Tensor:
+        return (pixels.float() - 121.0) / 63.0
+
+    def prepared(pixels: Tensor) -> Tensor:
+        return mirrored(standardised(pixels))
+
+    return of_images(
+        "resnet20", pictures(scale, root), settings, standardised, prepared, model=ResNet20, sizes=sizes, uncut=("fc",)
+    )
+
+
+def trained(scale: str, root: Path, **changes: Any) -> Workload:
+    """The trained ResNet-20, cut to a share of its multiply-adds and fine-tuned.
+
+    Its author trained it on all training images, so the validation set is new to the fine-tuning alone.
+    """
+    settings = {
+        "tiny": Settings(steps=2, batch=8, held=8, before=0.0, K=8),
+        "small": Settings(steps=351, batch=128, held=5_000, lr=1e-3, before=0.0),
+        "full": Settings(steps=3 * 351, batch=128, held=10_000, lr=1e-3, before=0.0),
+    }[scale]
+    settings = replace(settings, **changes)
+    torch.manual_seed(0)  # for the tiny one
+    whole, base = (CifarResNet(1, (16, 16, 16)), None) if scale == "tiny" else load_trained("resnet20", root)
+    # Channels inside the blocks are cut. Those between blocks are padded with zeros by index.
+    within = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
+    uncut = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d) and name not in within]
+
+    def model(width: float) -> nn.Module:
+        if width != 1:
+            raise ValueError("trained weights are of the whole width")
+        return copy.deepcopy(whole)
+
+    def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
+        return {name: ngn.Channels(K, order) for name in within}
+
+    def prepared(pixels: Tensor) -> Tensor:
+        return mirrored(as_trained(shifted(pixels)))
+
+    return of_images(
+        "trained20", pictures(scale, root), settings, as_trained, prepared, model=model, sizes=sizes,
+        uncut=(*uncut, "linear"), limited="macs", order="magnitude", base=base,
+        meaningless=("uniform width", "even sizes"),
+    )  # fmt: skip
+
+
+def pictures(scale: str, root: Path) -> ImageData:
+    """CIFAR-10, or images made for the tiny scale."""
+    return synthetic.images((3, 32, 32)) if scale == "tiny" else cifar10.load_data(root)
+
+
+def of_images(
+    name: str,
+    data: ImageData,
+    settings: Settings,
+    standardised: Callable[[Tensor], Tensor],
+    prepared: Callable[[Tensor], Tensor],
+    **more: Any,
+) -> Workload:
+    """Classify images: ``standardised`` makes inputs of pixels, ``prepared`` those of a training batch."""
     first = len(data.train_images) * 9 // 10
     x, y = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
     test = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
     validation = x[first:], y[first:]
-
-    def standardised(pixels: Tensor) -> Tensor:
-        return (pixels.float() - 121.0) / 63.0
 
     def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         return F.cross_entropy(model(batch[0]), batch[1])
@@ -106,15 +194,12 @@ def images(scale: str, root: Path, **changes: Any) -> Workload:
         parts = [model(standardised(part)).argmax(1) for part in pixels.split(100)]
         return 100 * float((torch.cat(parts) == labels).double().mean())
 
-    def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
-        return {"blocks.*.conv1": ngn.Channels(K, order)}
-
     def batches(seed: int) -> Batches:
-        return MiniBatches(Split(x[:first], y[:first]), settings.batch, seed, lambda part: mirrored(standardised(part)))
+        return MiniBatches(Split(x[:first], y[:first]), settings.batch, seed, prepared)
 
-    example = standardised(validation[0][: settings.batch])
     return Workload(
-        "resnet20", "accuracy, %", 1, settings, data.info, ResNet20, sizes, "fc", example, batches, loss, score
+        name=name, unit="accuracy, %", better=1, settings=settings, info=data.info, batches=batches, loss=loss,
+        score=score, example=standardised(validation[0][: settings.batch]), **more,
     )  # fmt: skip
 
 
@@ -122,6 +207,18 @@ def mirrored(x: Tensor) -> Tensor:
     """Mirror every other image of a randomly ordered batch, in place."""
     x[1::2] = x[1::2].flip(-1)
     return x
+
+
+def shifted(pixels: Tensor) -> Tensor:
+    """Move each image, [N, C, H, W], by up to four pixels both ways; what enters is black.
+
+    Each place of a batch has one draw for ever: batches are in random order, so images meet all of them.
+    """
+    rows, columns = torch.randint(0, 9, (2, len(pixels), 1), generator=torch.Generator().manual_seed(0))
+    padded = F.pad(pixels, (4, 4, 4, 4))
+    at = torch.arange(len(pixels))[:, None, None]
+    down, right = rows + torch.arange(pixels.shape[2]), columns + torch.arange(pixels.shape[3])
+    return padded.permute(0, 2, 3, 1)[at, down[:, :, None], right[:, None]].permute(0, 3, 1, 2).contiguous()
 
 
 def text(scale: str, root: Path, **changes: Any) -> Workload:
@@ -166,8 +263,8 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
 
     example = windows(validation)[0][: settings.batch]
     return Workload(
-        "transformer", "bits per character", -1, settings, info, model, sizes, "head", example, batches, loss, score
+        "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), example, batches, loss, score
     )  # fmt: skip
 
 
-WORKS = {"transformer": text, "resnet20": images}
+WORKS = {"transformer": text, "resnet20": images, "trained20": trained}

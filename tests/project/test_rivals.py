@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
 from rivals import table
-from rivals.methods import METHODS, largest
-from rivals.work import WORKS, mirrored
+from rivals.methods import METHODS, largest, seeded
+from rivals.work import WORKS, mirrored, shifted
 
 OWN = [name for name in METHODS if name != "Torch-Pruning"]
 
@@ -27,12 +27,12 @@ def units(folder: Path, *more: str) -> list[table.Unit]:
     return table.read_results(folder)
 
 
-@pytest.mark.parametrize("work", ["transformer", "resnet20"])
+@pytest.mark.parametrize("work", WORKS)
 def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
     found = units(tmp_path, "--work", work, "--methods", *OWN)
-    assert sorted(unit["method"] for unit in found) == sorted(OWN)
+    assert {unit["method"] for unit in found} == {*OWN} - {*WORKS[work]("tiny", tmp_path).meaningless}
     for unit in found:
-        assert 0.15 * unit["share"] / 25 < unit["parameters"] / unit["dense"] <= unit["share"] / 100, unit["method"]
+        assert 0.15 * unit["share"] / 25 < unit["cost"] / unit["dense_cost"] <= unit["share"] / 100, unit["method"]
         assert unit["scored"] == "test"
         assert unit["latency"]["ratio"] > 0
 
@@ -40,9 +40,9 @@ def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
 def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
     pytest.importorskip("torch_pruning")
     found = units(tmp_path, "--methods", "Torch-Pruning")
-    assert found
+    assert {unit["work"] for unit in found} == {*WORKS}
     for unit in found:
-        assert 0.15 < unit["parameters"] / unit["dense"] <= 0.25
+        assert 0.15 < unit["cost"] / unit["dense_cost"] <= 0.25
 
 
 def test_what_has_a_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +86,28 @@ def test_images_keep_their_places() -> None:
     assert torch.equal(after[1, 0], before[1, 0].flip(1))
 
 
+def test_images_are_moved_by_at_most_four_pixels() -> None:
+    pixels = torch.randint(1, 256, (40, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    after = shifted(pixels)
+    assert after.dtype == torch.uint8
+    padded = torch.zeros(40, 3, 16, 16, dtype=torch.uint8)
+    padded[:, :, 4:12, 4:12] = pixels
+    crops = padded.unfold(2, 8, 1).unfold(3, 8, 1)
+    same = (crops == after[:, :, None, None]).all(-1).all(-1).all(1).flatten(1)
+    assert same.sum(1).tolist() == [1] * 40
+    assert len(same.int().argmax(1).unique()) > 20
+
+
+def test_trained_weights_are_cut_where_they_are_trained() -> None:
+    """All methods begin with the same weights, whatever the seed."""
+    work = WORKS["trained20"]("tiny", Path())
+    first, second = (seeded(work, seed).state_dict() for seed in (0, 1))
+    for name, value in first.items():
+        assert torch.equal(value, second[name])
+    with pytest.raises(ValueError, match="whole width"):
+        work.model(0.5)
+
+
 def made(method: str, share: int, seed: int, score: float) -> table.Unit:
     fixed = {"work": "transformer", "unit": "bits", "better": -1, "dense": 200, "scale": "small"}
     settings = {"steps": 2, "batch": 2, "held": 9}
@@ -117,4 +139,5 @@ def test_committed_units_are_of_test_data_and_committed_code() -> None:
             assert unit["scale"] == folder.name
             assert unit["scored"] == "test"
             assert unit["commit"]
-            assert unit["parameters"] <= unit["dense"] * unit["share"] / 100
+            small, dense = (unit.get(new, unit[old]) for new, old in (("cost", "parameters"), ("dense_cost", "dense")))
+            assert small <= dense * unit["share"] / 100
