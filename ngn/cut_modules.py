@@ -35,6 +35,17 @@ def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
             module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
 
 
+SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
+    (nn.Linear, frozenset({"in_features", "out_features"})),
+    (nn.Embedding, frozenset({"num_embeddings", "embedding_dim"})),
+    (_ConvNd, frozenset({"in_channels", "out_channels", "groups"})),
+    (_NormBase, frozenset({"num_features"})),
+    (nn.PReLU, frozenset({"num_parameters"})),
+    (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
+)
+"""The integers that :func:`update_attributes` sets, also of classes that other people derive from these."""
+
+
 def update_attributes(module: nn.Module, name: str, dim: int) -> None:
     """Set the size attributes of a torch module from its tensor ``name``, which was cut along ``dim``."""
     shape = getattr(module, name).shape

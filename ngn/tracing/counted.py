@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from ngn.axis import is_conv1d
+from ngn.cut_modules import SIZES
 from ngn.tracing.dims import Dim, Leaf, Product, resolved
 
 
@@ -56,8 +57,9 @@ def counting(model: nn.Module) -> Iterator[None]:
     for module in model.modules():
         if type(module).__module__.startswith("torch.") or is_conv1d(module):  # cutting sets their attributes
             continue
+        set_elsewhere = frozenset[str]().union(*(names for kind, names in SIZES if isinstance(module, kind)))
         for name, value in vars(module).items():
-            if type(value) is int and value > 1:
+            if type(value) is int and value > 1 and name not in set_elsewhere:
                 changed.append((module, name, value))
     for module, name, value in changed:
         vars(module)[name] = AttributeInt.of(value, ratios, (module, name, value))

@@ -113,6 +113,9 @@ def _batch_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     for name in ("weight", "bias", "running_mean", "running_var"):
         if args.get(name) is not None:
             trace.unite(trace.dims(args[name])[0], dims[1])
+    if args.get("training"):  # the trace is in eval mode, so the program asks for it: to standardise a weight
+        for dim in (dims[0], *dims[2:]):
+            trace.fix(dim, "a norm over it")
     return [dims, *([dims[1]] if o.dim() == 1 and len(o) else trace.fresh(o.shape, "statistics") for o in out[1:])]
 
 

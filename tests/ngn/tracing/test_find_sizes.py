@@ -109,3 +109,35 @@ def test_a_parametrised_weight_becomes_a_plain_one():
     assert learner.names == ["0", "2"]  # the norm of the weight, over its inputs, is that of before
     small = learner.deploy(example=x, unsettled="allow")
     assert small[0].out_channels == small[2].out_channels == small[4].in_channels == 3
+
+
+class Reshaped(nn.Conv2d):
+    """A convolution of somebody else, that reads an attribute which the cut sets in every convolution."""
+
+    def forward(self, x):
+        weight = self.weight.reshape(self.out_channels, -1).reshape_as(self.weight)
+        return nn.functional.conv2d(x, weight, self.bias, groups=self.groups)
+
+
+class Standardised(nn.Conv2d):
+    """A convolution whose weights have mean 0 and variance 1 over the inputs of each unit."""
+
+    def forward(self, x):
+        weight = self.weight.reshape(1, self.out_channels, -1)
+        weight = nn.functional.batch_norm(weight, None, None, training=True).reshape_as(self.weight)
+        return nn.functional.conv2d(x, weight, self.bias)
+
+
+def test_an_attribute_that_the_cut_sets_in_any_convolution_shrinks_once():
+    model, x = nn.Sequential(Reshaped(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 1)), torch.randn(2, 3, 8, 8)
+    learner = ngn.learn_sizes(model, example=x, t0=2.2)
+    assert learner.names == ["0"]
+    assert learner.deploy(example=x, unsettled="allow")[0].out_channels == 3
+
+
+def test_a_standardised_weight_fixes_its_inputs_and_leaves_its_outputs():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), Standardised(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 2, 1))
+    learner = ngn.learn_sizes(model, example=torch.randn(2, 3, 8, 8))
+    assert learner.names == ["2"]
+    reasons = {fixed.reason for fixed in learner.found.fixed if "0" in fixed.members and fixed.length == 8}
+    assert reasons == {"a norm over it in 2"}
