@@ -1,4 +1,4 @@
-"""The commands in the README run in a fresh clone; test_packaging.py runs its examples."""
+"""The commands in the README run in a fresh clone, and its first example; test_packaging.py runs the others."""
 
 import os
 import re
@@ -10,11 +10,14 @@ import pytest
 
 from experiments.paths import ROOT
 
+README = (ROOT / "README.md").read_text()
+PARAMETERS = re.compile(r"parameters: (\d+) -> (\d+)")
+
 
 @pytest.mark.slow(seconds=30)
 def test_the_commands_run_in_a_fresh_clone(tmp_path):
     """Training commands run in their small form; make targets are only looked up, as they install packages."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
     assert {line.split()[0] for line in lines} == {"make", "python"}
     clone = tmp_path / "clone"
@@ -35,6 +38,17 @@ def test_the_commands_run_in_a_fresh_clone(tmp_path):
     assert asked.stdout == "", "what a newcomer does first does not make the checkout one of changed code"
 
 
+@pytest.mark.slow(seconds=10)
+def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path):
+    pytest.importorskip("transformers")
+    (example,) = [b for b in re.findall(r"```python\n(.*?)```", README, re.S) if "transformers" in b]
+    done = programs.run_code(example, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    before, after = map(int, PARAMETERS.search(done.stdout.replace(",", "")).groups())
+    assert 0.5 * before < after <= 0.6 * before
+    assert (tmp_path / "small.safetensors").exists()
+
+
 def test_files_that_the_readme_points_at_exist():
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
