@@ -27,12 +27,12 @@ from bench_models import Variants, show
 
 from experiments.models import state_space
 from experiments.tasks.tinystories import HeadsSlicesComponent
+from experiments.tasks.tinystories.batches import TokenBatches
 from experiments.tasks.tinystories.model import LanguageModel
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
-from ngn.train.batches import TokenBatches
 from ngn.train.fit import fit
 from ngn.train.plan import TrainPlan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from ngn.contract import Learner
 from ngn.cut_modules import value_of
 from ngn.cutting import Choice, is_stack, owned
 from ngn.files import FileError
-from ngn.tensor_files import read_checked, write_checked
+from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.truncation import truncated, without_tensors
+
+FROZEN = "frozen_sha256"
+"""Metadata of a file without frozen parameters: their digest."""
 
 
 def check_deployed(model: nn.Module, call: str) -> None:
@@ -36,7 +40,8 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     link, the file that it leads to is written.
 
     Args:
-        frozen: also write frozen parameters. Without them, :func:`load` uses those of its model.
+        frozen: also write frozen parameters. Without them the file holds their digest, and :func:`load` uses those of
+            its model if they agree.
 
     Raises:
         TypeError: if the model is a learner.
@@ -48,8 +53,10 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
     check_deployed(model, "save")
-    kept = {name: value for name, value in tensors_of(model).items() if frozen or not is_frozen(value)}
-    write_checked(path, kept)
+    tensors = tensors_of(model)
+    left_out = {name: value for name, value in tensors.items() if not frozen and is_frozen(value)}
+    kept = {name: value for name, value in tensors.items() if name not in left_out}
+    write_checked(path, kept, {FROZEN: _digest(left_out)} if left_out else None)
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:
@@ -64,7 +71,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         file leaves out with ``model``.
 
     Raises:
-        ValueError: if the file is damaged or of another model, or a buffer has no values.
+        ValueError: if the file is damaged or of another model, a buffer has no values, or the frozen parameters that
+            the file leaves out are not those of ``model``, cut in the same order of importance.
 
     >>> import tempfile, torch, ngn
     >>> def model(): return ngn.LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
@@ -77,7 +85,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         raise TypeError(f"load takes a model, then a file; the model is a {type(model).__name__}")
     if isinstance(model, Learner):
         model = model.model
-    stored = read_checked(path)
+    stored, said = read_checked(path)
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
     if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -97,6 +105,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     if wanted.keys() - shared != stored.keys():
         different = sorted(wanted.keys() - shared ^ stored.keys())
         raise ValueError(f"{path} belongs to another model: only one of the two has {', '.join(different)}")
+    if FROZEN in said and said[FROZEN] != _digest({name: wanted[name] for name in shared}):
+        raise ValueError(
+            f"{path} leaves frozen parameters out, and those of the model are others: build it with the same "
+            "pretrained weights, and learn its sizes with the same by_importance and calibration"
+        )
     for name, value in wanted.items():
         if name in shared:
             continue
@@ -118,6 +131,12 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             "the CPU, or under accelerate.init_empty_weights()"
         )
     return result
+
+
+def _digest(frozen: Mapping[str, Tensor]) -> str:
+    """A digest of frozen parameters, the same in single precision and in bfloat16."""
+    floats = {name: value.bfloat16() for name, value in frozen.items() if value.is_floating_point()}
+    return tensors_digest({**frozen, **floats}, {})
 
 
 def _kind(value: Tensor) -> object:
@@ -142,11 +161,15 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 inside = f"{paths[id(tensor)]}."
                 size, width = len(tensor), 1
                 left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
+                if not left and any(map(is_frozen, tensor.parameters())):
+                    continue
             elif tensor is not None and alone and not cut.merge:
                 name = names.get(id(tensor), f"{paths[id(cut.module)]}.{cut.name}".lstrip("."))
                 if name not in stored and axis in beside:  # no component was left
                     mask[:] = False
                     break
+                if name not in stored and is_frozen(tensor):
+                    continue
                 if name not in stored:
                     raise ValueError(f"{path} belongs to another model: it does not hold {name}")
                 shape = value_of(cut.module, cut.name).shape
@@ -169,8 +192,8 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
             break
         else:
             raise ValueError(
-                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the shapes of its tensors. Add a "
-                "cut of a tensor that no other axis cuts in that dimension."
+                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the tensors of {path}: save with "
+                "frozen=True, or add a cut of a tensor that no other axis cuts in that dimension"
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
     return truncated(model, choices, share="frozen")

@@ -44,8 +44,8 @@ def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
     write_tensors(file, tensors, {**said, DIGEST: tensors_digest(tensors, said)})
 
 
-def read_checked(path: str | Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file. If it holds a digest, they must match it.
+def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors and the metadata of a safetensors file. If it holds a digest, they must match it.
 
     Files of version 0.1 of ``ngn.save``, and those of other programs, have none.
 
@@ -63,4 +63,4 @@ def read_checked(path: str | Path) -> dict[str, Tensor]:
     written = metadata.pop(DIGEST, next(filter(HEXADECIMAL.fullmatch, metadata.values()), None))
     if written is not None and written != tensors_digest(tensors, metadata):
         raise FileError(f"{path} was changed or damaged: its SHA-256 does not match; write it again")
-    return tensors
+    return tensors, metadata

@@ -21,9 +21,10 @@ from experiments.data.source import DataInfo, ImageData
 from experiments.data.tinystories import Characters, split_stories
 from experiments.models.cifar_resnet import CifarResNet, load_trained
 from experiments.models.cifar_resnet import standardised as as_trained
+from experiments.tasks.tinystories.batches import TokenBatches
 from ngn.cost import multiply_adds
 from ngn.sizes.base import ByImportance, Size
-from ngn.train.batches import Batches, MiniBatches, Split, TokenBatches
+from ngn.train.batches import Batches, MiniBatches, Split
 
 CONTEXT = 128
 SCALES = ("tiny", "small", "full")

@@ -170,7 +170,7 @@ def load_adapters(model: nn.Module, folder: Path) -> nn.Module:
         units: dict[str, int] = dict(json.loads((folder / ADAPTERS[1]).read_bytes())["layers"])
     except (ValueError, KeyError, TypeError, RecursionError) as fault:
         raise ExportError(f"{folder / ADAPTERS[1]}: damaged ({fault})") from None
-    tensors = read_checked(folder / ADAPTERS[0])
+    tensors, _ = read_checked(folder / ADAPTERS[0])
     if tensors.keys() != {f"{name}.{key}" for name in units for key in ("down", "up")}:
         raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} come from different models")
     sizes: Sequence[int] = list(units.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from ngn.sizes.hooked import HookedAxis, divided
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
-from ngn.tracing.found import FoundSizes, SizeGroup, pattern_of
+from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, pattern_of
 from ngn.tracing.groups import find_sizes
 
 
@@ -224,23 +225,27 @@ def _chosen(
     chosen: dict[str, SizeGroup] = {}
     makers: dict[str, Maker] = {}
     wanted: list[set[str]] = []
+    left: dict[str, Uncut] = {}
     for size, names, alone in matched:
         if not isinstance(size, TracedSize):
             continue
         own: dict[str, SizeGroup] = {}
+        uneven: dict[str, Uncut] = {}
         for name in names:
-            groups = size.chosen(found, name)
+            groups = size.chosen(found, name, None if alone else uneven)
             if not groups and alone:
                 raise ValueError(size.refusal(found, name))
             own = groups | own
         if not own:
-            raise ValueError(size.refusal(found, names[0]))
+            raise ValueError(next((each.reason for each in uneven.values()), size.refusal(found, names[0])))
+        left |= uneven
         if twice := [own[name].name for name in own if name in chosen]:
             raise ValueError(f"{twice[0]} already has a learned size: if two patterns match it, remove one")
         chosen |= own
         called = {group.name for group in own.values()}
         makers |= dict.fromkeys(called, maker(size.gate))
         wanted += [{each} for each in called] if alone else [called]
+    found = replace(found, fixed=(*found.fixed, *(each for name, each in left.items() if name not in chosen)))
     return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
 
 

@@ -29,6 +29,10 @@ ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
 
+class Indivisible(ValueError):
+    """The number of components does not divide a size."""
+
+
 class Size(ABC):
     """One kind of learned size.
 
@@ -139,7 +143,7 @@ class Size(ABC):
             multiple: the entries of a component are a multiple of it; None for ``round_to``.
 
         Raises:
-            ValueError: if K does not divide ``size``, or a component's entries are not such a multiple.
+            Indivisible: if K does not divide ``size``, or a component's entries are not such a multiple.
         """
         multiple = multiple or self.round_to
         K = max(1, size // multiple) if self.K is None else self.K
@@ -148,7 +152,7 @@ class Size(ABC):
             near = ", ".join(map(str, sorted(sorted(possible, key=lambda k: abs(k - K))[:4])))
             multiples = f" into multiples of {multiple}" if multiple > 1 else ""
             advice = f"choose K from {near}" if near else "no K does: choose another round_to"
-            raise ValueError(f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {advice}")
+            raise Indivisible(f"{name or 'the model'}: {K} {self.unit} do not divide {size}{multiples}; {advice}")
         return K
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import inputs_first
-from ngn.sizes.base import ByImportance, Maker, Size
-from ngn.tracing.found import FoundSizes, SizeGroup, listed
+from ngn.sizes.base import ByImportance, Indivisible, Maker, Size
+from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, listed
 
 
 class TracedSize(Size):
@@ -26,17 +26,26 @@ class TracedSize(Size):
     def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
         """The groups that belong to the module ``name``."""
 
-    def chosen(self, found: FoundSizes, name: str) -> dict[str, SizeGroup]:
+    def chosen(self, found: FoundSizes, name: str, left: dict[str, Uncut] | None) -> dict[str, SizeGroup]:
         """The groups of the module ``name`` by their names, each in the components and with the name of this size.
 
+        Args:
+            left: where to note groups that K does not divide; None if that is an error.
+
         Raises:
-            ValueError: if K does not divide a group.
+            Indivisible: if K does not divide a group.
         """
         groups = self.of(found, name)
         called = [name if len(groups) == 1 else group.name for group in groups]
-        return {
-            group.name: self._in_components(group, own or "model") for group, own in zip(groups, called, strict=True)
-        }
+        result = {}
+        for group, own in zip(groups, called, strict=True):
+            try:
+                result[group.name] = self._in_components(group, own or "model")
+            except Indivisible as fault:
+                if left is None:
+                    raise
+                left[group.name] = Uncut(group.members, group.length, str(fault))
+        return result
 
     def _in_components(self, group: SizeGroup, name: str) -> SizeGroup:
         entries = self.entries(group)

@@ -21,8 +21,7 @@ def _list(value: Any) -> list[int]:
 
 
 @rule("sum mean amax amin max min argmax argmin var std var_mean std_mean logsumexp any all prod norm")
-@rule("linalg_vector_norm median")
-@rule("nansum nanmean count_nonzero aminmax mode kthvalue")
+@rule("linalg_vector_norm median nansum nanmean count_nonzero aminmax mode kthvalue")
 def _reduced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     if isinstance(args.get("other"), Tensor):
         return elementwise(trace, args, out)
@@ -38,9 +37,8 @@ def _reduced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [left if len(left) == o.dim() else trace.fresh(o.shape, trace.operation) for o in outs]
 
 
-@rule("_softmax _log_softmax _safe_softmax softmax log_softmax cumsum cumprod logcumsumexp cummax cummin")
-@rule("sort flip renorm argsort")
-@rule("cumsum_ topk tril triu tril_ triu_ roll")
+@rule("_softmax _log_softmax _safe_softmax softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort flip")
+@rule("renorm argsort cumsum_ topk tril triu tril_ triu_ roll")
 def _mixed(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Entries along a dimension change places or meet; the others stay apart."""
     dims = list(trace.dims(args["self"]))
@@ -86,9 +84,8 @@ def _places(indices: Sequence[Tensor | None]) -> list[int]:
     return used
 
 
-@rule("index_select gather index_add index_add_ index_copy index_copy_ scatter scatter_ scatter_add")
-@rule("scatter_add_ take_along_dim")
-@rule("scatter_reduce scatter_reduce_ index_fill index_fill_")
+@rule("index_select gather index_add index_add_ index_copy index_copy_ scatter scatter_ scatter_add scatter_add_")
+@rule("take_along_dim scatter_reduce scatter_reduce_ index_fill index_fill_")
 def _along(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Entries are moved along one dimension by their number; the other dimensions stay."""
     dims, along = list(trace.dims(args["self"])), args.get("dim", 0) % max(1, args["self"].dim())

@@ -54,9 +54,8 @@ def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
         return trace.fresh(sizes, "reshaped across its parts")
 
 
-@rule("view _unsafe_view reshape _reshape_alias _reshape_copy view_copy squeeze unsqueeze squeeze_copy")
-@rule("unsqueeze_copy flatten")
-@rule("squeeze_ unsqueeze_ unflatten")
+@rule("view _unsafe_view reshape _reshape_alias _reshape_copy view_copy squeeze unsqueeze squeeze_copy unsqueeze_copy")
+@rule("flatten squeeze_ unsqueeze_ unflatten")
 def _view(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     if args.get("dtype") is not None:
         return trace.unknown(args, out, "a view of another type")
@@ -120,8 +119,8 @@ def _stacked(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [result]
 
 
-@rule("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy")
-@rule("split_with_sizes_copy tensor_split")
+@rule("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy split_with_sizes_copy")
+@rule("tensor_split")
 def _pieces(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     along = args.get("dim", 0) % args["self"].dim()
     dims, results, ends = trace.dims(args["self"]), [], [0]

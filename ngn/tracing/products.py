@@ -148,14 +148,12 @@ def _group_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("avg_pool1d avg_pool2d avg_pool3d max_pool2d max_pool1d max_pool3d max_pool2d_with_indices")
-@rule("max_pool3d_with_indices")
-@rule("_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d adaptive_max_pool2d")
-@rule("adaptive_max_pool3d mkldnn_max_pool2d")
-@rule("upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d")
-@rule("upsample_bicubic2d")
-@rule("upsample_trilinear3d _upsample_nearest_exact2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d")
-@rule("reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d max_unpool2d")
-@rule("upsample_nearest2d_aa adaptive_avg_pool1d adaptive_max_pool1d grid_sampler_2d")
+@rule("max_pool3d_with_indices _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d adaptive_max_pool2d")
+@rule("adaptive_max_pool3d mkldnn_max_pool2d upsample_nearest1d upsample_nearest2d upsample_nearest3d")
+@rule("upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact2d")
+@rule("_upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d reflection_pad3d")
+@rule("replication_pad1d replication_pad2d replication_pad3d max_unpool2d upsample_nearest2d_aa adaptive_avg_pool1d")
+@rule("adaptive_max_pool1d grid_sampler_2d")
 def _spatial(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Positions become other positions; batch and channels stay."""
     dims = trace.dims(args["self"] if "self" in args else args["input"])

@@ -17,9 +17,10 @@ from experiments.data.source import DataInfo, data_root
 from experiments.data.tinystories import START, Characters, split_stories
 from experiments.models.state_space import scan_package
 from experiments.tasks.tinystories import LayerComponent, TinyStories
+from experiments.tasks.tinystories.batches import TokenBatches
 from experiments.tasks.tinystories.model import LanguageModel, continued
 from ngn.streams import generator
-from ngn.train.batches import Batches, TokenBatches
+from ngn.train.batches import Batches
 
 if TYPE_CHECKING:
     from experiments.contract.config import Config

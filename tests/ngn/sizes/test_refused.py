@@ -1,5 +1,6 @@
 """Sizes that cannot be learned are refused before the training, and the model is left as it was."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -262,6 +263,20 @@ def test_what_a_wildcard_matches_and_cannot_be_cut_is_listed_and_left():
     assert reasons["1.0", "1.3"] == "a norm over it in 1.2"
     assert "cut to half" in reasons["2.0", "2.3"]
     assert [type(hook) for hook in model[2][3]._forward_pre_hooks.values()] == []
+
+
+@pytest.mark.parametrize("size", [ngn.Width(8), ngn.Width(round_to=8)])
+def test_what_a_wildcard_matches_and_K_does_not_divide_is_listed_and_left(size):
+    model, x = nn.Sequential(chain(8, 16, 8), chain(8, 12, 8)), torch.randn(5, 8)
+    with pytest.raises(ValueError, match="do not divide 12"):
+        ngn.learn_sizes(model, {"*": size, "0": None}, example=x)  # nothing would be left
+    learner = ngn.learn_sizes(copy.deepcopy(model), {"*": size}, example=x)
+    assert learner.names == ["0"]
+    reasons = {fixed.members: fixed.reason for fixed in learner.found.fixed}
+    assert "do not divide 12" in reasons["1.0", "1.2"]
+    learner = ngn.learn_sizes(model, {"*": size, "1": ngn.Width(4)}, example=x)
+    assert learner.names == ["0", "1"]
+    assert not any("divide" in fixed.reason for fixed in learner.found.fixed)
 
 
 def test_none_leaves_modules_out():

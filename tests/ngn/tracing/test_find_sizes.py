@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
 import ngn
@@ -141,3 +141,61 @@ def test_a_standardised_weight_fixes_its_inputs_and_leaves_its_outputs():
     assert learner.names == ["2"]
     reasons = {fixed.reason for fixed in learner.found.fixed if "0" in fixed.members and fixed.length == 8}
     assert reasons == {"a norm over it in 2"}
+
+
+class Routed(nn.Module):
+    """Experts as stacked matrices, for rows that are sorted by expert: torch's grouped product."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.up, self.down = (nn.Parameter(torch.randn(3, *shape, dtype=dtype) / 4) for shape in ((8, 48), (48, 8)))
+
+    def forward(self, x):
+        ends = torch.tensor([2, 5, 6], dtype=torch.int32)
+        return torch._grouped_mm(torch._grouped_mm(x, self.up, offs=ends).relu(), self.down, offs=ends)
+
+
+@pytest.mark.parametrize(("dtype", "block"), [(torch.float32, 4), (torch.bfloat16, 8)])
+def test_a_grouped_product_loses_whole_blocks_of_16_bytes(dtype, block):
+    model, x = Routed(dtype), torch.randn(6, 8, dtype=dtype)
+    (group,) = ngn.find_sizes(model, x)
+    assert (group.length, {cut.width for cut in group.cuts}) == (48 // block, {block})
+    learner = ngn.learn_sizes(model, example=x)
+    assert difference(model, learner.axes, x, lambda axis: 1) is None
+    learner = ngn.learn_sizes(Routed(dtype), {"": ngn.Width(round_to=16, t0=1.2)}, example=x)
+    assert learner.deploy(example=x, unsettled="allow").up.shape == (3, 8, 32)
+
+
+@torch.library.custom_op("regions::roi_align", mutates_args=())
+def roi_align(input: Tensor, rois: Tensor) -> Tensor:
+    """Torchvision's operation by name and arguments: a mean over a part of an image, [regions, channels, 1, 1]."""
+    means = []
+    for number, x0, y0, x1, y1 in (5 * rois).int().tolist():
+        rows, columns = (slice(min(ends), max(ends) + 1) for ends in ((y0, y1), (x0, x1)))
+        means.append(input[number % len(input), :, rows, columns].mean((1, 2), keepdim=True))
+    return torch.stack(means)
+
+
+class Detector(nn.Module):
+    """Regions, which a layer of its own places, of the channels of a convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.places = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 5, 3, padding=1)
+        self.mask, self.head = nn.Conv2d(8, 6, 1), nn.Linear(6, 2)
+
+    def forward(self, x):
+        h = self.stem(x).relu()
+        regions = roi_align(h, self.places(h).mean((2, 3)).sigmoid())
+        return self.head(self.mask(regions).relu().flatten(1))
+
+
+def test_regions_of_images_keep_channels_and_fix_their_places():
+    model, x = Detector(), torch.randn(2, 3, 9, 9)
+    found = found_in(model, x)
+    assert found == {"stem": (8, "channels", "stem > places mask"), "mask": (6, "channels", "mask > head")}
+    reasons = {fixed.members: fixed.reason for fixed in ngn.find_sizes(model, x).fixed}
+    assert reasons["places",] == "regions of it are read in the model"
+    learner = ngn.learn_sizes(model, example=x)
+    assert sorted(learner.names) == ["mask", "stem"]
+    assert difference(model, learner.axes, x, lambda axis: 3) is None

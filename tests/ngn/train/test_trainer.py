@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from structures import STRUCTURES
@@ -15,7 +14,7 @@ from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
-from ngn.train.batches import FullBatches, MiniBatches, Split, TokenBatches
+from ngn.train.batches import FullBatches, MiniBatches, Split
 from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.train.optim import ReplicaAdam, adam, clip_gradients
 from ngn.train.plan import TrainPlan
@@ -301,23 +300,3 @@ def test_a_shared_head_trains_with_the_body():
     x, y = STRUCTURES[0].x(torch.float32), torch.randint(2, (11,))
     Trainer(learner, FullBatches(Split(x, y)), Supervised(cross_entropy), TrainPlan(steps=5), progress="never").fit()
     assert not torch.equal(before["head.weight"], state(learner)["head.weight"])
-
-
-def test_windows_of_a_text_are_addressed_by_seed_and_epoch():
-    tokens = np.arange(1003, dtype=np.uint16)
-    batches = TokenBatches(tokens, context=10, size=4, seed=3)
-    assert (batches.windows, batches.per_epoch) == (99, 24)
-    epoch = [batches.at(index)[0] for index in range(24)]
-    starts = torch.cat(epoch)[:, 0]
-    assert len(set(starts.tolist())) == 96, "no window twice"
-    assert len({int(start) % 10 for start in starts}) == 1, "one offset"
-    x, y = batches.at(30)
-    assert torch.equal(y, x + 1)
-    assert x.dtype == torch.int64
-    again = TokenBatches(tokens, context=10, size=4, seed=3)
-    assert torch.equal(again.at(30)[0], x), "whatever was asked for before"
-    assert not torch.equal(again.at(6)[0], x), "another epoch, another order"
-    assert not torch.equal(TokenBatches(tokens, 10, 4, seed=4).at(30)[0], x)
-    assert TokenBatches(tokens[:25], 10, 4, seed=0).at(0)[0].shape == (1, 10)
-    with pytest.raises(ValueError, match="too short"):
-        TokenBatches(tokens[:19], 10, 4, seed=0)
