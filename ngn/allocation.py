@@ -187,7 +187,7 @@ class BudgetLearner(LimitedLearner):
         whole = [torch.inf if gate.growing else float(K) for gate, K in zip(self.gates, self.cost.largest, strict=True)]
         most = torch.tensor(whole, dtype=torch.float64, device=device) if even else self._most(device)
         least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
-        base = self.start if even else self.start * self.lead.exp()
+        base = self.start.maximum(least) if even else self.start.maximum(least) * self.lead.exp()
 
         def at(factor: Tensor) -> Tensor:
             return (base * factor.unsqueeze(-1).exp()).clamp(min=least).minimum(most)
@@ -218,7 +218,8 @@ class BudgetLearner(LimitedLearner):
         """As in :class:`~ngn.learner.CapacityLearner`; on the way, the components whose gates are not closed."""
         if self.gates[0].committed or not self._cutting or self.growing:
             return super().wanted_components()
-        reach = self.sizes + OPEN * (WIDTH * self.sizes).clamp(min=1.0)
+        sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
+        reach = sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
         step = self.budget.round_to
         most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
         return [min(axis.K, n * step) for axis, n in zip(self.axes, most, strict=True)]
