@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from pathlib import Path
 from types import TracebackType
+
+from experiments.paths import ROOT
 
 EXTRAS = {
     "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "fastjsonschema", "rich", "filelock", "yaml", "scipy"),
@@ -41,7 +44,12 @@ def _installed(module: str) -> bool:
 def sentence(what: str, module: str) -> str | None:
     """Say which extra to install for ``what``; None for a module of no extra."""
     extra = next((extra for extra, names in EXTRAS.items() if module in names), None)
-    return None if extra is None else f"{what} needs the package {module}: pip install -e '.[{extra}]'"
+    if extra is None:
+        return None
+    made = ROOT / ".venv" / "bin" / "python"
+    unused = extra == "suite" and made.exists() and Path(sys.prefix).resolve() != made.parents[1].resolve()
+    other = f", or use {made}" if unused else ""
+    return f"{what} needs the package {module}: pip install -e '.[{extra}]'{other}"
 
 
 def name_extras() -> None:

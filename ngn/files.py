@@ -65,9 +65,9 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_stale_files(folder: Path) -> None:
-    """Remove the temporary files that dead processes of this machine have left in a folder."""
+    """Remove the temporary files that dead processes of this machine have left in a folder, if it is there."""
     ours = re.compile(rf"\..*\.{_machine_digest()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
-    for name in os.listdir(folder):
+    for name in os.listdir(folder) if folder.is_dir() else ():
         found = ours.fullmatch(name)
         if found is not None and start_tick(int(found[1])) is None:
             with contextlib.suppress(FileNotFoundError):  # another process may sweep at the same time

@@ -82,8 +82,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
 def _write(path: Path, save: Callable[[str], object]) -> None:
     """Let ``save`` write a program and its files of large tensors, if any, to ``path``; the program comes last."""
     file = chosen_file(path)
-    if file.parent.is_dir():
-        remove_stale_files(file.parent)
+    remove_stale_files(file.parent)
     place = temporary_path(file)
     place.mkdir(parents=True)
     try:

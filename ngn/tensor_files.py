@@ -38,8 +38,7 @@ def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
         OSError: if the file cannot be written, or the path names a folder or a device.
     """
     file = chosen_file(path)
-    if file.parent.is_dir():
-        remove_stale_files(file.parent)
+    remove_stale_files(file.parent)
     said = dict(metadata or {})
     write_tensors(file, tensors, {**said, DIGEST: tensors_digest(tensors, said)})
 

@@ -28,7 +28,7 @@ from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.numbers import figure_of, tables_of
 from experiments.tasks import GATES_OF_TASK
-from ngn.files import write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,6 +132,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     folder = SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results)
     output = arguments.output or folder / "data_generated.tex"
+    remove_stale_files(output.parent)
     write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0

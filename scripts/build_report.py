@@ -25,7 +25,7 @@ from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.provenance import code
 from experiments.store.records import RecordError, Store
-from ngn.files import write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,8 +63,10 @@ def main(argv: list[str] | None = None) -> int:
         print("add --dirty to use records of uncommitted code and of plug-ins", file=sys.stderr)
     commit = code().commit
     trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
+    remove_stale_files(out)
     write_atomically(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     if arguments.docs:
+        remove_stale_files(arguments.docs)
         for name, render in markdown.PAGES.items():
             write_atomically(arguments.docs / name, render(report).encode(), replace=True)
     write_atomically(out / "report.html", page.render(report, reader).encode(), replace=True)

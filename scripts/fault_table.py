@@ -40,6 +40,8 @@ def inject(name: str, kills: int) -> dict[str, object]:
 
     Raises:
         RuntimeError: if the fault could not be injected; with the output of the process.
+
+    What was not survived goes to stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -48,6 +50,8 @@ def inject(name: str, kills: int) -> dict[str, object]:
     if done.returncode:
         raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr}")
     count: dict[str, object] = json.loads(done.stdout)[name]
+    if (count["tried"], 0) != (count["survived"], count["lost"]):
+        print(done.stderr, file=sys.stderr)
     return count
 
 

@@ -26,7 +26,7 @@ class EvaluatedRow:
     Attributes:
         place: the table.
         title: the row's label, in TeX.
-        command: trains its own runs.
+        command: trains its own runs; those of a rival are trained with the study.
         study: the smallest study that has them, with all that they are compared with.
         runs: recorded and wanted runs.
         time, memory: of the recorded runs and their companions on one worker; empty without records.
@@ -45,8 +45,13 @@ class EvaluatedRow:
     cell: str
 
 
-def command_of(selection: Selection) -> str:
-    """Return the command that trains the runs of a selection into ``mine/``."""
+def command_of(selection: Selection, study: str) -> str:
+    """Return the command that trains the runs of a selection into ``mine/``.
+
+    A companion, such as a rival of the learned size, follows from a record. Only its ``study`` trains it.
+    """
+    if selection.about in dict(selection.companions):
+        return f"python scripts/sweep.py run {study} --results mine"
     words = ["run.py", *(f"{group}={choice}" for group, choice in selection.choices)]
     words += [f"{key}={_typed(value)}" for key, value in selection.overrides]
     seeds = list(selection.seeds)
@@ -84,12 +89,13 @@ def _row(place: str, cell: str, row: Row, runs: Selection, reader: Reader, small
     found = reader.collect(runs).runs
     every: dict[str, RecordedRun] = {one.run_id: one for run in found for one in (run, *run.companions.values())}
     records = [run.record for run in every.values()]
+    study = smallest.get(selected_runs(runs)[0].id, "")
     peaks = [phase.get("peak_memory_mib") or 0.0 for record in records for phase in record["phases"].values()]
     return EvaluatedRow(
         place,
         row.title,
-        command_of(runs),
-        smallest.get(selected_runs(runs)[0].id, ""),
+        command_of(runs, study),
+        study,
         f"{len(found)} of {len(runs.seeds)}",
         duration_text(sum(record["time"]["seconds"] for record in records)) if records else "",
         f"{max(peaks) / 1024:.1f} GiB" if any(peaks) else "",

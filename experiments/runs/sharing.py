@@ -22,6 +22,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
+from experiments.store.sources import KEPT
 from ngn.files import remove_stale_files
 from ngn.train import checkpoint
 
@@ -98,7 +99,7 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
             checkpoint.remove(folder)
     for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in {leases.folder, *(store.path(name).parent for name in names)}:
+    for folder in {leases.folder, results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
 
 

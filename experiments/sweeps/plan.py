@@ -21,7 +21,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError
-from ngn.files import write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 FORMAT = 1
 
@@ -79,6 +79,7 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
         placed = [run.with_execution(results=str(results.resolve())) for run in stack.runs]
         lines.append(json.dumps([run.config.model_dump(mode="json") for run in placed]))
     content = ("\n".join(lines) + "\n").encode()
+    remove_stale_files(folder)
     earlier = _plans(folder)
     with contextlib.suppress(OSError):  # an unreadable plan is not the same
         if earlier and earlier[-1].read_bytes() == content:

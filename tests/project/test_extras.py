@@ -117,6 +117,19 @@ def test_a_program_that_lacks_a_package_ends_with_a_sentence(
     assert said in capsys.readouterr().err
 
 
+def test_a_python_without_the_suite_is_told_of_the_environment_that_make_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "ROOT", tmp_path)
+    assert packages.sentence("run.py", "hydra") == "run.py needs the package hydra: pip install -e '.[suite]'"
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert packages.sentence("run.py", "hydra").endswith(f"pip install -e '.[suite]', or use {python}")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    assert "or use" not in packages.sentence("run.py", "hydra")
+
+
 @pytest.mark.parametrize(
     ("choices", "overrides", "module", "said"),
     [

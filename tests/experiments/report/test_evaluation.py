@@ -14,6 +14,7 @@ from experiments.cli import app
 from experiments.paths import ROOT
 from experiments.report import evaluation
 from experiments.store.records import Store
+from experiments.studies import STUDIES
 from experiments.tables import MACROS
 from experiments.tables.numbers import FIGURES, WORDS, figure_of, tables_of
 from experiments.tables.one_d import FOUR
@@ -22,13 +23,27 @@ from scripts import build_paper_data
 RUNS = {f"{table.name}.{row.key}": row.runs for table in MACROS for row in table.rows if row.runs is not None}
 
 
-@pytest.mark.parametrize("name", RUNS)
+RIVALS = {name: runs for name, runs in RUNS.items() if runs.about in dict(runs.companions)}
+
+
+@pytest.mark.parametrize("name", RUNS.keys() - RIVALS)
 def test_the_command_of_a_row_trains_its_runs(name: str) -> None:
     runs = RUNS[name].with_seeds(RUNS[name].seeds[:2])
-    program, script, *words = shlex.split(evaluation.command_of(runs))
+    program, script, *words = shlex.split(evaluation.command_of(runs, "any"))
     assert (program, script, words[-1]) == ("python", "run.py", "results=mine")
     _, jobs = app.prepare(words)
     assert [job.run.id for job in jobs] == [run.id for run in selected_runs(runs)]
+
+
+def test_the_command_of_a_rival_is_its_study_which_trains_it(tmp_path: Path) -> None:
+    assert {runs.about for runs in RIVALS.values()} == {"sora", "adalora"}
+    found = {row.cell: row for row in evaluation.rows(Reader(Store(tmp_path)))}
+    for cell, runs in RIVALS.items():
+        _, script, _, study, *rest = found[cell].command.split()
+        assert (script, rest) == ("scripts/sweep.py", ["--results", "mine"])
+        (first,) = selected_runs(runs)
+        assert any(selected_runs(one)[0].id == first.id and runs.about in dict(one.companions)
+                   for one in STUDIES[study].make())  # fmt: skip
 
 
 def test_a_row_says_what_its_runs_cost_and_where(tmp_path: Path) -> None:
@@ -52,8 +67,8 @@ def test_every_table_with_runs_and_a_study_is_on_the_page() -> None:
     """The committed page; `make paper` renews its costs."""
     page = (ROOT / "docs" / "evaluate.md").read_text().replace(" \\\n      ", " ")
     assert [line for line in page.splitlines() if line.startswith("### Table")] == [f"### Table {n}" for n in WORDS]
-    commands = {line.strip() for line in page.splitlines() if line.startswith("  python run.py")}
-    assert {evaluation.command_of(runs) for runs in RUNS.values()} == commands
+    commands = {line.strip() for line in page.splitlines() if line.startswith("  python ")}
+    assert {evaluation.command_of(runs, "lora_llama3") for runs in RUNS.values()} == commands
 
 
 def test_every_number_of_a_table_and_a_figure_answers(capsys: pytest.CaptureFixture[str]) -> None:

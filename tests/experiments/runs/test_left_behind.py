@@ -202,6 +202,7 @@ def test_partial_files_of_dead_processes_are_removed(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
     left = [temporary_path(record), temporary_path(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
+    left.append(temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256"))
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
