@@ -164,6 +164,12 @@ def _sharing(model: nn.Module, names: set[str]) -> list[str]:
     ]
 
 
+def _embeddings(model: nn.Module) -> set[str]:
+    """The embeddings that are tied to another module: their length is fixed where they are read, not by the output."""
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    return {name for name in names if len(_sharing(model, {name})) > 1}
+
+
 def check(model: Model, row: Row, folder: Path) -> None:
     """Hold all against a model, and note it in ``row``; files for the fresh process go to ``folder``."""
     whole, example = fresh(model), example_of(model)
@@ -178,7 +184,7 @@ def check(model: Model, row: Row, folder: Path) -> None:
         row |= {"groups": len(found), "grouped": share_in_groups(whole, found)}
         row["unknown"] = sorted({part.split(" in ")[0] for part in (f.reason for f in found.fixed)})
         ending = {m for f in found.fixed if f.reason == "is that of an output" for m in f.members}
-        row["last"] = _sharing(whole, ending)
+        row["last"] = _sharing(whole, ending or _embeddings(whole))
     if row["found"] != "yes":
         return
     passes, times = [], []
