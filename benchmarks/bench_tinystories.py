@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_models import Variants, show
 
+from experiments.language.windows import TokenBatches
 from experiments.models import state_space
 from experiments.tasks.tinystories import HeadsSlicesComponent
-from experiments.tasks.tinystories.batches import TokenBatches
 from experiments.tasks.tinystories.model import LanguageModel
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity

@@ -6,7 +6,8 @@
 For every model: all sizes are found, cut to half, compared with the model in which the same units are zeroed, trained
 for a step, deployed, saved, loaded in a fresh process and exported. Torch-Pruning at half does the same as far as it
 can. Each runs in processes of its own, with limits of time and memory. Every model writes one file when it ends. Models
-with a file are skipped, so the program can be stopped and started again. It needs the extra `zoo`.
+with a file are skipped, so the program can be stopped and started again. It ends with status 1 if a check of a model
+that it ran fails. It needs the extra `zoo`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": provenance.machine(),
     }
     part, parts = given.part
+    failing: list[str] = []
     for collection in given.collection:
         for number, name in enumerate(COLLECTIONS[collection]()):
             path = folder / f"{collection}-{name}.json"
@@ -119,8 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 done: Row = {"collection": collection, "name": name, "not_run": TOO_LARGE[name]}
             else:
                 done = unit(collection, name, origin)
+            failing += [path.stem] if table.failing(done.get("ngn", {})) else []
             write(path, done)
             print(f"{path.stem}: {said_of(done)}", flush=True)
+    if failing:
+        parser.exit(1, f"checks fail for {', '.join(failing)}\n")
 
 
 def said_of(row: Row) -> str:

@@ -19,9 +19,9 @@ import ngn
 from experiments.data import cifar10, synthetic, texts
 from experiments.data.source import DataInfo, ImageData
 from experiments.data.tinystories import Characters, split_stories
+from experiments.language.windows import TokenBatches
 from experiments.models.cifar_resnet import CifarResNet, load_trained
 from experiments.models.cifar_resnet import standardised as as_trained
-from experiments.tasks.tinystories.batches import TokenBatches
 from ngn.cost import multiply_adds
 from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches, MiniBatches, Split

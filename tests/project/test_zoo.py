@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import bench_zoo
 from zoo import checks, table
 from zoo.models import COLLECTIONS
 
@@ -38,6 +39,20 @@ def test_a_wrong_cut_is_noticed(tmp_path, monkeypatch):
     checks.check(COLLECTIONS["transformers"]()["gpt2"](), row, tmp_path)
     assert table.failing(row) == ["comparing"]
     assert row["difference"] > checks.EQUAL
+
+
+def test_the_program_ends_with_a_status_that_says_whether_all_checks_hold(tmp_path, monkeypatch, capsys):
+    rows = {"a": {"ngn": {"found": "yes"}}, "b": {"ngn": {"found": "yes", "equal": "another shape"}}}
+    monkeypatch.setattr(bench_zoo, "missing", lambda package: False)
+    monkeypatch.setattr(bench_zoo, "version", lambda package: "1")
+    monkeypatch.setattr(bench_zoo, "COLLECTIONS", {"timm": lambda: rows})
+    monkeypatch.setattr(
+        bench_zoo, "unit", lambda kind, name, origin: {"torch_pruning": {}, "seconds": 1} | origin | rows[name]
+    )
+    bench_zoo.main(["--folder", str(tmp_path), "--collection", "timm", "--models", "a"])
+    with pytest.raises(SystemExit) as end:
+        bench_zoo.main(["--folder", str(tmp_path), "--collection", "timm"])
+    assert (end.value.code, capsys.readouterr().err) == (1, "checks fail for timm-b\n")
 
 
 def test_the_table_counts_what_holds_and_names_what_does_not():

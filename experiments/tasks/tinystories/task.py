@@ -15,9 +15,9 @@ from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic, texts
 from experiments.data.source import DataInfo, data_root
 from experiments.data.tinystories import START, Characters, split_stories
+from experiments.language.windows import TokenBatches
 from experiments.models.state_space import scan_package
 from experiments.tasks.tinystories import LayerComponent, TinyStories
-from experiments.tasks.tinystories.batches import TokenBatches
 from experiments.tasks.tinystories.model import LanguageModel, continued
 from ngn.streams import generator
 from ngn.train.batches import Batches
