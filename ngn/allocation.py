@@ -1,6 +1,7 @@
 """Learn sizes under a budget: shrink together, part on evidence.
 
-    B(q)   limit at the fraction q of the time before the commit: C_0 (B / C_0)^q, C_0 the initial cost
+    B(q)   limit at the fraction q of the time before the commit, C_0 the initial cost:
+           C_0 (B / C_0)^q if it falls, C_0 + (B - C_0) sqrt(q) if it rises
     n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
            f: the one factor for which C(n) = B(q)
     z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
@@ -163,8 +164,8 @@ class BudgetLearner(LimitedLearner):
 
     def _limit_at(self, now: float) -> Tensor:
         """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
-        first, limit = self.cost(self.start)[0], self.limit.to(self.start.device)
-        return first * (limit / first) ** min(1.0, now)
+        first, limit, now = self.cost(self.start)[0], self.limit.to(self.start.device), min(1.0, now)
+        return torch.where(limit < first, first * (limit / first) ** now, first + (limit - first) * now**0.5)
 
     def _exchange(self, passed: float, now: float) -> None:
         """Move the leads by the evidence since sizes parted last."""

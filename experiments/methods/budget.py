@@ -41,7 +41,7 @@ class Budgeted(Method):
         claims=("budget_met", "budget_used", "budget_fit"),
         rank=2,
     )
-    numerics: ClassVar[int] = 6
+    numerics: ClassVar[int] = 7
     in_kernels: ClassVar[bool] = True
     kernel_orders: ClassVar[tuple[str, ...]] = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
     ordered: ClassVar[bool] = True
