@@ -66,14 +66,10 @@ def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -
 def _culprits(
     axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None]
 ) -> dict[OrderedAxis, str]:
-    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones."""
-    reason = differs(axes) if axes else None
-    if reason is None:
+    """The axes whose cuts are wrong; of axes that are wrong only together, the later ones."""
+    if not axes or differs(axes) is None:
         return {}
-    if len(axes) == 1:
-        return {axes[0]: reason}
-    half = len(axes) // 2
-    failed = _culprits(axes[:half], differs) | _culprits(axes[half:], differs)
+    failed = _wrong_alone(axes, differs)
     left = [axis for axis in axes if axis not in failed]
     if differs(left) is None:
         return failed
@@ -83,6 +79,25 @@ def _culprits(
             sound.append(axis)
         else:
             failed[axis] = reason
+    return failed
+
+
+def _wrong_alone(
+    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None], known: str | None = None
+) -> dict[OrderedAxis, str]:
+    """The axes of which each is wrong by itself, found by halving; ``known`` says how ``axes`` differ, if it is known.
+
+    If the first half is right, the second is taken to be wrong, without a trial of all of it.
+    """
+    if len(axes) == 1:
+        reason = known or differs(axes)
+        return {} if reason is None else {axes[0]: reason}
+    half = len(axes) // 2
+    first = differs(axes[:half])
+    second = None if first is None else differs(axes[half:])
+    failed = {} if first is None else _wrong_alone(axes[:half], differs, first)
+    if first is None or second is not None:
+        failed |= _wrong_alone(axes[half:], differs, second)
     return failed
 
 

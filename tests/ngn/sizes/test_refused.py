@@ -10,6 +10,7 @@ from sizable import Fused, Gated, chain, convs
 from torch import Tensor, nn
 
 import ngn
+from ngn.sizes.trial import _culprits
 
 
 def tied() -> nn.Module:
@@ -357,3 +358,22 @@ def test_of_several_sizes_the_one_that_cannot_be_cut_is_named():
             example=torch.randn(5, 8),
             capacity=lambda name, K: Independent(K),
         )
+
+
+@pytest.mark.parametrize(("bad", "most"), [((), 1), ((5,), 11), ((0, 9, 10, 23, 24, 31), 41), ((*range(32),), 66)])
+def test_sizes_that_fail_their_trial_are_found_in_few_trials(bad, most):
+    asked = []
+
+    def differs(some):
+        asked.append(some)
+        return str([each for each in some if each in bad]) if {*some} & {*bad} else None
+
+    assert _culprits(range(32), differs) == {each: f"[{each}]" for each in bad}
+    assert len(asked) <= most
+
+
+def test_of_sizes_that_are_wrong_only_together_the_later_one_fails():
+    def differs(some):
+        return "both" if {3, 12} <= {*some} else "one" if 7 in some else None
+
+    assert _culprits(range(16), differs) == {7: "one", 12: "both"}
