@@ -35,24 +35,48 @@ def woken_by_signals() -> Iterator[socket.socket]:
         rung.close()
 
 
+def _job() -> str | None:
+    """The Slurm job of this process, such as ``123_4``; None outside Slurm."""
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ.get("SLURM_JOB_ID")
+
+
+def _scontrol(*words: str) -> str:
+    try:
+        return subprocess.run(["scontrol", *words], capture_output=True, text=True, check=True).stdout
+    except OSError as fault:
+        raise RuntimeError(f"scontrol {' '.join(words)}: {fault}") from None
+    except subprocess.CalledProcessError as refused:
+        raise RuntimeError(f"scontrol {' '.join(words)}: {refused.stderr.strip()}") from None
+
+
 def requeue() -> str | None:
     """Requeue the Slurm job of this process. Return its name, or None outside Slurm.
 
-    Call it after SIGUSR1 or SIGUSR2, which Slurm sends on request (``--signal``). After SIGTERM, Slurm decides itself:
-    it requeues a preempted job, and a cancelled job must stay cancelled.
+    Call it after SIGUSR1 or SIGUSR2, which Slurm sends on request (``--signal``), and if :func:`in_grace`.
 
     Raises:
         RuntimeError: if Slurm refuses; the message has its reason.
     """
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is None:
-        return None
-    if "SLURM_ARRAY_JOB_ID" in os.environ:
-        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"Slurm did not requeue job {job}: {done.stderr.strip()}")
+    job = _job()
+    if job is not None:
+        _scontrol("requeue", job)
     return job
+
+
+def in_grace() -> bool:
+    """Return whether SIGTERM means that Slurm preempts this job after a time of grace.
+
+    Slurm takes a job that ends within this time as done. It requeues a job that it preempts at once by itself, and a
+    cancelled job must stay cancelled.
+
+    Raises:
+        RuntimeError: if Slurm does not answer.
+    """
+    job = _job()
+    told = _scontrol("show", "job", job).split() if job is not None else []
+    return "JobState=RUNNING" in told and any(word.startswith("PreemptTime=2") for word in told)
 
 
 def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
@@ -63,12 +87,10 @@ def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
     """
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
     print(f"\n{Interrupted(signum)}; all progress is saved. To continue:\n  {resume}", file=sys.stderr, flush=True)
-    if signum in (signal.SIGUSR1, signal.SIGUSR2):
-        try:
-            job = requeue()
-        except RuntimeError as refused:  # an interactive job, for example; the command above still works
-            print(refused, file=sys.stderr, flush=True)
-        else:
-            if job is not None:
-                print(f"requeued Slurm job {job}", file=sys.stderr, flush=True)
+    try:
+        asked = signum in (signal.SIGUSR1, signal.SIGUSR2) or (signum == signal.SIGTERM and in_grace())
+        if asked and (job := requeue()) is not None:
+            print(f"requeued Slurm job {job}", file=sys.stderr, flush=True)
+    except RuntimeError as refused:  # an interactive job, for example; the command above still works
+        print(f"not requeued: {refused}", file=sys.stderr, flush=True)
     return 128 + signum

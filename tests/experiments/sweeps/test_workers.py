@@ -233,28 +233,42 @@ def test_a_signal_between_trainings_raises_at_once():
     assert not interrupt.requested()
 
 
+GRACE = "JobState=RUNNING PreemptTime=2026-01-01T00:00:00"
+
+
 @pytest.mark.parametrize(
-    ("signum", "answer", "told"),
+    ("signum", "state", "told"),
     [
-        ("SIGUSR1", 0, "requeued Slurm job 12_3"),
-        ("SIGUSR2", 1, "Slurm did not requeue job 12_3: no such job"),
-        ("SIGTERM", 0, None),
+        ("SIGUSR1", "", "requeued Slurm job 12_3"),
+        ("SIGUSR2", None, "not requeued: scontrol requeue 12_3: no such job"),
+        ("SIGTERM", GRACE, "requeued Slurm job 12_3"),
+        ("SIGTERM", GRACE.replace("RUNNING", "COMPLETING"), ""),  # preempted at once
+        ("SIGTERM", "JobState=COMPLETING PreemptTime=None", ""),  # cancelled
+        ("SIGTERM", "JobState=RUNNING PreemptTime=None", ""),  # sent by a person
+        ("SIGTERM", None, "not requeued: scontrol show job 12_3: no such job"),
+        ("SIGINT", GRACE, ""),
     ],
 )
-def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(tmp_path, monkeypatch, capsys, signum, answer, told):
+def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(tmp_path, monkeypatch, capsys, signum, state, told):
     """A fake scontrol writes down its arguments; tests/experiments/sweeps/slurm uses the real one."""
     asked = tmp_path / "asked"
     script = tmp_path / "scontrol"
-    script.write_text(f"#!/bin/sh\necho $@ >> {asked}\necho no such job >&2\nexit {answer}\n")
+    answer = f"echo {state}" if state is not None else "echo no such job >&2; exit 1"
+    script.write_text(f"#!/bin/sh\necho $@ >> {asked}\n{answer}\n")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     number = signal.Signals[signum]
     assert shut_down(interrupt.Interrupted(number), "the command") == 128 + number
-    shown = capsys.readouterr().err
-    assert "To continue:\n  the command" in shown
-    assert asked.exists() == (told is not None)
-    if told is not None:
-        assert told in shown
-        assert asked.read_text() == "requeue 12_3\n"
+    shown = capsys.readouterr().err.removeprefix(f"\nstopped by {signum}; all progress is saved. To continue:\n  ")
+    assert shown == f"the command\n{told}".strip() + "\n"
+    requeued = asked.exists() and "requeue 12_3" in asked.read_text().splitlines()
+    assert requeued == ("requeue" in told and "show" not in told)
+
+
+def test_without_scontrol_a_warned_job_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "15")
+    shut_down(interrupt.Interrupted(signal.SIGUSR2), "the command")
+    assert "not requeued: scontrol requeue 15: " in capsys.readouterr().err

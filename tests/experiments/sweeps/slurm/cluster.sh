@@ -55,7 +55,10 @@ KillWait=5
 MinJobAge=300
 SlurmdParameters=config_overrides
 NodeName=$host NodeAddr=127.0.0.1 CPUs=2 RealMemory=$memory State=UNKNOWN
-PartitionName=main Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO GraceTime=${NGN_SLURM_GRACE:-0}
+PartitionName=urgent Nodes=$host PriorityTier=2 MaxTime=INFINITE State=UP OverSubscribe=NO
 CONFIGURATION
 }
 

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,13 +30,22 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    home = tmp_path / "slurm"
+@contextmanager
+def started(home, monkeypatch):
+    """A Slurm of one node; test processes start theirs on ports of their own."""
+    monkeypatch.setenv("NGN_SLURM_PORT", str(16817 + 2 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])))
     subprocess.run(["bash", HERE / "cluster.sh", "start", home], check=True)
     monkeypatch.setenv("SLURM_CONF", str(home / "slurm.conf"))
-    yield
-    subprocess.run(["bash", HERE / "cluster.sh", "stop", home], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["bash", HERE / "cluster.sh", "stop", home], check=True)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    with started(tmp_path / "slurm", monkeypatch):
+        yield
 
 
 def slurm(*command):
@@ -48,16 +59,16 @@ def queue():
     return dict(line.split() for line in slurm("squeue", "-h", "-r", "-o", "%i %T").splitlines())
 
 
-def python_runs(folder):
-    """Return whether a task of the folder runs Python already. The commands that start it block signals before."""
+def python_of(folder):
+    """Return the process of a task of the folder that runs Python already; commands before it block signals."""
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = process.read_text().split("\0")
         except OSError:  # the process has ended
             continue
         if words[0] == sys.executable and "submitit.core._submit" in words and str(folder) in " ".join(words):
-            return True
-    return False
+            return int(process.parent.name)
+    return None
 
 
 def sweep(*words):
@@ -151,7 +162,7 @@ def test_slurm_warnings_during_the_start_of_python_are_kept(cluster, tmp_path):
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
     assert sweep(*line, "grace_seconds=30").returncode == 0
     job = job_of(plan, 0)
-    until(lambda: python_runs(tmp_path), "the task's Python")
+    until(lambda: python_of(tmp_path), "the task's Python")
     assert not list(checkpoints(plan, 0).glob("*/step-*"))
     warning = subprocess.Popen(["scancel", "--signal=USR2", job], stderr=subprocess.DEVNULL)
     until(lambda: queue().get(job) in ("PENDING", None), "the warned task in the queue again")
@@ -161,6 +172,43 @@ def test_slurm_warnings_during_the_start_of_python_are_kept(cluster, tmp_path):
     slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3")
     until(lambda: not queue(), "the end of the job")
     assert len(records(plan, 0)) == 3
+
+
+@pytest.mark.slow(seconds=45)
+def test_a_task_near_its_time_limit_saves_and_queues_itself_again(cluster, tmp_path):
+    """Slurm looks at limits every thirty seconds. The task is stopped until then; each signal of Slurm wakes it."""
+    plan = frozen(tmp_path, [5])
+    line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm"]
+    assert sweep(*line, "task_minutes=1", "grace_seconds=40").returncode == 0
+    job = job_of(plan, 0)
+    until(lambda: list(checkpoints(plan, 0).glob("grown/step-*.json")), "a checkpoint")
+    os.kill(python_of(tmp_path), signal.SIGSTOP)
+    until(lambda: queue().get(job) in ("PENDING", None), "the warned task in the queue again")
+    assert queue().get(job) == "PENDING", "it left the queue"
+    slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3", "TimeLimit=30")
+    until(lambda: not queue(), "the end of the job")
+    assert [json.loads(path.read_text())["execution"]["resumed"] for path in records(plan, 0)] == [1, 1, 1]
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.parametrize("grace", [0, 60])
+def test_a_preempted_task_goes_on_when_there_is_room(tmp_path, monkeypatch, grace):
+    """With a grace time the task gets SIGTERM first, and saves; without one it is killed."""
+    monkeypatch.setenv("NGN_SLURM_GRACE", str(grace))
+    with started(tmp_path / "slurm", monkeypatch):
+        plan = frozen(tmp_path, [5])
+        line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm"]
+        assert sweep(*line, "task_minutes=30").returncode == 0
+        job = job_of(plan, 0)
+        until(lambda: list(checkpoints(plan, 0).glob("grown/step-*.json")), "a checkpoint")
+        slurm("sbatch", "--partition=urgent", "--cpus-per-task=2", f"--output={tmp_path}/urgent", "--wrap=echo done")
+        until(lambda: queue().get(job) != "RUNNING", "the preempted task to leave its place")
+        until(lambda: queue().get(job) in ("PENDING", None), "the preempted task in the queue again")
+        assert queue().get(job) == "PENDING", "it left the queue"
+        until((tmp_path / "urgent").exists, "the urgent job")
+        slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3")  # Slurm starts no job in the second of its end
+        until(lambda: not queue(), "the end of all jobs")
+        assert [json.loads(path.read_text())["execution"]["resumed"] for path in records(plan, 0)] == [1, 1, 1]
 
 
 def checkpoints(plan, task):
