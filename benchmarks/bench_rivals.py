@@ -3,22 +3,23 @@
     python benchmarks/bench_rivals.py [--scale small] [--work transformer resnet20] [--seeds 0 1 2] [--data-root FOLDER]
     python benchmarks/bench_rivals.py --table
     python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
+    python benchmarks/bench_rivals.py --work trained20 --equal-time    after the same without it
 
 A model may have at most 50, 25 or 75 % of the dense one's parameters, or of its multiply-adds (`trained20`). The number
 of steps includes those before and after a cut. Every unit (work, method, share, seed) writes one file when it ends.
 Units with a file are skipped, so the program can be stopped and started again. The final score uses test data. Choose
-settings with --validation, which scores on data held back from training. Latency is the forward pass of one batch on
-one thread, in turns with the dense model; the median ratio within a round counts. Torch-Pruning needs the extra
-`rivals`.
+settings with --validation, which scores on data held back from training; each method then takes the best of its runs in
+FOLDER/search. Latency is the forward pass on one thread, in turns with the dense model; the median ratio within a round
+counts. Torch-Pruning needs the extra `rivals`.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -33,18 +34,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from rivals import table
-from rivals.methods import METHODS, NEEDS, missing, seeded
+from rivals import settings, table
+from rivals.all import METHODS, NEEDS, missing
+from rivals.methods import seeded
 from rivals.work import SCALES, WORKS, Settings, Workload, parameters
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from experiments.data.source import data_root
+from experiments.runs import host
 from experiments.store import provenance
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 SHARES, SEEDS = (50, 25, 75), (0, 1, 2)
 ROUNDS = 25
+SEARCH = "search"
+"""Folder of the validation runs from which each method's settings follow, in the folder of the results."""
 
 
 @torch.no_grad()
@@ -63,19 +69,28 @@ def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, fl
     return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
 
 
-def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -> dict[str, Any]:
-    """Train one model and measure it.
+def forget_peak() -> float | None:
+    """Set the peak memory of this process to what it has now, MiB; None where only Linux could."""
+    if sys.platform != "linux":
+        return None
+    Path("/proc/self/clear_refs").write_text("5")
+    return host.peak_mib()
+
+
+def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -> tuple[dict[str, Any], nn.Module]:
+    """Train one model, measure it, and return both.
 
     Raises:
         RuntimeError: if the model exceeds its limit.
     """
     whole = seeded(work, seed).eval()
-    most, began = work.cost(whole), time.process_time()
+    most, before, began = work.cost(whole), forget_peak(), time.process_time()
     limit = most * share // 100
     model = METHODS[method](work, seed, limit)
     if (cost := work.cost(model)) > limit:
         raise RuntimeError(f"{method} left {cost:,} {work.limited}, more than {limit:,}")
     spent = time.process_time() - began
+    peak = None if before is None else round(host.peak_mib() - before)
     with torch.no_grad():
         score = work.score(model, not validation)
     return {
@@ -93,15 +108,17 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         "better": work.better,
         "scored": "validation" if validation else "test",
         "latency": latency(whole, model, work.example),
+        "latency_at": {n: latency(whole, model, work.example[:n])["ratio"] for n in (1, 16)},
         "shapes": {name: list(p.shape) for name, p in model.named_parameters() if p.dim() > 1},
         "processor_seconds": round(spent, 1),
+        "peak_mib": peak,
         "settings": dataclasses.asdict(work.settings),
         "data": dataclasses.asdict(work.info),
         "base": dataclasses.asdict(work.base) if work.base else None,
         "commit": provenance.code().commit,
         "packages": provenance.packages() | {p: version(p) for p in NEEDS.values() if find_spec(p)},
         "machine": provenance.machine(),
-    }
+    }, model
 
 
 def committed() -> bool:
@@ -118,23 +135,47 @@ def write(path: Path, value: dict[str, Any]) -> None:
     os.replace(part, path)
 
 
+class Works:
+    """The works, each made once for its settings."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, self.root = given, data_root(given.data_root)
+        self.made: dict[tuple[Any, ...], Workload] = {}
+
+    def __call__(self, name: str, changes: dict[str, Any]) -> Workload:
+        key = (name, *sorted(changes.items()))
+        if key not in self.made:
+            base = {"base": self.given.base} if self.given.base else {}
+            self.made[key] = WORKS[name](self.given.scale, self.root, **base, **changes)
+        return self.made[key]
+
+
 def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> None:
-    """Yield the units without a file: for each work and seed the dense model, then each share."""
+    """Make the units without a file: for each work and seed the dense model, then each share."""
+    works = Works(given)
     for name in given.work:
-        work = WORKS[name](given.scale, data_root(given.data_root), **changes)
-        cells = [(100, "dense"), *((share, m) for share in given.shares for m in METHODS if m != "dense")]
-        for seed in given.seeds:
-            for share, method in cells:
-                named = re.sub(r"[^\w-]+", "_", method)
-                path = folder / f"{name}-{named}-{share}-s{seed}.json"
-                if path.exists() or method not in given.methods or method in work.meaningless:
+        methods = [method for method in METHODS if method in given.methods]
+        cells = [(100, "dense")] * ("dense" in methods and not given.equal_time)
+        cells += [(share, method) for share in given.shares for method in methods if method != "dense"]
+        for seed, (share, method) in itertools.product(given.seeds, cells):
+            more = changes or ({} if given.validation else settings.chosen(folder / SEARCH, name, method))
+            ending = "".join(f"-{key}{value:g}" for key, value in sorted(changes.items()))
+            if given.equal_time:
+                if (steps := settings.steps_in_time(folder, name, method, share)) is None:
                     continue
-                if (package := missing(method)) is not None:
-                    print(f"{path.stem}: left out, as {package} is not installed", flush=True)
-                    continue
-                done = unit(work, method, share, seed, given.validation) | {"scale": given.scale}
-                write(path, done)
-                print(f"{path.stem}: {done['score']:.3f} {work.unit}, {done['processor_seconds']:.0f} s", flush=True)
+                more, ending = more | {"steps": steps}, "-time"
+            path = folder / f"{table.named(name, method, share)}{ending}-s{seed}.json"
+            if path.exists() or method in (work := works(name, more)).meaningless:
+                continue
+            if (package := missing(method)) is not None:
+                print(f"{path.stem}: left out, as {package} is not installed", flush=True)
+                continue
+            done, model = unit(work, method, share, seed, given.validation)
+            done |= {"scale": given.scale, "changes": more, "equal": "processor time" if given.equal_time else "steps"}
+            write(path, done)
+            if given.keep:
+                save_file({key: value.contiguous() for key, value in model.state_dict().items()}, given.keep)
+            print(f"{path.stem}: {done['score']:.3f} {work.unit}, {done['processor_seconds']:.0f} s", flush=True)
 
 
 def change(text: str) -> tuple[str, Any]:
@@ -159,6 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-root")
     parser.add_argument("--validation", action="store_true", help="score on validation data, to choose settings")
     parser.add_argument("--set", nargs="+", type=change, default=[], metavar="NAME=VALUE", help="with --validation")
+    parser.add_argument("--base", type=Path, help="weights for trained20 and trained56, with --validation")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the weights of the last model")
+    parser.add_argument(
+        "--equal-time", action="store_true", help="as many steps as take the dense model's processor time of seed 0"
+    )
     parser.add_argument("--table", action="store_true", help="print the table and write it to docs/benchmarks.md")
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "rivals" / given.scale
@@ -169,6 +215,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")
+    real = [name for name in given.work if name.startswith("trained") and given.scale != "tiny"]
+    if given.validation and real and not given.base:
+        parser.error(
+            "the trained networks have seen the validation images. Train one that has not, with --work scratch20 "
+            "--methods dense --keep FILE, and give it with --base FILE"
+        )
+    if given.base and not given.validation:
+        parser.error("--base needs --validation")
     if given.folder is None and (given.validation or not committed()):
         parser.error("type --folder FOLDER: the default folder is for committed code and test data only")
     torch.set_num_threads(1)

@@ -1,23 +1,22 @@
-"""The methods: each returns a plain module within its limit, after the same number of steps."""
+"""Methods without a package or paper of their own: each returns a plain module within its limit."""
 
 from __future__ import annotations
 
 import copy
 import functools
-import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from rivals.models import HEADS, CausalAttention
+from rivals.models import HEADS
 from rivals.work import Workload
-from torch import nn
+from torch import Tensor, nn
 
 import ngn
 
-STEP = 512
-"""Widths and kept fractions are multiples of 1 / STEP."""
+STEP, COARSE = 512, 32
+"""Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 
@@ -27,8 +26,21 @@ def seeded(work: Workload, seed: int, width: float = 1.0) -> nn.Module:
     return work.model(width)
 
 
-def train(work: Workload, model: nn.Module, seed: int, first: float = 0.0, last: float = 1.0) -> nn.Module:
-    """Train in place from ``first`` to ``last``, fractions of a training; a learner also learns its sizes."""
+def train(
+    work: Workload,
+    model: nn.Module,
+    seed: int,
+    first: float = 0.0,
+    last: float = 1.0,
+    penalty: Callable[[float], Tensor] | None = None,
+    regularise: Callable[[], Any] | None = None,
+) -> nn.Module:
+    """Train in place from ``first`` to ``last``, fractions of a training; a learner also learns its sizes.
+
+    Args:
+        penalty: fraction of the steps from ``first`` to ``last`` → a term of the loss.
+        regularise: changes gradients before they are clipped.
+    """
     settings, batches = work.settings, work.batches(seed)
     start, end = round(first * settings.steps), round(last * settings.steps)
     learner = model if isinstance(model, ngn.Learner) else None
@@ -44,12 +56,16 @@ def train(work: Workload, model: nn.Module, seed: int, first: float = 0.0, last:
         loss = work.loss(model, batches.at(step))
         if learner is not None:
             loss = loss + learner.penalty()
+        if penalty is not None:
+            loss = loss + penalty((step - start) / (end - start))
         optimizer.zero_grad()
         loss.backward()
+        if regularise is not None:
+            regularise()
         nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)
         optimizer.step()
         if learner is not None:
-            learner.step((step + 1) / settings.steps, optimizer)
+            learner.step((step + 1 - start) / (end - start), optimizer)
     return model.eval()
 
 
@@ -94,6 +110,13 @@ def retained(work: Workload, model: nn.Module, order: Any = None) -> Any:
     return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, by_importance=None, **RETAINED)
 
 
+def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
+    """Cut a learner of :func:`retained` to the first ``counts`` components of its sizes, at least one of each."""
+    for axis, count in zip(learner.axes, counts, strict=True):
+        axis.capacity.left.fill_(max(1, count))
+    return learner.deploy(unsettled="allow")
+
+
 def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) -> nn.Module:
     """Cut each size of ``model`` to the same fraction, the first of ``order``, within the budget.
 
@@ -102,40 +125,10 @@ def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) 
     learner = retained(work, model, order)
 
     def cut(part: float, heads: float | None = None) -> nn.Module:
-        for axis in learner.axes:
-            kept = part if heads is None or axis.K > HEADS else heads
-            axis.capacity.left.fill_(max(1, round(kept * axis.K)))
-        return learner.deploy(unsettled="allow")
+        return kept(learner, [round((part if heads is None or a.K > HEADS else heads) * a.K) for a in learner.axes])
 
     even = largest(lambda part: work.cost(cut(part)), limit)
     return cut(largest(lambda part: work.cost(cut(part, even)), limit), even)
-
-
-def torch_pruning(work: Workload, seed: int, limit: int) -> nn.Module:
-    """Train; cut by Torch-Pruning's group norms, including the residual stream's widths; train on."""
-    import torch_pruning as tp
-
-    def cut(kept: float) -> nn.Module:
-        model: Any = copy.deepcopy(trained(work, seed))
-        parts = [m for m in model.modules() if isinstance(m, CausalAttention)]
-        pruner = tp.BasePruner(
-            model,
-            work.example[:1],
-            tp.importance.GroupMagnitudeImportance(),
-            global_pruning=work.settings.everywhere,
-            pruning_ratio=1 - kept,
-            ignored_layers=[model.get_submodule(name) for name in work.uncut],
-            in_channel_groups={},  # their defaults are shared between calls
-            out_channel_groups={},
-            num_heads={m: HEADS for part in parts for m in (part.q_proj, part.k_proj, part.v_proj)},
-            prune_num_heads=True,
-            prune_head_dims=False,
-            head_pruning_ratio=1 - kept,
-        )
-        pruner.step()
-        return model
-
-    return train(work, cut(largest(lambda part: work.cost(cut(part)), limit)), seed, first=work.settings.before)
 
 
 @functools.lru_cache(maxsize=1)
@@ -165,10 +158,7 @@ def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
     counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
     sizes = work.sizes(work.settings.K, None)
     keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, by_importance=work.order, **RETAINED)
-    for name, axis in zip(keeper.names, keeper.axes, strict=True):
-        kept: Any = axis.capacity
-        kept.left.fill_(counts[name])
-    return train(work, keeper.deploy(unsettled="allow"), seed)
+    return train(work, kept(keeper, [counts[name] for name in keeper.names]), seed)
 
 
 def cut(work: Workload, seed: int, limit: int) -> nn.Module:
@@ -177,29 +167,13 @@ def cut(work: Workload, seed: int, limit: int) -> nn.Module:
 
 
 def largest(count: Callable[[float], int], limit: int) -> float:
-    """Return the largest fraction n / STEP whose count is at most ``limit``; the count grows with n."""
-    low, high = 0, STEP
+    """Return the largest fraction n / STEP whose count is at most ``limit``; the count grows with n.
+
+    It may fall again at small fractions: a pruner that may not empty a size then cuts none of it.
+    """
+    low = next((n for n in range(STEP, 0, -COARSE) if count(n / STEP) <= limit), 0)
+    high = min(low + COARSE, STEP + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if count(middle / STEP) <= limit else (low, middle)
     return low / STEP
-
-
-METHODS = {
-    "dense": dense,
-    "NGN": learned,
-    "NGN's sizes from scratch": scratch,
-    "shrunk to even sizes": shrunk,
-    "uniform width": uniform,
-    "even sizes": even,
-    "even sizes, cut half-way": cut,
-    "magnitude": magnitude,
-    "Torch-Pruning": torch_pruning,
-}
-NEEDS = {"Torch-Pruning": "torch_pruning"}
-
-
-def missing(method: str) -> str | None:
-    """Return the package that ``method`` needs but that is not installed."""
-    package = NEEDS.get(method)
-    return package if package and importlib.util.find_spec(package) is None else None

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rivals.methods import METHODS
+import numpy as np
+from rivals.all import METHODS
+
+from experiments.analysis import estimates
 
 Unit = dict[str, Any]
 TITLES = {
-    "resnet20": "ResNet-20 on CIFAR-10",
     "trained20": "ResNet-20, trained, on CIFAR-10",
+    "trained56": "ResNet-56, trained, on CIFAR-10",
+    "scratch20": "ResNet-20 from scratch on CIFAR-10",
+    "resnet20": "ResNet-20 with maps as shortcuts on CIFAR-10",
     "transformer": "Transformer on TinyStories",
 }
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 OWN = "NGN"
+LEVEL = 0.05
+SMALL = {"transformer": 0.02}
+"""Differences of scores within which two methods are called equal; 0.3 points for images."""
+
+
+def named(work: str, method: str, share: int) -> str:
+    """The beginning of a unit's file name."""
+    plain = re.sub(r"[^\w-]+", "_", method)
+    return f"{work}-{plain}-{share}"
 
 
 def read_results(folder: Path) -> list[Unit]:
@@ -27,60 +40,85 @@ def read_results(folder: Path) -> list[Unit]:
 
 
 def table(units: list[Unit], shares: Iterable[int]) -> str:
-    """Format one Markdown table per work, with sizes and seeds; "--" marks missing units."""
+    """Format one Markdown table per work and equality, with sizes and seeds; "--" marks missing units."""
     parts = []
     for name, title in TITLES.items():
-        if not (these := [unit for unit in units if unit["work"] == name]):
-            continue
-        one = these[0]
-        settings, limited = one["settings"], LIMITS[one.get("limited", "parameters")]
-        parts.append(
-            f"{title}, **{one['scale']}** budget: {settings['steps']:,} steps of {settings['batch']} per method, "
-            f"{settings['held']:,} {'characters' if name == 'transformer' else 'images'} scored\n\n"
-            f"| {limited} | method | % of dense | {one['unit']} | {OWN} better by | latency x dense | seeds |\n"
-            "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
-        )
-        parts[-1] += "".join(
-            "\n" + row(these, method, share)
-            for share in (100, *shares)
-            for method in METHODS
-            if (method == "dense") == (share == 100)
-        )
+        for equal in ("steps", "processor time"):
+            these = [unit for unit in units if unit["work"] == name and unit.get("equal", "steps") == equal]
+            if not these:
+                continue
+            one = these[0]
+            settings, limited = one["settings"], LIMITS[one.get("limited", "parameters")]
+            budget = (
+                f"{settings['steps']:,} steps" if equal == "steps" else "the dense model's processor time, in batches"
+            )
+            scored = f"{settings['held']:,} {'characters' if name == 'transformer' else 'images'} scored"
+            parts.append(
+                f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method, {scored}\n\n"
+                f"| {limited} | method | % of dense | {one['unit']} | {OWN} better by | {OWN} is | latency x dense: "
+                "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
+                "| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"
+            )
+            parts[-1] += "".join(
+                "\n" + row(these, method, share)
+                for share in (100, *shares)
+                for method in METHODS
+                if (method == "dense") == (share == 100)
+                and any((u["method"], u["share"]) == (method, share) for u in these)
+            )
     return "\n\n".join(parts)
 
 
 def row(units: list[Unit], method: str, share: int) -> str:
-    """Format one method at one share of the parameters: means over seeds and their standard deviations."""
+    """Format one method at one share of the limited cost: means over seeds and their intervals of 95 %."""
 
     def of(name: str) -> dict[int, Unit]:
         return {u["seed"]: u for u in units if (u["method"], u["share"]) == (name, share)}
 
     these, own = of(method), of(OWN)
-    # Units made before 2026-11-26 are limited in parameters and do not say so.
+    # Units made before 2026-11-26 are limited in parameters and do not say so, and have fewer columns.
     costs = [{"cost": u["parameters"], "dense_cost": u["dense"]} | u for u in these.values()]
     part = [100 * cost["cost"] / cost["dense_cost"] for cost in costs]
-    ratios = [u["latency"]["ratio"] for u in these.values()]
     better = [
         u["better"] * (own[seed]["score"] - u["score"]) for seed, u in these.items() if seed in own and method != OWN
     ]
+    ratios = [[u["latency"]["ratio"] for u in these.values()]]
+    ratios += [[u["latency_at"][n] for u in these.values() if "latency_at" in u] for n in ("16", "1")]
+    peaks = [u["peak_mib"] for u in these.values() if u.get("peak_mib") is not None]
     cells = [
         f"{share} %",
         method,
-        mean(part, "{:.1f}".format, spread=False),
-        mean([u["score"] for u in these.values()], "{:.2f}".format),
-        mean(better, "{:+.2f}".format),
-        mean(ratios, "{:.2f}".format, spread=False),
+        mean(part, ".1f", spread=False),
+        mean([u["score"] for u in these.values()], ".2f"),
+        mean(better, "+.2f"),
+        verdict(better, SMALL.get(units[0]["work"], 0.3)),
+        ", ".join(mean(each, ".2f", spread=False) for each in ratios),
+        mean([u["processor_seconds"] for u in these.values()], ".0f", spread=False),
+        mean(peaks, ".0f", spread=False),
         str(len(these)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def mean(values: list[float], text: Callable[[float], str], spread: bool = True) -> str:
-    """Format the mean and, for several values, the standard deviation."""
+def mean(values: list[float], text: str, spread: bool = True) -> str:
+    """Format the mean and, for several values, half of Student's interval of 95 %."""
     if not values:
         return "--"
-    deviation = f" ± {statistics.stdev(values):.2f}" if spread and len(values) > 1 else ""
-    return text(statistics.fmean(values)) + deviation
+    middle = format(np.mean(values), text)
+    if not spread or len(values) < 2:
+        return middle
+    interval = estimates.mean(np.array(values)).at(LEVEL)
+    return f"{middle} ± {interval.high - interval.value:.2f}"
+
+
+def verdict(better: list[float], small: float) -> str:
+    """Say where the interval of our advantage lies: ahead, behind, equal (within ``small``) or cannot tell."""
+    if len(better) < 2:
+        return "--"
+    interval = estimates.mean(np.array(better)).at(LEVEL)
+    if interval.low > 0 or interval.high < 0:
+        return "ahead" if interval.low > 0 else "behind"
+    return "equal" if -small <= interval.low and interval.high <= small else "cannot tell"
 
 
 def write_between_marks(page: Path, name: str, text: str) -> None:

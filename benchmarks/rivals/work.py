@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rivals.models import ResNet20, Transformer
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import ngn
@@ -41,7 +44,7 @@ class Settings:
         lr: peak rate of AdamW. It rises over the first twentieth of the steps, then falls along a cosine to 0.
         before: fraction of the steps before a trained model is cut.
         restart: whether the learning rate restarts after the cut.
-        everywhere: whether Torch-Pruning ranks channels of all layers together.
+        strength: factor on a published method's own strength of sparsity, of its L1 norm or its barrier.
         K: largest number of components of a size that NGN learns.
         lr_boundary, commit: learning rate of NGN's boundaries, and the fraction of steps after which they are integers.
     """
@@ -52,7 +55,7 @@ class Settings:
     lr: float = 3e-3
     before: float = 0.5
     restart: bool = False
-    everywhere: bool = True
+    strength: float = 1.0
     K: int = 16
     lr_boundary: float = 0.2
     commit: float = 0.5
@@ -73,7 +76,8 @@ class Workload:
         limited: what a model may have only a share of.
         order: the order in which units are kept where sizes are learned; None keeps the first.
         base: identity of the trained weights that every method starts from, if any.
-        meaningless: methods that train another model from the start, where all begin with trained weights.
+        meaningless: methods that this work cannot have: those that train another model from the start where all begin
+            with trained weights, and those that need batch norm.
     """
 
     name: str
@@ -113,7 +117,7 @@ COUNTS: dict[str, Callable[[nn.Module, Tensor], int]] = {
 def images(scale: str, root: Path, **changes: Any) -> Workload:
     """ResNet-20 on CIFAR-10; the last tenth of the training images is the validation set."""
     settings = {
-        "tiny": Settings(steps=2, batch=8, held=8),
+        "tiny": Settings(steps=4, batch=8, held=8),
         "small": Settings(steps=400, batch=64, held=5_000),
         "full": Settings(steps=10_500, batch=128, held=10_000),
     }[scale]
@@ -133,39 +137,70 @@ def images(scale: str, root: Path, **changes: Any) -> Workload:
     )
 
 
-def trained(scale: str, root: Path, **changes: Any) -> Workload:
-    """The trained ResNet-20, cut to a share of its multiply-adds and fine-tuned.
+def trained(name: str, scale: str, root: Path, base: Path | None = None, **changes: Any) -> Workload:
+    """A trained network, cut to a share of its multiply-adds and fine-tuned: "resnet20" or "resnet56".
 
-    Its author trained it on all training images, so the validation set is new to the fine-tuning alone.
+    Its author trained it on all training images. So settings are chosen on a ResNet-20 that has not seen the validation
+    set: ``base``, a file of its weights.
     """
     settings = {
-        "tiny": Settings(steps=2, batch=8, held=8, before=0.0, K=8),
+        "tiny": Settings(steps=4, batch=8, held=8, before=0.0, K=8),
         "small": Settings(steps=351, batch=128, held=5_000, lr=1e-3, before=0.0),
         "full": Settings(steps=3 * 351, batch=128, held=10_000, lr=1e-3, before=0.0),
     }[scale]
     settings = replace(settings, **changes)
     torch.manual_seed(0)  # for the tiny one
-    whole, base = (CifarResNet(1, (16, 16, 16)), None) if scale == "tiny" else load_trained("resnet20", root)
-    # Channels inside the blocks are cut. Those between blocks are padded with zeros by index.
-    within = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
-    uncut = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d) and name not in within]
+    if scale == "tiny":
+        whole, info = CifarResNet(1, (16, 16, 16)), None
+    elif base is not None:
+        whole, info = CifarResNet(3), DataInfo(base.stem, sha256(base.read_bytes()).hexdigest(), "trained here")
+        whole.load_state_dict(load_file(base))
+    else:
+        whole, info = load_trained(name, root)
 
     def model(width: float) -> nn.Module:
         if width != 1:
             raise ValueError("trained weights are of the whole width")
         return copy.deepcopy(whole)
 
+    return of_images(
+        f"trained{name.removeprefix('resnet')}", pictures(scale, root), settings, as_trained, cropped, model=model,
+        limited="macs", order="magnitude", base=info, meaningless=("uniform width", "even sizes"), **inside(whole),
+    )  # fmt: skip
+
+
+def scratch(scale: str, root: Path, **changes: Any) -> Workload:
+    """The same ResNet-20, not trained, with a share of its multiply-adds, cropped and mirrored images."""
+    settings = {
+        "tiny": Settings(steps=4, batch=8, held=8, K=8),
+        "small": Settings(steps=351, batch=128, held=5_000),
+        "full": Settings(steps=10 * 351, batch=128, held=10_000),
+    }[scale]
+    blocks, widths = (1, (16, 16, 16)) if scale == "tiny" else (3, (16, 32, 64))
+
+    def model(width: float) -> nn.Module:
+        return CifarResNet(blocks, [max(1, int(width * channels)) for channels in widths])
+
+    return of_images(
+        "scratch20", pictures(scale, root), replace(settings, **changes), as_trained, cropped, model=model,
+        limited="macs", **inside(model(1.0)),
+    )  # fmt: skip
+
+
+def inside(whole: nn.Module) -> dict[str, Any]:
+    """Cut the channels inside the blocks: those between blocks are padded with zeros by index."""
+    within = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
+    uncut = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d) and name not in within]
+
     def sizes(K: int | None, order: ByImportance) -> dict[str, Size]:
         return {name: ngn.Channels(K, order) for name in within}
 
-    def prepared(pixels: Tensor) -> Tensor:
-        return mirrored(as_trained(shifted(pixels)))
+    return {"sizes": sizes, "uncut": (*uncut, "linear")}
 
-    return of_images(
-        "trained20", pictures(scale, root), settings, as_trained, prepared, model=model, sizes=sizes,
-        uncut=(*uncut, "linear"), limited="macs", order="magnitude", base=base,
-        meaningless=("uniform width", "even sizes"),
-    )  # fmt: skip
+
+def cropped(pixels: Tensor) -> Tensor:
+    """The inputs of a training batch: moved, mirrored, and standardised as the trained networks expect."""
+    return mirrored(as_trained(shifted(pixels)))
 
 
 def pictures(scale: str, root: Path) -> ImageData:
@@ -231,7 +266,7 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
         train, test = (list(split_stories(data.parts[f"{part}.txt"])) for part in ("train", "valid"))
         info = data.info
     settings = {
-        "tiny": Settings(steps=2, batch=2, held=200),
+        "tiny": Settings(steps=4, batch=2, held=200),
         "small": Settings(steps=400, batch=16, held=200_000, lr=3e-2, K=32, lr_boundary=0.4),
         "full": Settings(steps=5_000, batch=32, held=1_000_000, lr=5e-3, K=32),
     }[scale]
@@ -264,8 +299,15 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
 
     example = windows(validation)[0][: settings.batch]
     return Workload(
-        "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), example, batches, loss, score
+        "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), example, batches, loss, score,
+        meaningless=("MorphNet",),
     )  # fmt: skip
 
 
-WORKS = {"transformer": text, "resnet20": images, "trained20": trained}
+WORKS: dict[str, Callable[..., Workload]] = {
+    "transformer": text,
+    "resnet20": images,
+    "trained20": functools.partial(trained, "resnet20"),
+    "trained56": functools.partial(trained, "resnet56"),
+    "scratch20": scratch,
+}

@@ -6,19 +6,23 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from experiments.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
-from rivals import table
-from rivals.methods import METHODS, largest, seeded
+from rivals import settings, table
+from rivals.all import METHODS
+from rivals.methods import largest, seeded
+from rivals.published import barrier, morphnet
 from rivals.work import WORKS, mirrored, shifted
 
-OWN = [name for name in METHODS if name != "Torch-Pruning"]
+OWN = [name for name in METHODS if not name.startswith("Torch-Pruning")]
 
 
 def units(folder: Path, *more: str) -> list[table.Unit]:
@@ -39,8 +43,11 @@ def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
 
 def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
     pytest.importorskip("torch_pruning")
-    found = units(tmp_path, "--methods", "Torch-Pruning")
-    assert {unit["work"] for unit in found} == {*WORKS}
+    methods = [name for name in METHODS if name.startswith("Torch-Pruning")]
+    found = units(tmp_path, "--methods", *methods)
+    assert {(unit["work"], unit["method"]) for unit in found} == {
+        (work, method) for work in WORKS for method in methods
+    }
     for unit in found:
         assert 0.15 < unit["cost"] / unit["dense_cost"] <= 0.25
 
@@ -57,7 +64,7 @@ def test_what_has_a_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_method_that_is_not_installed_is_said_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rivals.methods.NEEDS", {"dense": "no_such_package"})
+    monkeypatch.setattr("rivals.all.NEEDS", {"dense": "no_such_package"})
     assert units(tmp_path, "--work", "transformer", "--methods", "dense") == []
     assert "no_such_package is not installed" in capsys.readouterr().out
 
@@ -76,6 +83,8 @@ def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
 def test_largest_part() -> None:
     assert largest(lambda part: int(1000 * part), 250) == 0.25
     assert largest(lambda part: int(1000 * part), 249) < 0.25
+    assert largest(lambda part: 1000 if part < 0.3 else int(1000 * part), 400) == 205 / 512, "it grows again below"
+    assert largest(lambda part: 10, 10) == 1.0
 
 
 def test_images_keep_their_places() -> None:
@@ -110,24 +119,91 @@ def test_trained_weights_are_cut_where_they_are_trained() -> None:
 
 def made(method: str, share: int, seed: int, score: float) -> table.Unit:
     fixed = {"work": "transformer", "unit": "bits", "better": -1, "dense": 200, "scale": "small"}
-    settings = {"steps": 2, "batch": 2, "held": 9}
+    of_work = {"steps": 2, "batch": 2, "held": 9}
     own = {"method": method, "share": share, "seed": seed, "score": score, "parameters": 2 * share - 1}
-    return fixed | own | {"settings": settings, "latency": {"ratio": 0.5}}
+    return fixed | own | {"settings": of_work, "latency": {"ratio": 0.5}, "processor_seconds": 7.0}
 
 
 def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None:
     scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0)}
     found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
     text = table.table([*found, made("dense", 100, 0, 1.5)], [50])
-    assert "| 50 % | NGN | 49.5 | 2.25 ± 0.35 | -- | 0.50 | 2 |" in text
-    assert "| 50 % | magnitude | 49.5 | 4.50 ± 3.90 | +0.00 ± 0.14 | 0.50 | 3 |" in text
-    assert "| 50 % | Torch-Pruning | -- | -- | -- | -- | 0 |" in text
+    assert "| 50 % | NGN | 49.5 | 2.25 ± 3.18 | -- | -- | 0.50, --, -- | 7 | -- | 2 |" in text  # t of 1 degree: 12.7
+    half = stats.t.ppf(0.975, 2) * np.std([2.1, 2.4, 9.0], ddof=1) / 3**0.5
+    assert f"| 50 % | magnitude | 49.5 | 4.50 ± {half:.2f} | +0.00 ± 1.27 | cannot tell | 0.50, --, --" in text
+    assert "Torch-Pruning" not in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
     table.write_between_marks(page, "rivals small", text)
     assert page.read_text() == f"a\n<!-- rivals small: begin -->\n\n{text}\n\n<!-- rivals small: end -->\nb\n"
     with pytest.raises(ValueError, match="no marks"):
         table.write_between_marks(page, "rivals full", text)
+
+
+@pytest.mark.parametrize(
+    ("better", "said"),
+    [
+        ([0.5, 0.6, 0.7], "ahead"),
+        ([-0.5, -0.6, -0.7], "behind"),
+        ([-0.01, 0.0, 0.01], "equal"),
+        ([-1.0, 0.0, 1.0], "cannot tell"),
+        ([1.0], "--"),
+    ],
+)
+def test_verdicts(better: list[float], said: str) -> None:
+    assert table.verdict(better, 0.3) == said
+
+
+def test_settings_are_those_of_the_best_validation_score(tmp_path: Path) -> None:
+    for lr, score in ((0.1, 3.0), (0.2, 2.0), (0.3, 2.5)):
+        unit = made("NGN", 50, 100, score) | {"changes": {"lr": lr}, "work": "trained20"}
+        (tmp_path / f"{lr}.json").write_text(json.dumps(unit))
+    assert settings.chosen(tmp_path, "trained56", "shrunk to even sizes") == {"lr": 0.2}
+    assert settings.chosen(tmp_path, "trained20", "magnitude") == {}
+
+
+def test_equal_time_takes_more_steps_where_they_are_cheaper(tmp_path: Path) -> None:
+    first = units(tmp_path, "--work", "transformer", "--methods", "dense", "magnitude", "uniform width")
+    for unit in first:
+        seconds = {"dense": 10.0, "magnitude": 5.0, "uniform width": 10.2}[unit["method"]]
+        name = table.named("transformer", unit["method"], unit["share"])
+        (tmp_path / f"{name}-s0.json").write_text(json.dumps(unit | {"processor_seconds": seconds}))
+    again = units(tmp_path, "--work", "transformer", "--methods", "dense", "magnitude", "uniform width", "--equal-time")
+    (timed,) = [unit for unit in again if unit["equal"] == "processor time"]
+    assert (timed["method"], timed["settings"]["steps"]) == ("magnitude", 8)
+    assert "the dense model's processor time" in table.table(again, [25])
+
+
+def test_settings_of_trained_networks_are_not_chosen_on_images_they_know(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        bench_rivals.main(["--validation", "--work", "trained20", "--folder", str(tmp_path)])
+
+
+def test_the_barrier_of_bar() -> None:
+    assert barrier(0.3, 0.5, 0.5) == 0.0, "well within the budget"
+    assert barrier(1.0, 0.5, 0.0) < barrier(1.0, 0.5, 0.5) == 1e10, "the limit of the moment has passed the cost"
+    b = 0.5 * 1.01 + 0.5 * 0.5  # half-way, by symmetry
+    a = 0.5 - 1.01e-4
+    v = (0.6 - a) / (b - a)
+    assert barrier(0.6, 0.5, 0.5) == pytest.approx(v**2 / (1 - v))
+
+
+def test_morphnet_keeps_the_channels_of_large_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a gradient the scales decide alone: as many of a block as are alive, times one factor."""
+    monkeypatch.setattr("rivals.published.train", lambda work, model, seed, **more: model)
+    work = WORKS["trained20"]("tiny", Path())
+    whole = seeded(work, 0)
+    alive = {"layer1.0": [3, 5, 7, 11], "layer2.0": [0, 1], "layer3.0": [2]}
+    for name, rows in alive.items():
+        scale = whole.get_submodule(name).bn1.weight.data
+        scale.fill_(1e-3)
+        scale[rows] = 1.0
+    monkeypatch.setattr("rivals.published.seeded", lambda work, seed: whole)
+    small = morphnet(work, 0, work.cost(whole) // 2)
+    kept = {name: small.get_submodule(name).bn1.weight for name in alive}
+    assert [len(kept[name]) for name in alive] == [16, 8, 4] or len(kept["layer1.0"]) > len(kept["layer2.0"])
+    for name, rows in alive.items():
+        assert int((kept[name] == 1.0).sum()) == len(rows), "those alive stay"
 
 
 def test_committed_units_are_of_test_data_and_committed_code() -> None:
