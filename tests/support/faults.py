@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
+import fault_callbacks  # noqa: E402
 import fault_commands  # noqa: E402
 import fault_exports  # noqa: E402
 import fault_files  # noqa: E402
@@ -262,6 +263,9 @@ FAULTS = {
     ),
     "kill_exports": Fault("SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2),
     "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
+    "kill_callbacks": Fault(
+        "killed inside of a save of transformers' or Lightning's trainer", fault_callbacks.kill_callbacks, 1
+    ),
     "two_sweeps": Fault(
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
     ),
