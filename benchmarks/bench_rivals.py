@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from rivals import settings, table
+from rivals import figure, settings, table
 from rivals.all import METHODS, NEEDS, missing
 from rivals.methods import seeded
 from rivals.work import SCALES, WORKS, Settings, Workload, parameters
@@ -205,13 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--equal-time", action="store_true", help="as many steps as take the dense model's processor time of seed 0"
     )
-    parser.add_argument("--table", action="store_true", help="print the table and write it to docs/benchmarks.md")
+    parser.add_argument("--table", action="store_true", help="print the table, write it to docs/benchmarks.md, draw it")
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "rivals" / given.scale
     if given.table:
         text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
         table.write_between_marks(PAGE, f"rivals {given.scale}", text)
+        figure.draw(table.read_results(folder), folder.with_suffix(".svg"))
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import ngn
 
-STEP, COARSE = 512, 32
+STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 

@@ -1,0 +1,61 @@
+"""Draw scores against costs: one panel a work, one line a method."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from rivals.all import METHODS
+from rivals.table import LEVEL, LIMITS, OWN, TITLES, Unit
+
+from experiments.analysis import estimates
+from experiments.drawing import style, svg
+
+LOOKS = [
+    style.Look(color, marker, dash)
+    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"))
+    for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
+]
+
+
+def draw(units: list[Unit], path: Path) -> None:
+    """Write the figure of ``units`` at equal steps as an SVG file: means over seeds, bars of Student's 95 %."""
+    units = [unit for unit in units if unit.get("equal", "steps") == "steps"]
+    works = [name for name in TITLES if any(unit["work"] == name for unit in units)]
+    with matplotlib.rc_context(style.RC):
+        figure = Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
+        for axes, name in zip(figure.subplots(1, len(works), squeeze=False)[0], works, strict=True):
+            these = [unit for unit in units if unit["work"] == name]
+            for at, (method, look) in enumerate(zip(METHODS, LOOKS, strict=False)):
+                own = [unit for unit in these if unit["method"] == method]
+                if own:
+                    points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])
+                    x, y, half = points.T
+                    x = x + 0.35 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
+                    wide = {"zorder": 3, "linewidth": 2.0} if method == OWN else {"alpha": 0.8}
+                    axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
+                                  elinewidth=0.6, label=method, **wide)  # fmt: skip
+            one = these[0]
+            axes.set_xlabel(f"% of the dense {LIMITS[one.get('limited', 'parameters')]}")
+            axes.set_ylabel(one["unit"])
+            axes.set_title(re.sub(" on .*", "", TITLES[name]))
+            if one["better"] < 0:
+                axes.invert_yaxis()
+        shown = {
+            text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, fontsize=7)
+    svg.save(figure, path.parent, path.stem)
+
+
+def _point(units: list[Unit], share: int) -> tuple[float, float, float]:
+    """Mean cost in % of the dense one, mean score, and half of its interval, 0 for one seed."""
+    these = [unit for unit in units if unit["share"] == share]
+    # Units made before 2026-11-26 are limited in parameters and do not say so.
+    cost = [100 * u.get("cost", u["parameters"]) / u.get("dense_cost", u["dense"]) for u in these]
+    scores = np.array([u["score"] for u in these])
+    interval = estimates.mean(scores).at(LEVEL) if len(scores) > 1 else None
+    return float(np.mean(cost)), float(scores.mean()), interval.high - interval.value if interval else 0.0
