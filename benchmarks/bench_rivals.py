@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
         table.write_between_marks(PAGE, f"rivals {given.scale}", text)
-        figure.draw(table.read_results(folder), folder.with_suffix(".svg"))
+        figure.draw(table.read_results(folder), PAGE.with_name(f"rivals_{given.scale}.svg"))
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")
