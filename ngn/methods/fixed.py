@@ -49,20 +49,19 @@ class FixedCount(Weighted):
 
 
 class Retained(FixedCount):
-    """Train all K components, and let truncation keep the first ``left``, a buffer to set after the training.
+    """Train all K components, and let truncation keep the first ``left``, a buffer that you can set later.
 
     >>> import ngn
-    >>> rank = ngn.Retained(3)
-    >>> _ = rank.left.fill_(2)
+    >>> rank = ngn.Retained(3, 2)
     >>> rank.coefficients("soft").tolist(), rank.coefficients("hard").tolist()
     ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     """
 
     left: Tensor
 
-    def __init__(self, K: int, *, r: Scalar = 1.0) -> None:
+    def __init__(self, K: int, left: int | None = None, *, r: Scalar = 1.0) -> None:
         super().__init__(K, r=r)
-        self.register_buffer("left", torch.tensor(K))
+        self.register_buffer("left", torch.tensor(K if left is None else left))
 
     def gates(self, mode: Mode) -> Tensor:
         return torch.ones_like(self.w) if mode == "soft" else prefix(self.left, self.K).to(torch.float64)
