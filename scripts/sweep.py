@@ -45,7 +45,8 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
     plan = plans.read_plan(path)
     warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
     needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
-    print(f"{sweep.study.name}: {plan.runs} runs in {len(plan.tasks)} tasks, {sweep.estimate(runs)}{needs}\n  {path}")
+    those = f"{plan.runs} runs in {len(plan.tasks)} tasks{sweep.left_out(runs)}"
+    print(f"{sweep.study.name}: {those}, {sweep.estimate(runs)}{needs}\n  {path}")
     return plan
 
 
@@ -65,7 +66,7 @@ def _dry_run(sweep: Sweep) -> int:
     runs = sweep.wanted()
     for run in runs:
         print(run.id)
-    print(f"{len(runs)} runs, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
+    print(f"{len(runs)} runs{sweep.left_out(runs)}, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
     return 0
 
 

@@ -89,6 +89,11 @@ class Sweep:
         wanted = status.runs_to_train(self.runs(), self.view, self.again)
         return [run for run in wanted if run.id not in self.view.queued]
 
+    def left_out(self, runs: list[Run]) -> str:
+        """Return a phrase on the study's runs that are not among ``runs``; empty if there are none."""
+        others = sum(1 for _ in self.runs()) - len(runs)
+        return f" (others with a record or in Slurm's queue: {others})" if others else ""
+
     def estimate(self, runs: list[Run]) -> str:
         """Return a phrase on how long runs take on one worker, as far as records tell."""
         each = [self.speeds.seconds(run.config) for run in runs]

@@ -48,7 +48,7 @@ def put(tiny, count, **changes):
 def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
     put(tiny, 2)
     assert tiny("plan", "runs_per_task=3") == 0
-    assert "4 runs in 2 tasks" in capsys.readouterr().out
+    assert "4 runs in 2 tasks (others with a record or in Slurm's queue: 2), " in capsys.readouterr().out
     (path,) = tiny.folder.glob("plan-*.jsonl")
     before = path.read_bytes()
     put(tiny, 4)
@@ -76,7 +76,7 @@ def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
     assert tiny("run", "--dry-run") == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 5
-    assert "5 runs" in shown.err
+    assert "5 runs (others with a record or in Slurm's queue: 1), " in shown.err
     assert sorted(tiny.results.rglob("*")) == before
 
 
