@@ -7,7 +7,7 @@ For every model: all sizes are found, cut to half, compared with the model in wh
 for a step, deployed, saved, loaded in a fresh process and exported. Torch-Pruning at half does the same as far as it
 can. Each runs in processes of its own, with limits of time and memory. Every model writes one file when it ends. Models
 with a file are skipped, so the program can be stopped and started again. It ends with status 1 if a check of a model
-that it ran fails. It needs the extra `zoo`.
+that it ran fails. It needs the extras `suite` and `zoo`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "models"
     if absent := [package for package in (*COLLECTIONS, "torch_pruning") if missing(package)]:
-        parser.error(f"install {', '.join(absent)}: pip install 'ngn[zoo]'")
+        parser.error(f"install {', '.join(absent)}: pip install -e '.[suite,zoo]'")
     if given.table:
         text = table.table(table.read(folder), {name: [*models()] for name, models in COLLECTIONS.items()})
         print(text)
