@@ -90,7 +90,7 @@ class Questions(AdaptationTask):
     """The suite's task on synthetic questions."""
 
     def __init__(self, base: PretrainedModel, device: torch.device) -> None:
-        self.base, self.device = base, device
+        self.base, self.device, self.home = base, device, device
         self.recomputes = False  # as conf/model/llama3_8b.yaml has it
         source = torch.Generator().manual_seed(1)
         ids = torch.randint(base.model.config.vocab_size, (ROWS, PROMPT + 25), generator=source).tolist()

@@ -165,6 +165,7 @@ class Learner(Sized):
             digest = hashlib.sha256()
             for name, p in frozen.items():
                 digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
+                p = p.full_tensor() if hasattr(p, "full_tensor") else p
                 digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
             self._frozen = versions, torch.tensor(list(digest.digest()), dtype=torch.uint8)
         return self._frozen[1]

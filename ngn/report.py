@@ -87,9 +87,7 @@ class Report:
         lines.append(f"parameters: {self.parameters:,} -> {smaller}")
         if self.milliseconds is not None:
             before, after = self.milliseconds
-            lines.append(
-                f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians on this machine"
-            )
+            lines.append(f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians, this machine")
         if self.scores:
             lines.append(f"score: {', '.join(f'{mode} {_number(value)}' for mode, value in self.scores.items())}")
         if self.budget is not None:

@@ -115,9 +115,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             continue
         if stored[name].shape != value.shape:
             hint = "" if axes else ": call ngn.learn_sizes on the model first, as for the training"
-            raise ValueError(
-                f"{name} has the shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}"
-            )
+            raise ValueError(f"{name} has shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}")
         if _kind(stored[name]) != _kind(value):
             raise FileError(f"{name} has the type {stored[name].dtype} in {path}, but {value.dtype} in the model")
         new: Any = stored[name]

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 import hydra
 
-from experiments import paths
+from experiments import paths, processes
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
-from experiments.cli.session import Session, wants_tracebacks
+from experiments.cli.session import Session, is_for_reader, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
@@ -75,6 +75,22 @@ def start(session: Session) -> None:
     hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
 
 
+def _follow(jobs: Sequence[Job]) -> int:
+    """Train with the first process of torchrun, which reports."""
+    from experiments.runs.launch import follow
+
+    try:
+        with interrupt.handled():
+            follow([job.run for job in jobs])
+    except interrupt.Interrupted as stopped:
+        return stopped.status
+    except Exception as error:
+        if not is_for_reader(error) or wants_tracebacks():
+            raise
+        return 1
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (without the program's name). Return the exit status."""
     typed = list(sys.argv[1:] if argv is None else argv)
@@ -85,8 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
-        print(f"refused: {error}", file=sys.stderr)
+        if not processes.rank():
+            print(f"refused: {error}", file=sys.stderr)
         return 2
+    if processes.rank():
+        return _follow(jobs)
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
     session = Session([job.run for job in jobs], [job.label for job in jobs], command)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from experiments import paths
+from experiments import paths, processes
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
 from experiments.config import rival_target
@@ -17,6 +17,7 @@ from experiments.packages import missing, sentence
 from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
 from experiments.store.records import Store
+from experiments.tasks.language import Adaptation
 
 LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
 
@@ -28,6 +29,8 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
         ConfigError: if a device, a compiler, memory, data or the output folder is missing.
     """
     _output()
+    if processes.count() > 1:
+        _several([job.run.config for job in jobs], processes.count())
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     configs = [job.run.config for job in jobs]
@@ -47,6 +50,31 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
         for config in configs:
             _engine(config)
     _data(jobs)
+
+
+def _several(configs: Sequence[Config], count: int) -> None:
+    """Refuse, under torchrun, what ``count`` processes cannot train together."""
+    if len(configs) != 1:
+        raise ConfigError(f"torchrun starts one run at a time, but this command has {len(configs):,} jobs")
+    (config,) = configs
+    train, why = config.train, None
+    if not isinstance(config.task, Adaptation):
+        why = f"task={config.task.name} trains in one process"
+    elif config.method.name not in ("ngn", "fixed", "uniform"):
+        why = f"method={config.method.name} trains in one process"
+    elif train.optimizer == "adamw8bit":
+        why = "train.optimizer=adamw8bit is for one process; several divide the moments of adam and adamw"
+    elif getattr(config.gate, "rank_by", None) == "wanda":
+        why = "gate.rank_by=wanda scores the whole model on one device; use index or random"
+    elif config.continue_with:
+        why = "continue_with trains in one process"
+    elif train.accumulate % count and train.batch is not None:
+        whole = train.batch * train.accumulate
+        example = f": train.batch={whole // count} train.accumulate={count} has as many questions in a step"
+        why = f"train.accumulate={train.accumulate} micro-batches cannot be shared by {count} processes"
+        why += example if whole % count == 0 else ""
+    if why is not None:
+        raise ConfigError(f"torchrun with {count} processes: {why}")
 
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
@@ -79,16 +107,18 @@ def _pretrained(config: Config, cards: Sequence[int]) -> None:
         return
     on_card = bool(cards) and config.device != "cpu"
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    there = cards[0] - CONTEXT if on_card else float(host)
+    several = processes.count()
+    there = cards[0] - CONTEXT if on_card else float(host) / several
     weights = (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
-    phases = footprint(config, on_card) or {"load": {"weights": float(weights)}}
+    phases = footprint(config, on_card, several) or {"load": {"weights": float(weights)}}
+    weights *= several  # each process builds the model on the host
     if on_card and weights > host:
         raise ConfigError(f"model={model.name}: this machine has too little memory to load {weights / 1e9:,.1f} GB")
     phase, needed = largest(phases)
     if needed <= there:
         return
     parts = ", ".join(f"{part} {size / 1e9:,.1f}" for part, size in phases[phase].items())
-    fitting = what_fits(config, on_card, there) or ["a smaller model, or a card with more memory"]
+    fitting = what_fits(config, on_card, there, several) or ["a smaller model, or a card with more memory"]
     raise ConfigError(
         f"model={model.name}: {phase} needs about {needed / 1e9:,.1f} GB ({parts}), but "
         f"{'the GPU' if on_card else 'this machine'} has {there / 1e9:,.1f} GB; this would fit: {'; '.join(fitting)}"
@@ -101,7 +131,7 @@ def _memory(config: Config, there: int) -> None:
     alone = [plain] if isinstance(plain, int) else plain
     sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone
     samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
-    needed = 4 * sum(sizes) * gate.numbers(config.task, samples // config.train.accumulate)
+    needed = 4 * sum(sizes) * gate.numbers(config.task, samples)
     if needed > there:
         key = "gate.K" if alone is None else "method.count"
         raise ConfigError(

@@ -23,11 +23,12 @@ MemoryParts = dict[str, float]
 """What takes memory → bytes."""
 
 
-def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None:
+def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str, MemoryParts] | None:
     """Return the bytes of each phase: load, train, score, generate; None if the model's sizes are unknown.
 
     Args:
         on_card: whether the run is on a GPU. The frozen original of a model that is trained then waits on the host.
+        processes: number of processes that divide weights and moments in training; the first one scores alone.
     """
     model, gate = config.model, config.gate
     assert model is not None
@@ -49,8 +50,15 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
             state["copies for autocast"] = 2.0 * P
     elif trained := _attached(config, d, kv, f):
         state["trained state"] = 16.0 * trained
+    held = sum(state.values()) - state.get("gradients", 0.0)
+    if processes > 1:
+        whole = state.get("trained weights", weights)
+        held = whole + state.get("frozen original", 0.0)
+        ends = whole / P * 2 * V * d  # embedding and head, whole during a step, and two layers
+        state = {name: size / (1 if name == "frozen original" else processes) for name, size in state.items()}
+        state["gathered weights"] = ends + 2 * (whole - ends) / max(layers, 1)
 
-    samples = (config.train.batch or 1) // config.train.accumulate
+    samples = config.train.batch or 1
     replay = getattr(config.task, "replay", 0)
     tokens = samples * min(getattr(config.task, "max_tokens", None) or TOKENS, TOKENS) + replay
     in_half = config.train.autocast == "bf16" or (w == 2 and (eight_bit or not updated))
@@ -63,7 +71,6 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
     answers = tokens * ANSWER + replay * (1 - ANSWER)
     activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
-    held = sum(state.values()) - state.get("gradients", 0.0)
     rows, new = getattr(config.task, "eval_batch", 1), getattr(config.task, "max_new_tokens", 0)
     cache = 2.0 * rows * (TOKENS + new) * layers * kv * kind
     return {
@@ -102,10 +109,10 @@ SAVING: tuple[Mapping[str, Mapping[str, object]], ...] = (
 """Settings that take less memory, those that change least first."""
 
 
-def what_fits(config: Config, on_card: bool, there: float) -> list[str]:
+def what_fits(config: Config, on_card: bool, there: float, processes: int = 1) -> list[str]:
     """Return, as text, changes of settings with which a run fits into ``there`` bytes, with their bytes."""
     fitting: list[str] = []
-    now = footprint(config, on_card)
+    now = footprint(config, on_card, processes)
     if now is None:
         return fitting
     for change in SAVING:
@@ -113,7 +120,7 @@ def what_fits(config: Config, on_card: bool, there: float) -> list[str]:
         if any(not hasattr(blocks[name], key) for name, keys in change.items() for key in keys):
             continue
         new = {name: block.model_copy(update=dict(change[name])) for name, block in blocks.items()}
-        phases = footprint(config.model_copy(update=new), on_card)
+        phases = footprint(config.model_copy(update=new), on_card, processes)
         if phases is not None and (needed := largest(phases)[1]) <= min(there, 0.99 * largest(now)[1]):
             words = [f"{name}.{key}={str(v).lower()}" for name, keys in change.items() for key, v in keys.items()]
             fitting.append(f"{' '.join(words)} ({needed / 1e9:.1f} GB)")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.contract.config import Config
@@ -23,6 +24,7 @@ from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
 from experiments.runs.result import Phase
+from experiments.runs.sharded import ShardedTrainer, divide, gathered
 from experiments.runs.stack import Stack
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
@@ -118,19 +120,26 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
         ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
-    phase = Phase.load(finished, identity)
-    if phase is None or (setup.end is not None and checkpoint.latest(setup.end, identity) is None):
-        with interrupt.deferred():
-            phase = fit_phase(stack, task, device, setup)
-            phase.save(finished, identity)
-    return phase
+
+    def saved() -> Phase | None:
+        phase = Phase.load(finished, identity)
+        ended = setup.end is None or checkpoint.latest(setup.end, identity) is not None
+        return phase if ended else None
+
+    if (phase := processes.from_first(saved)) is not None:
+        return phase
+    with interrupt.deferred():
+        new = fit_phase(stack, task, device, setup)
+        processes.from_first(lambda: new.save(finished, identity))
+    return new
 
 
 def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack and measure it, without looking for a saved result; see :func:`train_phase`."""
-    first, fixed, identity = stack.first, setup.count is not None, identity_of(stack, task)
+    first, identity, several = stack.first, identity_of(stack, task), processes.count() > 1
     high = setup.name == "from_high"
-    learner = learner_of(stack, task, setup.count, high).to(device)
+    learner = learner_of(stack, task, setup.count, high)
+    learner = divide(learner, device) if several else learner.to(device)
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
@@ -142,8 +151,9 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
+    made = ShardedTrainer if several else trainer_of(first.engine, learner, batches, task, plan)
     with point_logger(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
-        trainer = trainer_of(first.engine, learner, batches, task, plan)(
+        trainer = made(
             learner,
             batches,
             task.loss,
@@ -153,7 +163,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             checkpoint_seconds=first.checkpoint_seconds,
             identity=identity,
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
-            progress=first.progress,
+            progress="never" if processes.rank() else first.progress,
             on_point=on_point,
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
@@ -162,9 +172,30 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     if setup.end is not None:
         checkpoint.remove_newer(setup.end, None)  # an older, unusable file may have a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
+    if not several:
+        return _measured(trainer, stack, task, device, setup, history)
+    state = gathered(learner.state())
+    del learner, trainer  # the parts on the devices; the first process scores the whole model on its own
+
+    def measured() -> Phase:
+        whole = learner_of(stack, task, setup.count, high)
+        whole.restore(state)
+        alone = Trainer(whole.to(device), batches, task.loss, plan)
+        alone.learner.set_progress(1.0)
+        alone.learner.before_step(None)
+        return _measured(alone, stack, task, device, setup, history)
+
+    return processes.from_first(measured)
+
+
+def _measured(
+    trainer: Trainer, stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup, history: History
+) -> Phase:
+    """Measure a trained phase of a stack."""
+    first, fixed, learner = stack.first, setup.count is not None, trainer.learner
 
     def alone(r: int) -> Learner:
-        return learner_of(stack.take([r]), task, high=high).to(device)
+        return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
     results = measure_phase(trainer, learner, task, history, first, fixed, device, setup.keep)
     if task.timed_samples is not None:
@@ -172,7 +203,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             if result.complete:
                 result.cost = cost_of(r, learner, task, None if fixed else alone, device)
     if task.component_norms and setup.name == "grown":
-        for result, norms in zip(results, norms_of(learner, batches), strict=True):
+        for result, norms in zip(results, norms_of(learner, trainer.batches), strict=True):
             result.norms = norms
     if task.prefix_score is not None and setup.name == "grown" and learner.has_boundary:
         complete = [r for r, result in enumerate(results) if result.complete]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
@@ -50,7 +51,9 @@ def device_of(config: Config) -> torch.device:
     present = torch.cuda.is_available()
     if config.device == "cuda" and not present:
         raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
-    return torch.device("cuda" if present and config.device != "cpu" else "cpu")
+    if not present or config.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", processes.card()) if processes.count() > 1 else torch.device("cuda")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
@@ -118,9 +121,13 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[R
     """Train the phases of a stack as one model and write its records."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     first, scratch = stack.first, stack.checkpoints
-    if first.force and (scratch / RECORDED).exists():
-        checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
-    note_stack(scratch, stack)
+
+    def prepare() -> None:
+        if first.force and (scratch / RECORDED).exists():
+            checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
+        note_stack(scratch, stack)
+
+    processes.from_first(prepare)
     phases: dict[str, Phase] = {}
     if (alone := first.method.sizes(first.gate)) is not None:
         setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
@@ -146,11 +153,15 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[R
             for result, branch in zip(phases[key].results, branches.runs, strict=True):
                 result.lambda0 = branch.config.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
-    if first.force:
-        write_atomically(scratch / RECORDED, b"")
-    outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
-    checkpoint.remove(scratch)
-    return outcomes
+
+    def record() -> list[RunOutcome]:
+        if first.force:
+            write_atomically(scratch / RECORDED, b"")
+        outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
+        checkpoint.remove(scratch)
+        return outcomes
+
+    return processes.from_first(record)
 
 
 def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:
@@ -164,7 +175,7 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
             results[r] = dataclasses.replace(result)
             continue
         alone = Run.of(fixed_configuration(stack.runs[r].config, fixed_size(result.count)))
-        record = _usable_record(alone)
+        record = processes.from_first(lambda alone=alone: _usable_record(alone))  # type: ignore[misc]
         if record is not None and stack.first.save == "none":
             results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
             engines.update(record["execution"]["engine"].split("+"))

@@ -57,6 +57,9 @@ class ExecutionBlock(TypedDict):
     ]
     replicas: Annotated[PositiveInt, key("number of runs in the stack, trained together")]
     threads: Annotated[PositiveInt, key("number of torch threads")]
+    processes: NotRequired[
+        Annotated[PositiveInt, key("number of processes that shared the training (`torchrun`); absent for one")]
+    ]
     resumed: NotRequired[Annotated[Natural, key("number of times that an interrupted training resumed")]]
     scan: NotRequired[Annotated[str, key("package whose kernel computed the scan of a state space; none: torch")]]
     tag: NotRequired[Annotated[str, key("the word given with `tag=`", max_length=40)]]

@@ -223,9 +223,7 @@ class OrderedSum(OrderedAxis):
         kept, c = super().retained()
         if self.capacity.rms_eps is not None:
             if self.rms is None:
-                raise RuntimeError(
-                    "normalised components need a fixed rms: call learner.calibrate(x) with a batch first"
-                )
+                raise RuntimeError("normalised components need a fixed rms: first call learner.calibrate(x) on a batch")
             c = c / self.rms[..., : c.shape[-1]].to(c)
         return self.bank.needed(kept), c
 

@@ -41,9 +41,7 @@ class BoundaryOptimizer:
 
     def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
         if not isinstance(learner, Learner):
-            raise TypeError(
-                f"the callback needs a learner, as ngn.learn_sizes returns it, not a {type(learner).__name__}"
-            )
+            raise TypeError(f"the callback needs a learner, as of ngn.learn_sizes, not a {type(learner).__name__}")
         self.learner = learner
         self.optimizer = torch.optim.Adam(learner.controller_parameters(), lr=lr)
 

@@ -102,7 +102,7 @@ class CountGate(Weighted):
             raise ValueError(f"delta must be 0.5 or -0.5, not {delta}")
         if not isinstance(beta, (tuple, list)) or len(beta) != 2:
             raise TypeError(
-                f"beta must be two sharpnesses, at the start and at the end, such as (4.0, 15.0), not {beta!r}"
+                f"beta must be two sharpnesses, at the start and the end, such as (4.0, 15.0), not {beta!r}"
             )
         require_shapes(lambda_shape=lambda_shape, alpha_shape=alpha_shape, beta_shape=beta_shape)
         self.delta, self.replicas, self.K_max, self.growing = delta, replicas, K_max, K is None

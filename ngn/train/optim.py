@@ -125,7 +125,7 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def _parts(name: str, value: Tensor) -> list[tuple[str, Tensor]]:
     """Return the plain tensors in a moment: itself, or the codes and scales of a quantised one."""
-    if not hasattr(value, "__tensor_flatten__"):
+    if not hasattr(value, "__tensor_flatten__") or hasattr(value, "device_mesh"):
         return [(name, value)]
     return [(f"{name}.{inner}", getattr(value, inner)) for inner in value.__tensor_flatten__()[0]]
 
@@ -156,23 +156,29 @@ def pad_moments(optimizer: torch.optim.Optimizer) -> None:
                     optimizer.state[p][name] = padded
 
 
+def _gradients(parameters: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
+    """The gradients, of a divided tensor (``DTensor``) this process' part, and the mesh that divides it."""
+    found = ((p.grad, getattr(p.grad, "device_mesh", None)) for p in parameters if p.grad is not None)
+    return [(grad if mesh is None else grad.to_local(), mesh) for grad, mesh in found]  # type: ignore[attr-defined]
+
+
 def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
     """Return the squared gradient norm of each replica, float64 [R] ([1] for a single model)."""
-    squares = []
-    for p in parameters:
-        if p.grad is not None:
-            count = 1 if replicas is None else replicas
-            # no -1 in the shape: a fixed model with no components has parameters without entries
-            norm = torch.linalg.vector_norm(p.grad.reshape(count, p.grad.numel() // count), dim=1)
-            squares.append(norm.double() ** 2)
-    return torch.stack(squares).sum(0)
+    sums: dict[Any, list[Tensor]] = {}
+    count = 1 if replicas is None else replicas
+    for grad, mesh in _gradients(parameters):
+        # no -1 in the shape: a fixed model with no components has parameters without entries
+        norm = torch.linalg.vector_norm(grad.reshape(count, grad.numel() // count), dim=1)
+        sums.setdefault(mesh, []).append(norm.double() ** 2)
+    whole = {mesh: torch.stack(squares).sum(0) for mesh, squares in sums.items()}
+    for mesh in whole.keys() - {None}:
+        torch.distributed.all_reduce(whole[mesh], group=mesh.get_group())
+    return torch.stack(list(whole.values())).sum(0)
 
 
 def _scale(parameters: Sequence[Tensor], factor: Tensor, replicas: int | None) -> None:
-    for p in parameters:
-        if p.grad is not None:
-            shape = [1] * p.dim() if replicas is None else [-1, *[1] * (p.dim() - 1)]
-            p.grad.mul_(factor.to(p.grad.dtype).view(shape))
+    for grad, _ in _gradients(parameters):
+        grad.mul_(factor.to(grad.dtype).view([1] * grad.dim() if replicas is None else [-1, *[1] * (grad.dim() - 1)]))
 
 
 @torch.no_grad()

@@ -1,12 +1,7 @@
 """The trainer of all tasks and methods.
 
-A step consists of these parts, with the hooks of :class:`~ngn.contract.Learner` between them:
-
-1. Move the schedules.
-2. Compute the gradients of the task loss over the micro-batches.
-3. Add the gradients of the learner's penalty.
-4. Clip the gradients of each model.
-5. Step the optimiser.
+A step moves the schedules, computes the gradients of the task loss over the micro-batches, adds those of the learner's
+penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.contract.Learner` in between.
 
 Losses have the shape [*R]. The models of a stack are independent, so the sum of their losses gives each model its own
 gradient. The trainer copies from the device to the host in three cases only: it shows progress, it writes a checkpoint,
@@ -150,14 +145,21 @@ class Trainer:
                     self.on_step(step + 1)
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
                     self._report(step + 1)
-                now, stopping = time.monotonic(), interrupt.requested()
-                if (stopping or now - saved >= self.checkpoint_seconds) and step + 1 < plan.steps:
+                now = time.monotonic()
+                saving, stopping = self._pauses(now - saved)
+                if saving and step + 1 < plan.steps:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    interrupt.raise_if_requested()
+                    if stopping:
+                        interrupt.raise_if_requested()
             if bar.drawn:
                 bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
+
+    def _pauses(self, seconds: float) -> tuple[bool, bool]:
+        """Whether to save, ``seconds`` after the last time, and whether to stop then."""
+        stopping = interrupt.requested()
+        return stopping or seconds >= self.checkpoint_seconds, stopping
 
     def _finish(self, bad: Tensor, since: float, resumed: int) -> History:
         """Finish the learner and return the history; ``since`` plus the clock is the wall time of the training."""
@@ -204,9 +206,7 @@ class Trainer:
         learner, plan, count = self.learner, self.plan, self.learner.replicas or 1
         task = self._backward(step)
         if task.numel() != count:
-            raise ValueError(
-                f"the loss must be one number per model, but has shape {tuple(task.shape)}: return its mean"
-            )
+            raise ValueError(f"a loss must be one number per model, but has shape {tuple(task.shape)}: return its mean")
         penalty = learner.penalty()
         if penalty.requires_grad:
             penalty.sum().backward()

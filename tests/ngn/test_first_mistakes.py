@@ -73,7 +73,7 @@ MISTAKES = {
     "a DataLoader already yields the targets": lambda: fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), MSE
     ),
-    "the callback needs a learner, as ngn.learn_sizes returns it": lambda: BoundaryOptimizer(MLP),
+    "the callback needs a learner, as of ngn.learn_sizes": lambda: BoundaryOptimizer(MLP),
     "progress must be one of auto, always, never, not 'on'": lambda: ngn.fit(
         learner_at(1.0), torch.zeros(2, 1), torch.zeros(2, 1), lambda a, b: (a - b).square().mean(),
         ngn.TrainPlan(steps=1), progress="on",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic_texts, texts
@@ -61,6 +62,7 @@ class AdaptationTask(Task[Attached]):
 
     Attributes:
         base: the frozen model, loaded once per process.
+        home: the device on which models are built.
         examples, held: the questions for the scores, and their tokens.
         train: tokens of the training questions.
         chunks: tokens of general text, for the perplexity.
@@ -74,15 +76,17 @@ class AdaptationTask(Task[Attached]):
 
     def __init__(self, settings: Adaptation, config: Config, device: torch.device) -> None:
         smoke = config.profile == "smoke"
+        # Divided among devices, a model is built on the host.
+        self.home = device if processes.count() == 1 else torch.device("cpu")
         root = data_root(config.data_root)
         if smoke:
             own = settings.model_dump(include=set(SMOKE))
             less = {name: most if own[name] is None else min(own[name], most) for name, most in SMOKE.items()}
             settings = settings.model_copy(update=less)
-            self.base = tiny_base(device)
+            self.base = tiny_base(self.home)
         else:
             assert config.model is not None, "Config has checked it"
-            self.base = load_base(config.model, root, device)
+            self.base = load_base(config.model, root, self.home)
         self.settings, self.device, self.progress, self.plan = settings, device, config.progress, config.train
         self.recomputes = config.model is not None and config.model.gradient_checkpointing
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
@@ -141,7 +145,7 @@ class AdaptationTask(Task[Attached]):
 
     def fresh(self) -> nn.Module:
         """Return a copy of the frozen model for new components. It shares the parameters of the base."""
-        self.base.model.to(self.device)
+        self.base.model.to(self.home)
         model = self.base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()

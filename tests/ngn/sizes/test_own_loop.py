@@ -203,7 +203,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
         f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
     ]
-    assert "medians on this machine" in str(report)
+    assert "medians, this machine" in str(report)
     timed = []
     monkeypatch.setattr(ngn.sized, "latency_of", lambda model, example: timed.append(model) or 1.0)
     small = learner.deploy()

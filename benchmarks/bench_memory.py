@@ -1,0 +1,124 @@
+"""Measure the memory of training steps of SmolLM2-135M's shapes on a CPU, beside the sums checked before a run.
+
+    python benchmarks/bench_memory.py
+
+The weights are random. A step has two questions of 160 tokens, half of which are predicted, as the sums take it
+(``experiments/config/footprint.py``). Task, learners and trainer are the suite's. Each row is a process of its own.
+Measured is the peak of its resident memory in three steps, less what it had after all imports and a first product.
+``adamw8bit`` needs torchao; its update is not compiled here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from experiments.config.compose import compose
+from experiments.config.footprint import ANSWER, TOKENS, footprint
+from experiments.contract.config import Config
+from experiments.contract.training import Train
+from experiments.data.source import DataInfo
+from experiments.language.base import PretrainedModel
+from experiments.language.packing import pack, use_by_sequence
+from experiments.runs import host
+from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
+from experiments.tasks.language.task import AdaptationTask
+from ngn.train.batches import FullBatches
+from ngn.train.trainer import Trainer
+
+BATCH, STEPS = 2, 3
+SAVING = {"train.optimizer": "adamw8bit", "model.gradient_checkpointing": True}
+ROWS: dict[str, dict[str, Any]] = {
+    "gate=lora": {"gate": "lora"},
+    "gate=prune gate.backbone=frozen": {"gate": "prune", "gate.target": "both", "gate.backbone": "frozen"},
+    "gate=prune, Adam in float32": {"gate": "prune", "gate.target": "both", "gate.backbone": "updated"},
+    "gate=prune, saving": {"gate": "prune", "gate.target": "both", "gate.backbone": "updated", **SAVING},
+}
+
+
+class Questions(AdaptationTask):
+    """The suite's task on two made-up questions, with the shapes and settings of ``config``."""
+
+    def __init__(self, config: Config) -> None:
+        model = config.model
+        assert model is not None
+        shape: Any = LlamaConfig(
+            vocab_size=model.vocab, hidden_size=model.hidden, intermediate_size=model.ffn, num_hidden_layers=30,
+            num_attention_heads=9, num_key_value_heads=model.kv_heads, head_dim=model.head_dim,
+            tie_word_embeddings=True,
+        )  # fmt: skip
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, model.dtype))
+        weights: Any = LlamaForCausalLM(shape).requires_grad_(False).eval()
+        torch.set_default_dtype(dtype)
+        use_by_sequence(weights)
+        tokenizer: Any = SimpleNamespace()
+        self.base = PretrainedModel(weights, tokenizer, DataInfo("random", "", "made here"), (-1,))
+        self.device = self.home = torch.device("cpu")
+        self.plan, self.recomputes = config.train, model.gradient_checkpointing
+        ids = torch.randint(model.vocab or 1, (BATCH, TOKENS)).tolist()
+        asked = round(TOKENS * (1 - ANSWER))
+        self.packed = pack([(row[:asked], row[asked:]) for row in ids], self.device)
+
+    def samples(self, train: Train) -> int:
+        """The number of samples; a training has more steps than are measured."""
+        return 10_000
+
+
+def resident(name: str) -> float:
+    """Return ``VmRSS`` (now) or ``VmHWM`` (the peak) of this process in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+
+
+def measure(row: str) -> tuple[float, float]:
+    """Return the sum and the measured peak of a row, in bytes."""
+    keys = dict(ROWS[row])
+    choices = {"task": "wikisql_easy", "model": "smollm2_135m", "gate": keys.pop("gate")}
+    config = compose(choices, keys | {"train.batch": BATCH, "model.dtype": "bfloat16"})
+    phases = footprint(config, on_card=False)
+    assert phases is not None
+    torch.randn(64, 64) @ torch.randn(64, 64)
+    torch.compiler.set_stance("force_eager")
+    before = resident("VmRSS")
+    task, stack = Questions(config), Stack.of(config)
+    learner = learner_of(stack, task)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    batches: Any = FullBatches(SimpleNamespace(inputs=task.packed, targets=None))  # type: ignore[arg-type]
+    plan = replace(plan_of(stack, task.samples(config.train)), steps=STEPS)
+    Trainer(learner, batches, task.loss, plan, weight=task.weight, progress="never").fit()
+    return sum(phases["train"].values()), resident("VmHWM") - before
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table, or the two numbers of one row for the process that prints it."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words:
+        host.keep_freed_memory()
+        print(*measure(words[0]))
+        return 0
+    print("| training | sum, GB | measured, GB | measured / sum |\n| --- | ---: | ---: | ---: |")
+    for row in ROWS:
+        done = subprocess.run([sys.executable, __file__, row], capture_output=True, text=True)
+        if done.returncode:
+            print(f"| {row} | failed: {done.stderr.strip().splitlines()[-1]} |", flush=True)
+            continue
+        planned, peak = map(float, done.stdout.split()[-2:])
+        print(f"| {row} | {planned / 1e9:.2f} | {peak / 1e9:.2f} | {peak / planned:.2f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
