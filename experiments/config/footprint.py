@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from experiments.language.prompts import SHOTS
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str,
 
     samples = config.train.batch or 1
     replay = getattr(config.task, "replay", 0)
-    tokens = samples * min(getattr(config.task, "max_tokens", None) or TOKENS, TOKENS) + replay
+    usual = TOKENS * (1 + SHOTS * (getattr(config.task, "prompt", "plain") == "fewshot"))
+    tokens = samples * min(getattr(config.task, "max_tokens", None) or usual, usual) + replay
     in_half = config.train.autocast == "bf16" or (w == 2 and (eight_bit or not updated))
     kind = 2 if in_half else 4
     # Of a layer and token: three activations of the feed-forward block, two norms in float32, attention. A trained map
@@ -68,11 +70,11 @@ def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str,
     layer = kind * (3 * f + 2 * d + 2 * kv) + 16 * d
     layer += kind * (2 * d + f) * updated + kind * (d + f) * isinstance(gate, PruneComponent)
     kept = layer + layers * d * kind if model.gradient_checkpointing else layers * layer
-    answers = tokens * ANSWER + replay * (1 - ANSWER)
+    answers = (tokens - replay) * ANSWER * TOKENS / usual + replay
     activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
     rows, new = getattr(config.task, "eval_batch", 1), getattr(config.task, "max_new_tokens", 0)
-    cache = 2.0 * rows * (TOKENS + new) * layers * kv * kind
+    cache = 2.0 * rows * (usual + new) * layers * kv * kind
     return {
         "load": {"weights": weights},
         "train": {**state, **activations},

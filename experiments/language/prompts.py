@@ -1,7 +1,8 @@
 """The fixed prompts of all tasks, as plain text or as a chat.
 
 ``plain`` is the text below, after the tokenizer's start of text if it has one; the answer follows after one space.
-``chat`` puts the same text into the user's turn of the tokenizer's chat template.
+``chat`` puts the same text into the user's turn of the tokenizer's chat template. ``fewshot`` puts :data:`SHOTS`
+questions with their answers before it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any, Literal
 
 from experiments.blocks import ConfigError
 
-Style = Literal["plain", "chat"]
+Style = Literal["plain", "chat", "fewshot"]
+SHOTS = 4
+"""Number of examples in a prompt of ``fewshot``."""
 
 WIKISQL = "Columns: {columns}\nQuestion: {question}\nSQL:"
 SPIDER = "Schema: {schema}\nQuestion: {question}\nSQL:"
@@ -24,13 +27,18 @@ def columns(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
+def with_examples(prompt: str, examples: Sequence[tuple[str, str]]) -> str:
+    """Return a prompt behind (prompt, answer) of the examples, with an empty line after each."""
+    return "".join(f"{asked} {answer}\n\n" for asked, answer in examples) + prompt
+
+
 def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:
     """Return the tokens of a prompt, with one start of text if the tokenizer has one.
 
     Raises:
         ConfigError: for a chat, if the tokenizer has no template.
     """
-    if style == "plain":
+    if style != "chat":
         return list(tokenizer(prompt)["input_ids"])
     if not tokenizer.chat_template:
         raise ConfigError(

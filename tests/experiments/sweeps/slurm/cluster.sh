@@ -54,12 +54,14 @@ SlurmdTimeout=300
 KillWait=5
 MinJobAge=300
 SlurmdParameters=config_overrides
-NodeName=$host NodeAddr=127.0.0.1 CPUs=2 RealMemory=$memory State=UNKNOWN
+GresTypes=gpu
+NodeName=$host NodeAddr=127.0.0.1 CPUs=2 Gres=gpu:1 RealMemory=$memory State=UNKNOWN
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=main Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO GraceTime=${NGN_SLURM_GRACE:-0}
 PartitionName=urgent Nodes=$host PriorityTier=2 MaxTime=INFINITE State=UP OverSubscribe=NO
 CONFIGURATION
+  echo "NodeName=$host Name=gpu File=/dev/null" >"$home/gres.conf"  # counted and told to jobs, as a card is
 }
 
 start() {

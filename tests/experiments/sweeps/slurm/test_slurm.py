@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 from waiting import until
 
 from experiments.config.compose import compose
+from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import CONF
 from experiments.runs.run_files import runs_of
 from experiments.sweeps import plan as plans
+from experiments.sweeps.settings import Cluster
+from experiments.sweeps.slurm import submit_after
 
 HERE = Path(__file__).parent
 ROOT = CONF.parent
@@ -76,21 +80,23 @@ def sweep(*words):
     return subprocess.run(line, capture_output=True, text=True)
 
 
-def frozen(tmp_path, widths):
+def frozen(tmp_path, widths, steps=3000, needs=NOTHING):
     """Make a plan with one stack of three seeds per width, long enough to be interrupted."""
     results = tmp_path / "results"
     configs = [
         compose(
             {"task": "regression1d", "profile": "smoke"},
             {
-                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": 3000, "seed.value": seed,
+                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": steps, "seed.value": seed,
                 "threads": 1, "progress": "never", "checkpoint_seconds": 0.1,
             },
         )
         for width in widths
         for seed in range(3)
     ]  # fmt: skip
-    return plans.read_plan(plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10))
+    return plans.read_plan(
+        plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10, needs)
+    )
 
 
 def job_of(plan, task):
@@ -234,3 +240,30 @@ def test_a_multirun_becomes_array_tasks(cluster, tmp_path):
     jobs = [job for job in (tmp_path / "sweep" / "jobs.jsonl").read_text().splitlines() if job]
     assert len(jobs) == 2
     assert sorted(p.name for p in (tmp_path / "sweep").iterdir() if p.name.isdigit()) == list("012345")
+
+
+def test_slurm_grants_what_a_study_needs_and_starts_what_follows(cluster, tmp_path):
+    """The node has one GPU, made up. A job that follows starts after success, and leaves the queue after a failure."""
+    plan = frozen(tmp_path, [5], 300, Needs(memory_gb=1, hours=0.5))
+    line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "gpus=1"]
+    told = "setup=['echo visible: $CUDA_VISIBLE_DEVICES, $SLURM_JOB_GPUS']"
+    assert sweep(*line, told).returncode == 0
+    job = job_of(plan, 0)
+    after = submit_after([job], ["-c", f"open({str(tmp_path / 'followed')!r}, 'w')"], plan, Cluster(kind="slurm"))
+    asked = slurm("scontrol", "show", "job", job)
+    assert "TimeLimit=00:30:00" in asked
+    assert "MinMemoryNode=1G" in asked
+    assert re.search(r"TresPerNode=gres[:/]gpu:1\b", asked), asked
+    assert f"Dependency=afterok:{job.partition('_')[0]}" in slurm("scontrol", "show", "job", after)
+    until(lambda: not queue(), "the end of both jobs")
+    assert len(records(plan, 0)) == 3
+    assert (tmp_path / "followed").exists()
+    (log,) = (path for path in (plan.path.parent / "slurm").rglob("*.out") if "visible: 0, 0" in path.read_text())
+    assert "complete" in log.read_text()
+
+    blocked = slurm("sbatch", "--parsable", "--hold", "--wrap=true").strip()
+    after = submit_after([blocked], ["-c", f"open({str(tmp_path / 'never')!r}, 'w')"], plan, Cluster(kind="slurm"))
+    slurm("scancel", blocked)
+    until(lambda: not queue(), "an empty queue")
+    assert "DependencyNeverSatisfied" in slurm("scontrol", "show", "job", after)
+    assert not (tmp_path / "never").exists()
