@@ -93,7 +93,7 @@ def _turn(item: pytest.Item) -> tuple[bool, float]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests last, the slowest of them first, so that no process trains alone at the end.
 
-    Those that need a GPU, Slurm, or a browser (Chromium and playwright) are skipped where it lacks.
+    Those that need a GPU, Slurm, a git checkout, or a browser (Chromium and playwright) are skipped where it lacks.
     """
     items.sort(key=_turn)
     needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
@@ -104,6 +104,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_slurm and shutil.which("sinfo") is None:
         for item in needing_slurm:
             item.add_marker(pytest.mark.skip(reason="needs Slurm"))
+    needing_checkout = [item for item in items if item.get_closest_marker("checkout")]
+    if needing_checkout and not (Path(__file__).parents[1] / ".git").exists():
+        for item in needing_checkout:
+            item.add_marker(pytest.mark.skip(reason="needs a git checkout, and this is a source archive"))
     needing_browser = [item for item in items if item.get_closest_marker("browser")]
     if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
         for item in needing_browser:

@@ -94,6 +94,7 @@ def test_a_name_that_is_not_there_is_noticed(true: str, false: str) -> None:
     assert unknown(TEXT.replace(true, false))
 
 
+@pytest.mark.checkout
 @pytest.mark.slow(seconds=10)
 def test_its_commands_do_what_it_says(reader: Reader) -> None:
     """The parts of a folder of one's own become parts of the suite, without the folder."""
@@ -101,6 +102,7 @@ def test_its_commands_do_what_it_says(reader: Reader) -> None:
     assert "/sine-waves-urgent-s0-" in reader.run("python run.py task=sine method=urgent profile=smoke").stdout
 
 
+@pytest.mark.checkout
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("true", "false"),

@@ -15,6 +15,7 @@ from environments import CORE, closure, link
 from experiments.paths import ROOT
 
 
+@pytest.mark.checkout
 @pytest.mark.slow(seconds=15)
 def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
     """sdist → wheel → pip, without an index → the examples of the README, unchanged, away from the checkout."""

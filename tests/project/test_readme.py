@@ -14,6 +14,7 @@ README = (ROOT / "README.md").read_text()
 PARAMETERS = re.compile(r"parameters: (\d+) -> (\d+)")
 
 
+@pytest.mark.checkout
 @pytest.mark.slow(seconds=30)
 def test_the_commands_run_in_a_fresh_clone(tmp_path):
     """Training commands run in their small form; make targets are only looked up, as they install packages."""

@@ -25,7 +25,11 @@ CHEAP = tuple(name for name in titles() if name not in (*COMMANDS, *DEAR))
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize("names", [COMMANDS, DEAR, *(CHEAP[n::PROCESSES] for n in range(PROCESSES))], ids=", ".join)
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(COMMANDS, marks=pytest.mark.checkout), DEAR, *(CHEAP[n::PROCESSES] for n in range(PROCESSES))],
+    ids=", ".join,
+)
 def test_nothing_is_lost(names, tmp_path):
     words = [",".join(names), str(tmp_path), "1" if names in (COMMANDS, DEAR) else KILLS]
     done = programs.run(FAULTS, *words, cwd=tmp_path)

@@ -30,8 +30,9 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
     (home / NAMED).parent.mkdir(parents=True)
-    for name in (".gitattributes", ".gitignore", NAMED):
+    for name in (".gitattributes", ".gitignore"):
         (home / name).write_bytes((ROOT / name).read_bytes())
+    (home / NAMED).write_bytes(archive.PLACEHOLDERS)
     (home / "run.py").chmod(0o755)
     git(home, "init", "-q")
     git(home, "add", "-A")
@@ -77,12 +78,14 @@ def test_an_archive_that_was_changed_before_does_not_count(
     assert "unpack the archive anew, or use a git clone" in str(provenance.why_not_counted())
 
 
+@pytest.mark.checkout
 def test_a_checkout_is_no_archive() -> None:
     assert archive.archived() is None
     assert archive.NAMED.read_bytes() == archive.PLACEHOLDERS
     assert archive.unchanged_commit(ROOT) is None
 
 
+@pytest.mark.checkout
 def test_the_tree_of_this_checkout_is_computed_as_git_does(tmp_path: Path) -> None:
     """Otherwise no archive of it counts: a file at the top is not listed, or ``.gitignore`` has a form not read."""
     listed = git(ROOT, "ls-files", "-z", "--", ":(exclude)results").decode().split("\0")[:-1]

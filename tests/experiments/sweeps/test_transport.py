@@ -14,6 +14,7 @@ from record_samples import curves, grown, record
 
 from experiments.config.compose import compose
 from experiments.paths import ROOT
+from experiments.store.provenance import code
 from experiments.store.records import Store
 from experiments.store.sources import SOURCES
 from experiments.sweeps import transport
@@ -21,8 +22,7 @@ from scripts import transport as script
 
 
 def head():
-    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    return code().commit
 
 
 def made(seed, commit=None, **code):
