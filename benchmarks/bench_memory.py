@@ -4,8 +4,8 @@
 
 The weights are random. A step has two questions of 160 tokens, half of which are predicted, as the sums take it
 (``experiments/config/footprint.py``). Task, learners and trainer are the suite's. Each row is a process of its own.
-Measured is the peak of its resident memory in three steps, less what it had after two steps of a tiny model.
-``adamw8bit`` needs torchao; its update is not compiled here.
+Measured is the peak of its resident memory in two steps, less what it had after two steps of a tiny model.
+``adamw8bit`` needs torchao and a C++ compiler.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks.language.task import AdaptationTask
 from ngn.train.batches import FullBatches
+from ngn.train.optim import OptimizerKind, adam
 from ngn.train.trainer import Trainer
 
-BATCH, STEPS = 2, 3
+BATCH, STEPS = 2, 2
 SAVING = {"train.optimizer": "adamw8bit", "model.gradient_checkpointing": True}
 ROWS: dict[str, dict[str, Any]] = {
     "gate=lora": {"gate": "lora"},
@@ -54,11 +55,12 @@ class Questions(AdaptationTask):
     def __init__(self, config: Config) -> None:
         model = config.model
         assert model is not None
-        shape: Any = LlamaConfig(
-            vocab_size=model.vocab, hidden_size=model.hidden, intermediate_size=model.ffn, num_hidden_layers=30,
-            num_attention_heads=9, num_key_value_heads=model.kv_heads, head_dim=model.head_dim,
-            tie_word_embeddings=True,
-        )  # fmt: skip
+        sizes: dict[str, Any] = {
+            "vocab_size": model.vocab, "hidden_size": model.hidden, "intermediate_size": model.ffn,
+            "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": model.kv_heads,
+            "head_dim": model.head_dim, "tie_word_embeddings": True,
+        }  # fmt: skip
+        shape: Any = LlamaConfig(**sizes)
         dtype = torch.get_default_dtype()
         torch.set_default_dtype(getattr(torch, model.dtype))
         weights: Any = LlamaForCausalLM(shape).requires_grad_(False).eval()
@@ -83,13 +85,15 @@ def resident(name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
 
-def warm_up() -> None:
-    """Take a step with a tiny model, so that what the first operations load and keep is not measured."""
-    base = tiny_base(torch.device("cpu"))
-    model = copy.deepcopy(base.model).to(torch.bfloat16).requires_grad_(True)
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+def warm_up(kind: OptimizerKind) -> None:
+    """Take steps with a tiny model and the optimiser of a row, so that what these load and keep is not measured."""
+    cpu = torch.device("cpu")
+    model = copy.deepcopy(tiny_base(cpu).model).to(torch.bfloat16).requires_grad_(True)
+    layer = torch.nn.Linear(256, 256, dtype=torch.bfloat16)
+    optimizer = adam([*model.parameters(), *layer.parameters()], [], 1e-3, 1e-3, 0.0, kind=kind)
     for _ in range(2):
-        token_losses(model, pack([(list(range(40)), list(range(40)))], torch.device("cpu"))).mean().backward()
+        loss = token_losses(model, pack([(list(range(40)), list(range(40)))], cpu)).mean()
+        (loss + layer(torch.ones(1, 256, dtype=torch.bfloat16)).float().mean()).backward()
         optimizer.step()
 
 
@@ -100,8 +104,7 @@ def measure(row: str) -> tuple[float, float]:
     config = compose(choices, keys | {"train.batch": BATCH, "model.dtype": "bfloat16"})
     phases = footprint(config, on_card=False)
     assert phases is not None
-    torch.compiler.set_stance("force_eager")
-    warm_up()
+    warm_up(config.train.optimizer)
     before = resident("VmRSS")
     task, stack = Questions(config), Stack.of(config)
     learner = learner_of(stack, task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from experiments import paths, processes
 from experiments.blocks import ConfigError
@@ -46,6 +47,8 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     for config in configs:
         check_packages(config)
         rival_target.check_target(config)
+    for config in configs:
+        _autocast(config)
     if any(config.device == "cuda" or config.engine == "fused" for config in configs):
         for config in configs:
             _engine(config)
@@ -92,6 +95,8 @@ def _output() -> None:
         raise ConfigError(f"{place}: cannot be written; set another output folder: NGN_OUTPUT=DIR python run.py ...")
 
 
+CPUINFO = Path("/proc/cpuinfo")
+"""Where Linux describes the processor."""
 CONTEXT = 2e9
 """Bytes of a card that the context of CUDA and fragmentation take."""
 
@@ -154,6 +159,22 @@ def check_packages(config: Config) -> None:
     for what, modules in wanted.items():
         if (name := missing(*modules)) is not None:
             raise ConfigError(sentence(what, name) or f"{what} needs the package {name}")
+
+
+def _autocast(config: Config) -> None:
+    """Refuse bfloat16 on an x86 processor that has no instructions for it, where it is slower than float32."""
+    if config.train.autocast != "bf16" or config.profile == "smoke" or not CPUINFO.is_file():
+        return
+    described = CPUINFO.read_text()
+    if "sse2" not in described or "avx512_bf16" in described or "amx_bf16" in described:
+        return
+    import torch
+
+    if config.device == "cpu" or not torch.cuda.is_available():
+        raise ConfigError(
+            "train.autocast=bf16: this processor has no instructions for bfloat16 (avx512_bf16, amx_bf16), so a step "
+            "would take longer than in float32; remove it, or use a GPU"
+        )
 
 
 def _engine(config: Config) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import ngn
 from experiments.blocks import ConfigError
-from experiments.cli import app, expand, overrides, rewrite
+from experiments.cli import app, expand, machine, overrides, rewrite
+from experiments.config.compose import compose
 from experiments.config.seeds import named_sets
 from experiments.paths import ROOT
 
@@ -279,3 +280,17 @@ def test_checking_imports_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "refused"), [("sse2 avx512f", True), ("sse2 avx512_bf16", False), ("Features: asimd", False)]
+)
+def test_bfloat16_needs_a_processor_that_has_it(tmp_path, monkeypatch, flags, refused):
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    machine.CPUINFO.write_text(flags)
+    config = compose({"task": "mnist"}, {"train.autocast": "bf16", "device": "cpu"})
+    if refused:
+        with pytest.raises(ConfigError, match="no instructions for bfloat16"):
+            machine._autocast(config)
+    else:
+        machine._autocast(config)
