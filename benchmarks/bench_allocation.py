@@ -24,10 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from allocation.controls import CONTROLS, Control, Samples
-from bench_rivals import HERE, PAGE, committed, write
-from rivals.table import mean, write_between_marks
+from bench_rivals import HERE, PAGE
+from rivals.table import mean
 from rivals.work import parameters
 from torch import nn
+from units import committed, write, write_between_marks
 
 import ngn
 from experiments.store import provenance

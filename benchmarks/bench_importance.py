@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from bench_rivals import HERE, PAGE, committed, write
-from rivals.table import write_between_marks
+from bench_rivals import HERE, PAGE
 from torch import Tensor, nn
+from units import committed, write, write_between_marks
 
 import ngn
 from experiments.data import mnist, stories260k

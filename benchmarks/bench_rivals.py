@@ -18,10 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -40,6 +37,7 @@ from rivals.methods import seeded
 from rivals.work import SCALES, WORKS, Settings, Workload, parameters
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from units import committed, write, write_between_marks
 
 from experiments.data.source import data_root
 from experiments.runs import host
@@ -121,20 +119,6 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
     }, model
 
 
-def committed() -> bool:
-    """Return whether the library and this program are committed."""
-    changed = subprocess.run(["git", "-C", HERE, "status", "--porcelain", "--", "*.py"], capture_output=True, text=True)
-    return provenance.code().clean and changed.returncode == 0 and not changed.stdout
-
-
-def write(path: Path, value: dict[str, Any]) -> None:
-    """Write the file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-    os.replace(part, path)
-
-
 class Works:
     """The works, each made once for its settings."""
 
@@ -211,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.table:
         text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
-        table.write_between_marks(PAGE, f"rivals {given.scale}", text)
+        write_between_marks(PAGE, f"rivals {given.scale}", text)
         figure.draw(table.read_results(folder), PAGE.with_name(f"rivals_{given.scale}.svg"))
         return
     if given.set and not given.validation:

@@ -29,8 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from bench_rivals import committed, write
-from rivals.table import write_between_marks
+from units import committed, write, write_between_marks
 from zoo import checks, rival, table
 from zoo.models import COLLECTIONS, TOO_LARGE, missing
 

@@ -119,17 +119,3 @@ def verdict(better: list[float], small: float) -> str:
     if interval.low > 0 or interval.high < 0:
         return "ahead" if interval.low > 0 else "behind"
     return "equal" if -small <= interval.low and interval.high <= small else "cannot tell"
-
-
-def write_between_marks(page: Path, name: str, text: str) -> None:
-    """Write ``text`` between the marks of ``name`` in a page.
-
-    Raises:
-        ValueError: if the page has no such marks.
-    """
-    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before = page.read_text()
-    after, found = re.subn(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL)
-    if not found:
-        raise ValueError(f"{page} has no marks {begin}, {end}")
-    page.write_text(after)

@@ -21,6 +21,7 @@ from rivals.all import METHODS
 from rivals.methods import largest, seeded
 from rivals.published import barrier, morphnet
 from rivals.work import WORKS, mirrored, shifted
+from units import write_between_marks
 
 OWN = [name for name in METHODS if not name.startswith("Torch-Pruning")]
 
@@ -134,10 +135,10 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
     assert "Torch-Pruning" not in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
-    table.write_between_marks(page, "rivals small", text)
+    write_between_marks(page, "rivals small", text)
     assert page.read_text() == f"a\n<!-- rivals small: begin -->\n\n{text}\n\n<!-- rivals small: end -->\nb\n"
     with pytest.raises(ValueError, match="no marks"):
-        table.write_between_marks(page, "rivals full", text)
+        write_between_marks(page, "rivals full", text)
 
 
 @pytest.mark.parametrize(
