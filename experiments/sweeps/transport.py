@@ -20,6 +20,7 @@ from experiments.analysis.collect import fault_of
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
+from experiments.store.provenance import code
 from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read_record
 
 MAX_MEMBER = 2**20
@@ -160,8 +161,10 @@ def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: Unp
 
 @functools.cache
 def _has_commit(commit: str | None) -> bool:
-    """Return whether this repository has the commit of a full hash."""
+    """Return whether this repository has the commit of a full hash, or this source archive is of it."""
     if commit is None or re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) is None:
         return False
+    if commit == code().commit:
+        return True
     asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
