@@ -2,8 +2,8 @@
 
 Those on budgets and orders were judged again, on new runs, after the share of training at which a budget fixes its
 sizes had been moved from 0.9 to 0.5, once more after the library's learner had taken the place of a price, and again
-after its limit had another way up (2026-11-26); docs/log says how they came out before. That on where sizes start under a budget was written when the
-grown runs were there, and before the others.
+after its limit had another way up (2026-11-26); docs/log says how they came out before. That on where sizes start
+under a budget was written when the grown runs were there, and before the others.
 """
 
 from __future__ import annotations
