@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from allocation.controls import CONTROLS, Control, Samples
 from bench_rivals import HERE, PAGE
-from rivals.table import mean
 from rivals.work import parameters
 from torch import nn
 from units import committed, write, write_between_marks
@@ -220,6 +219,12 @@ def run(name: str, seeds: Sequence[int], path: Path, steps: int | None) -> None:
             print(f"{name} {own[row]}", flush=True)
 
 
+def mean(values: list[float], text: str, spread: bool = True) -> str:
+    """Format the mean and, for several values, the standard deviation."""
+    deviation = f" ± {statistics.stdev(values):.2f}" if spread and len(values) > 1 else ""
+    return f"{statistics.fmean(values):{text}}{deviation}" if values else "--"
+
+
 def table(records: list[Unit]) -> str:
     """Say where learned sizes do not beat even ones, then format one table: means over the seeds that have all rows."""
     lost, even, shuffled, rows = [], 0, 0, []
@@ -245,9 +250,9 @@ def table(records: list[Unit]) -> str:
                 heading,
                 NAMES[row],
                 ", ".join(f"{statistics.fmean(size):.3g}" for size in zip(*(u["sizes"] for u in units), strict=True)),
-                mean([u["error"] for u in units] if row != "shuffled" else [], "{:.3f}".format),
-                mean(gains if row not in ("even", "shuffled") else [], "{:+.3f}".format),
-                mean(times, "{:.2f}".format, spread=False),
+                mean([u["error"] for u in units] if row != "shuffled" else [], ".3f"),
+                mean(gains if row not in ("even", "shuffled") else [], "+.3f"),
+                mean(times, ".2f", spread=False),
                 str(len(known)),
             ]
             rows.append(f"| {' | '.join(cells)} |")
