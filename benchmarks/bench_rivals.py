@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from rivals import figure, settings, table
+from rivals import settings, table
 from rivals.all import METHODS, NEEDS, missing
 from rivals.methods import seeded
 from rivals.work import SCALES, WORKS, Settings, Workload, parameters
@@ -193,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "rivals" / given.scale
     if given.table:
+        from rivals import figure  # it needs matplotlib, and training does not
+
         text = table.table(table.read_results(folder), sorted(SHARES))
         print(text)
         write_between_marks(PAGE, f"rivals {given.scale}", text)
