@@ -97,7 +97,7 @@ def morphnet(work: Workload, seed: int, limit: int) -> nn.Module:
     """
     model = seeded(work, seed)
     whole = retained(work, model)
-    scales = [model.get_submodule(name.replace("conv1", "bn1")).weight for name in whole.names]
+    scales: list[Any] = [model.get_submodule(name.replace("conv1", "bn1")).weight for name in whole.names]
     costs = MORPHNET * work.settings.strength * cost_per_unit(work, whole)
 
     def penalty(_: float) -> Tensor:
