@@ -2,10 +2,11 @@
 
     python benchmarks/bench_llama.py [--quick] [--device cpu]
 
-The weights are random bfloat16, which cost the same as trained ones. A step has eight packed questions of 85 tokens, of
-which 25 are predicted. Task, learners and trainer are the suite's, with the settings of gate=lora, adapter and prune.
-Pruning covers heads and neurons with frozen weights, because float32 weights and Adam's moments would need 128 GB. All
-components are open.
+The weights are random bfloat16, which cost the same as trained ones. A step has eight packed questions of 160 tokens,
+half of which are predicted, as the sums of memory take it (``experiments/config/footprint.py``). Task, learners and
+trainer are the suite's, with the settings of gate=lora, adapter and prune. Pruning covers heads and neurons with frozen
+weights, and with all weights trained, where ``train.optimizer=adamw8bit`` and ``model.gradient_checkpointing=true``
+bring them onto a card of 80 GB. All components are open.
 
 The rival of a training step is peft LoRA of rank 16 on q and v, with the same optimiser and loss. The rival of the
 answers is the plain model; answers are greedy, for 32 prompts at once. Deployed pruned models keep half of all heads
@@ -38,6 +39,7 @@ from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
+from experiments.config.footprint import ANSWER, TOKENS, footprint
 from experiments.contract.training import Train
 from experiments.data.source import DataInfo
 from experiments.language.base import PretrainedModel
@@ -57,8 +59,12 @@ SMALL = {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 448, "
 GATES: dict[str, dict[str, Any]] = {
     "NGN-LoRA, K = 16": {"gate": "lora"},
     "NGN adapters, K = 16": {"gate": "adapter"},
-    "NGN pruning, heads and neurons": {"gate": "prune", "gate.target": "both", "gate.backbone": "frozen"},
-}
+    "NGN pruning, frozen weights": {"gate": "prune", "gate.target": "both", "gate.backbone": "frozen"},
+    "NGN pruning, all weights": {
+        "gate": "prune", "gate.target": "both", "gate.backbone": "updated", "train.optimizer": "adamw8bit",
+        "model.gradient_checkpointing": True,
+    },
+}  # fmt: skip
 TRAINED, ROWS, NEW, PROMPT = 8, 32, 64, 60
 """Questions per step; prompts answered at once; tokens per answer and per prompt."""
 
@@ -91,24 +97,25 @@ class Questions(AdaptationTask):
 
     def __init__(self, base: PretrainedModel, device: torch.device) -> None:
         self.base, self.device, self.home = base, device, device
-        self.recomputes = False  # as conf/model/llama3_8b.yaml has it
-        source = torch.Generator().manual_seed(1)
-        ids = torch.randint(base.model.config.vocab_size, (ROWS, PROMPT + 25), generator=source).tolist()
+        source, asked = torch.Generator().manual_seed(1), round(TOKENS * (1 - ANSWER))
+        ids = torch.randint(base.model.config.vocab_size, (ROWS, TOKENS), generator=source).tolist()
         self.prompts = [row[:PROMPT] for row in ids]
-        self.batch = pack([(row[:PROMPT], row[PROMPT:]) for row in ids[:TRAINED]], device)
+        self.batch = pack([(row[:asked], row[asked:]) for row in ids[:TRAINED]], device)
 
     def samples(self, train: Train) -> int:
         """The number of samples; a training has more steps than are timed."""
         return 10_000
 
 
-def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float]]:
-    """Return a learner with all components open, and a function that trains it and returns seconds per step."""
+def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float], float]:
+    """Return a learner with all components open, a function that trains it and returns seconds per step, and the bytes
+    that the sums give for the training."""
     choices = {"task": "wikisql_easy", "model": "llama3_8b", "gate": gate["gate"]}
     settings = {key: value for key, value in gate.items() if key != "gate"}
     shape = task.base.model.config
     config = compose(choices, settings | {"model.ffn": shape.intermediate_size, "gate.layers": shape.num_hidden_layers})
-    stack = Stack.of(config)
+    assert config.model is not None
+    stack, task.plan, task.recomputes = Stack.of(config), config.train, config.model.gradient_checkpointing
     learner = learner_of(stack, task)
     assert isinstance(learner, CapacityLearner)
     learner.to(task.device)
@@ -124,7 +131,8 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
             trainer.fit()
         return statistics.median(b - a for a, b in pairwise(at))
 
-    return learner, seconds
+    phases = footprint(config, on_card=True)
+    return learner, seconds, sum(phases["train"].values()) if phases else 0.0
 
 
 def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
@@ -183,18 +191,20 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore", FutureWarning)
     task, steps = Questions(llama(SMALL if quick else FULL, device), device), 3 if quick else 20
     size = sum(p.numel() for p in task.base.model.parameters()) / 1e9
-    print(f"{size:.2f} billion parameters in bfloat16, {TRAINED} questions of {PROMPT + 25} tokens a step")
-    print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GiB':>9}")
+    print(f"{size:.2f} billion parameters in bfloat16, {TRAINED} questions of {TOKENS} tokens a step")
+    print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GB':>9} {'by sums':>9}")
     speeds = {"the model by itself": answered(task.base.model, task)}
     rival = 0.0
     for name, gate in {"peft LoRA, r = 16": None, **GATES}.items():
         if device.type == "cuda":
             torch.cuda.empty_cache()
+        learner, train, sums = (None, peft_lora(task), 0.0) if gate is None else learned(task, gate)
+        if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        learner, train = (None, peft_lora(task)) if gate is None else learned(task, gate)
         seconds = train(steps)
-        rival = rival or seconds
-        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak_memory(device) / 1024:9.1f}", flush=True)
+        rival, peak = rival or seconds, peak_memory(device) * 2**20 / 1e9
+        counted = f"{sums / 1e9:9.1f}" if sums else f"{'--':>9}"
+        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f} {counted}", flush=True)
         if learner is not None:
             set_boundaries(learner, 0.5)
             speeds[f"{name}, half of it deployed"] = answered(learner.deploy(share_frozen=True), task)

@@ -69,6 +69,8 @@ def _several(configs: Sequence[Config], count: int) -> None:
         why = "train.optimizer=adamw8bit is for one process; several divide the moments of adam and adamw"
     elif getattr(config.gate, "rank_by", None) == "wanda":
         why = "gate.rank_by=wanda scores the whole model on one device; use index or random"
+    elif getattr(config.gate, "backbone", None) == "trained":
+        why = "gate.backbone=trained trains in one process; use frozen or updated"
     elif config.continue_with:
         why = "continue_with trains in one process"
     elif train.accumulate % count and train.batch is not None:

@@ -38,7 +38,7 @@ def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str,
         return None
     P, d, V, heads, head, f = (size or 0 for size in sizes)
     w, kv, layers = (2 if model.dtype == "bfloat16" else 4), heads * head, getattr(gate, "layers", 0)
-    weights, updated = float(P * w), isinstance(gate, PruneComponent) and gate.backbone == "updated"
+    weights, updated = float(P * w), isinstance(gate, PruneComponent) and gate.backbone != "frozen"
     eight_bit = config.train.optimizer == "adamw8bit"
 
     state: MemoryParts = {"frozen weights": weights}

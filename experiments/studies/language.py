@@ -10,6 +10,15 @@ from experiments.studies.model import Study
 from experiments.tables.peft import TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY, VARIANTS, with_base_scores
 from experiments.tables.pruning import LLAMA_PRUNED, PYTHIA, ladder
+from experiments.tables.standins import (
+    ASKED_RUNS,
+    DENSE,
+    PRICED_RUNS,
+    SNAPPED_RUNS,
+    STRONG_RUNS,
+    TRAINED_RUNS,
+    UPDATED_RUNS,
+)
 
 
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
@@ -37,6 +46,12 @@ def _pruned_pythia() -> list[Selection]:
     return [base_of(runs[0], 0, {}), *runs]
 
 
+def _standins() -> list[Selection]:
+    """Select, in order of worth: high prices, trained backbones, adapters, rivals with more questions, ranks."""
+    learned_sizes = [STRONG_RUNS["four"], *UPDATED_RUNS.values(), DENSE, *TRAINED_RUNS.values()]
+    return [STRONG_RUNS["one"], *learned_sizes, *SNAPPED_RUNS.values(), *ASKED_RUNS.values(), *PRICED_RUNS.values()]
+
+
 # Memory by the sums of docs/language.md; the hours are limits, not measured times.
 ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside five rivals", 501, 1)
@@ -45,6 +60,12 @@ LORA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503,
 ADAPTER = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B", 504, needs=ONE_CARD)
 PRUNING_SMALL = Study(
     "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505, curves=1
+)
+STANDINS = Study(
+    "standins_smollm2",
+    "tables 11, 13 and 14 on SmolLM2-135M: higher prices, trained backbones, more questions and seeds",
+    _standins,
+    rank=508,
 )
 PRUNING_PYTHIA = Study(
     "pruning_pythia",

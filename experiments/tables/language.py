@@ -20,7 +20,7 @@ METHODS = {
 """Companion of a row → its label; the empty key is the learned model itself."""
 ADAPTER_METHODS = ("base", "", "fixed")
 
-_SCORES = (
+SCORES = (
     column("size", "kept/target", "size", "<size.value:d>/<target.value:d>"),
     column("thirds", "e/m/l", "size", "<early.value:d>/<mid.value:d>/<late.value:d>"),
     column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -55,7 +55,7 @@ def _costs(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 LORA = OwnTable(
     "lora_smollm2",
     "LoRA rank on SmolLM2-135M, budget=cpu",
-    _SCORES,
+    SCORES,
     _rows("lora", METHODS),
     text=(
         "The paper's model of eight billion parameters is not available here. These are the same methods on "
@@ -82,7 +82,7 @@ LORA_COST = OwnTable(
 ADAPTER = OwnTable(
     "adapter_smollm2",
     "Adapter width on SmolLM2-135M, budget=cpu",
-    _SCORES,
+    SCORES,
     _rows("adapter", ADAPTER_METHODS),
     text="The same with adapters, whose width is learned.",
     rank=7,

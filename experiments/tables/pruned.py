@@ -10,7 +10,7 @@ from experiments.tables.peft import SMALL
 from experiments.tables.pruning import REPLAY, SHORT, TARGETS, against, ladder
 
 _THIRDS = "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"
-_COLUMNS = (
+COLUMNS = (
     column("kept", "kept", "kept", r"<value:.1f>\%"),
     column("thirds", "e/m/l (%)", "kept", _THIRDS),
     column("integer", "integer", "integer", r"<rate:.0f>\%"),
@@ -61,7 +61,7 @@ def _rows(data: str, learned: Selection) -> tuple[Row, ...]:
 LADDER = OwnTable(
     "pruning_smollm2",
     "Pruning frontier on SmolLM2-135M, budget=cpu",
-    _COLUMNS,
+    COLUMNS,
     tuple(_ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
     text="The frontier of table 13 on SmolLM2-135M-Instruct: the same targets, backbones and prices, one "
     "pass over 60,000 training tokens. A layer has three blocks of heads (whole groups of one key and value) and 16 of "
@@ -73,7 +73,7 @@ LADDER = OwnTable(
 RIVALS = OwnTable(
     "pruning_smollm2_rivals",
     "Feed-forward pruning at equal sizes on SmolLM2-135M, budget=cpu",
-    _COLUMNS,
+    COLUMNS,
     (
         *_rows("task-only", TASK_ONLY),
         *(

@@ -93,8 +93,9 @@ class PruneComponent(Attached):
     component: Literal["prune"]
     target: Literal["heads", "ffn", "both"]
     """Prune attention heads, feed-forward neurons, or both, each with a boundary of its own."""
-    backbone: Literal["frozen", "updated"]
-    """Freeze the model's weights, or train all of them, in float32 for every ``model.dtype``."""
+    backbone: Literal["frozen", "updated", "trained"]
+    """Freeze the model's weights; train all of them, in float32 for every ``model.dtype``; or train all of them at full
+    size first, with the same settings, and then freeze them while sizes are learned."""
     rank_by: Literal["index", "wanda", "random"] = "index"
     """Order of the blocks: as in the model, by Wanda's score (largest first, single neurons), or random."""
     draw: NonNegativeInt = 0

@@ -6,6 +6,7 @@ Training and scores use questions and their answers.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 import math
 from collections.abc import Sequence
@@ -31,9 +32,12 @@ from experiments.store.sources import combined_digest
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.low_rank import attach_low_rank
+from ngn.contract import Learner
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.plan import TrainPlan
 from ngn.train.progress import ProgressLine
+from ngn.train.trainer import Trainer
 
 if TYPE_CHECKING:
     from experiments.contract.config import Config
@@ -58,6 +62,14 @@ class Replayed(Batches):
         return pack([*sequences, self.windows[self.order[index % len(self.order)]]], self.device), numbers
 
 
+class WholeModel(Learner):
+    """A model without learned sizes."""
+
+    def count(self) -> Tensor:
+        """Return no counts: int64 [0]."""
+        return torch.zeros(0, dtype=torch.int64)
+
+
 class AdaptationTask(Task[Attached]):
     """Answers to questions of one corpus.
 
@@ -71,6 +83,7 @@ class AdaptationTask(Task[Attached]):
         plan: the settings of the training. They give the batches for measuring the order of heads and neurons.
         recomputes: whether the backward pass computes activations again.
         replay: windows of further general text for training; empty without ``task.replay``.
+        trained: seed → the model of ``gate.backbone=trained``, once it has been trained.
     """
 
     base: PretrainedModel
@@ -92,6 +105,7 @@ class AdaptationTask(Task[Attached]):
             self.base = load_base(config.model, root, self.home)
         self.settings, self.device, self.progress, self.plan = settings, device, config.progress, config.train
         self.recomputes = config.model is not None and config.model.gradient_checkpointing
+        self.trained: dict[int, PretrainedModel] = {}
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
         scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
@@ -149,10 +163,11 @@ class AdaptationTask(Task[Attached]):
             )
         return list(held[:count]), train
 
-    def fresh(self) -> nn.Module:
-        """Return a copy of the frozen model for new components. It shares the parameters of the base."""
-        self.base.model.to(self.home)
-        model = self.base.shared_copy()
+    def fresh(self, base: PretrainedModel | None = None) -> nn.Module:
+        """Return a copy of a frozen model, by default the base, for new components. It shares its parameters."""
+        base = base or self.base
+        base.model.to(self.home)
+        model = base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()
         return model
@@ -176,9 +191,10 @@ class AdaptationTask(Task[Attached]):
     def model(self, gate: Attached, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
         """Return the frozen model with K components at each of the targets, for one seed."""
         assert isinstance(seeds, int), "runs of a language model are not stacked"
-        model, targets = self.fresh(), self.targets(gate)
+        targets = self.targets(gate)
         if isinstance(gate, PruneComponent):
-            return self._prunable(gate, model, seeds, capacity)
+            return self._prunable(gate, seeds, capacity)
+        model = self.fresh()
         if isinstance(gate, AdapterComponent):
             features = self.base.model.config.hidden_size
             attach_adapters(model, targets, features, capacity, seeds, gate.width)
@@ -186,22 +202,51 @@ class AdaptationTask(Task[Attached]):
             attach_low_rank(model, targets, capacity, seeds)
         return model
 
-    def _prunable(self, gate: PruneComponent, model: nn.Module, seed: int, capacity: CapacityOf) -> nn.Module:
+    def _prunable(self, gate: PruneComponent, seed: int, capacity: CapacityOf) -> nn.Module:
         """Return the pretrained model with learned sizes of its heads and neurons, or cut to a fixed count."""
-        parts = pruning.prunable_parts(self.base, gate.group_kinds)
+        base = self._trained(seed) if gate.backbone == "trained" else self.base
+        model, parts = self.fresh(base), pruning.prunable_parts(base, gate.group_kinds)
         capacities = [capacity(group) for group in range(gate.groups)]
         left = [each.K / (gate.K_of(number) or each.K) for number, each in enumerate(capacities)]
         if gate.rank_by != "index" or min(left) < 1:
-            model = pruning.ordered_prefix(model, parts, self._order(gate, parts, seed), left)
+            model = pruning.ordered_prefix(model, parts, self._order(gate, base, parts, seed), left)
         if gate.backbone == "updated":
-            model = copy.deepcopy(model).requires_grad_(True)
-            if self.plan.optimizer != "adamw8bit":  # which rounds stochastically, and needs no float32 weights
-                model = model.float()
-            if self.device.type != "cpu":
-                self.base.model.to("cpu")  # the original waits on the host until :meth:`fresh` needs it
+            model = self._trainable(model)
         return pruning.learn_prefix(model, parts, capacities)
 
-    def _order(self, gate: PruneComponent, parts: list[pruning.PrunablePart], seed: int) -> dict[str, Tensor] | None:
+    def _trainable(self, model: nn.Module) -> nn.Module:
+        """Return a copy of the base, or of a part of it, whose weights all train; the base waits on the host."""
+        model = copy.deepcopy(model).requires_grad_(True)
+        if self.plan.optimizer != "adamw8bit":  # which rounds stochastically, and needs no float32 weights
+            model = model.float()
+        if self.device.type != "cpu":
+            self.base.model.to("cpu")  # until :meth:`fresh` needs it
+        return model
+
+    def _trained(self, seed: int) -> PretrainedModel:
+        """Return the base after a training of all its weights at full size, by the plan of the run, frozen again.
+
+        The last one is kept: a task builds the model of a run several times.
+        """
+        if seed not in self.trained:
+            train = self.plan
+            plan = TrainPlan(
+                steps=train.steps_on(self.samples(train)), lr=train.lr, lr_shape=train.lr_shape, clip=train.clip,
+                optimizer=train.optimizer, weight_decay=train.weight_decay, warmup=train.warmup,
+                accumulate=train.accumulate, autocast=train.autocast,
+            )  # fmt: skip
+            learner = WholeModel(self._trainable(self.fresh())).to(self.device)
+            Trainer(
+                learner, self.batches(train, seed), self.loss, plan, weight=self.weight, progress=self.progress,
+                title=f"{self.settings.name} s{seed} all weights",
+            ).fit()  # fmt: skip
+            frozen = learner.model.requires_grad_(False).eval()
+            self.trained = {seed: dataclasses.replace(self.base, model=frozen)}
+        return self.trained[seed]
+
+    def _order(
+        self, gate: PruneComponent, base: PretrainedModel, parts: list[pruning.PrunablePart], seed: int
+    ) -> dict[str, Tensor] | None:
         """Return module → order of its heads or neurons; None for the order in the model."""
         if gate.rank_by == "index":
             return None
@@ -209,7 +254,7 @@ class AdaptationTask(Task[Attached]):
             return {part.module: pruning.random_order(gate.draw, part.module, part.size) for part in parts}
         batches, steps = self.batches(self.plan, seed), math.ceil(gate.calibration / (self.plan.batch or 1))
         seen = (batches.at(step)[0] for step in range(steps))
-        scores = pruning.wanda_scores(self.base.model, [part.map for part in parts], seen)
+        scores = pruning.wanda_scores(base.model, [part.map for part in parts], seen)
         return {part.module: pruning.order_by_score(scores[part.map], part.size) for part in parts}
 
     def describe(self, deployed: nn.Module) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,18 @@ import torch
 from torch import Tensor, nn
 
 import ngn
+from experiments.config.compose import compose
 from experiments.contract.groups import GroupSettings
 from experiments.language import pruned_files, pruning
 from experiments.language.base import PretrainedModel, tiny_base
 from experiments.language.export import ExportError, logit_difference
 from experiments.language.packing import pack, token_losses, use_by_sequence
 from experiments.language.perplexity import documents
+from experiments.tasks import make_task
 from experiments.tasks.language import WikiSQLEasy
 from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.task import AdaptationTask
+from ngn.schedules import shape_at
 
 CPU = torch.device("cpu")
 KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
@@ -107,6 +111,33 @@ def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, 
     attention, ffn = (3072, 4608) if family == "llama" else (4096, 3072)
     expected = [attention * counts[at] // 2 + ffn * counts[at + 1] // 4 for at in (0, 2)]
     assert kept == {"early": [expected[0], attention + ffn], "middle": [expected[1], attention + ffn], "late": [0, 0]}
+
+
+def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen() -> None:
+    choices = {"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}
+    own = {"gate.backbone": "trained", "train.epochs": None, "train.steps": 4, "progress": "never"}
+    config = compose(choices, own)
+    task = make_task(config, CPU)
+    assert isinstance(task, AdaptationTask)
+    assert isinstance(config.gate, PruneComponent)
+    model = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+
+    plain = copy.deepcopy(task.base.model).requires_grad_(True).train()
+    rate = float(config.train.lr)  # type: ignore[arg-type]
+    optimizer, batches = torch.optim.Adam(plain.parameters(), lr=rate), task.batches(config.train, 0)
+    for step in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * shape_at(config.train.lr_shape, step / 4)
+        optimizer.zero_grad()
+        token_losses(plain, batches.at(step)[0]).mean().backward()
+        assert config.train.clip is None or not nn.utils.clip_grad_norm_(plain.parameters(), config.train.clip).isnan()
+        optimizer.step()
+    assert not torch.allclose(logits(model), logits(task.base.model), atol=1e-4)
+    torch.testing.assert_close(logits(model), logits(plain.eval()), atol=1e-5, rtol=1e-4)
+    learner = ngn.CapacityLearner(model)
+    assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
+    again = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+    assert {id(p) for p in task.trained[0].model.parameters()} <= {id(p) for p in again.parameters()}
 
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
