@@ -6,68 +6,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from accelerator import DEVICE, accelerator
-from torch import Tensor
+from on_device import QUICK, SLOW, config_of, same_on_device
 
-from experiments.config.compose import compose
 from experiments.contract.config import Config
 from experiments.contract.task import Task
-from experiments.runs.phases import PhaseSetup, fit_phase, learner_of, plan_of
-from experiments.runs.result import Phase
+from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.train.trainer import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
-STEPS = 3
-LANGUAGE = ("wikisql_easy", "wikisql_hard", "spider", "gsm8k", "squad")
-
-
-def config_of(task: str, gate: str, method: str = "ngn", **keys: Any) -> Config:
-    own = {
-        "progress": "never", "engine": "torch", "train.steps": STEPS, "train.epochs": None, "phases": ["grown"],
-        "checkpoint_seconds": 1e-9,
-    }  # fmt: skip
-    if task in LANGUAGE:
-        own |= {"task.eval_examples": 2, "task.max_new_tokens": 3, "task.perplexity_tokens": 40}
-    named = {key.replace("__", "."): value for key, value in keys.items()}
-    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**own, **named})
-
-
-def phase_of(stack: Stack, device: torch.device, folder: Path, crash_at: int | None = None) -> Phase:
-    """Train and measure a phase; with ``crash_at``, its loss first fails at that call, and the phase starts again."""
-    task: Task[Any] = make_task(stack.first, device)
-    count = stack.first.method.sizes(stack.first.gate)
-    setup = PhaseSetup("grown" if count is None else "fixed", folder, count=count)
-    if crash_at is not None:
-        usual, calls = task.loss, iter(range(crash_at))
-
-        def failing(model: torch.nn.Module, batch: Any) -> Tensor:
-            if next(calls, None) is None:
-                raise InterruptedError("the machine has gone")
-            return usual(model, batch)
-
-        task.loss = failing  # type: ignore[method-assign]
-        with pytest.raises(InterruptedError):
-            fit_phase(stack, task, device, setup)
-        task.loss = usual  # type: ignore[method-assign]
-    return fit_phase(stack, task, device, setup)
-
-
-def same_on_device(stack: Stack, device: torch.device, folder: Path) -> None:
-    """Check that a training with a crash on ``device`` ends as one without a crash on the host."""
-    on_host = phase_of(stack, torch.device("cpu"), folder / "host")
-    there = phase_of(stack, device, folder / "device", crash_at=STEPS - 1)
-    assert there.resumed == 1
-    for ours, theirs in zip(there.curves, on_host.curves, strict=True):
-        np.testing.assert_allclose(ours["task"], theirs["task"], rtol=1e-3)
-        np.testing.assert_allclose(ours["t"], theirs["t"], rtol=1e-3)
-    for mine, other in zip(there.results, on_host.results, strict=True):
-        assert mine.count == other.count
-        assert mine.n == other.n
 
 
 def test_the_accelerator_refuses_what_cuda_refuses() -> None:
@@ -86,16 +37,6 @@ def test_the_accelerator_refuses_what_cuda_refuses() -> None:
         ):
             with pytest.raises(RuntimeError, match=r"expected|indices should be"):
                 refused()
-
-
-PRUNED = {"gate__target": "both", "gate__rank_by": "wanda", "gate__calibration": 8, "task__replay": 32}
-QUICK: list[Any] = [("regression1d", "mlp", {}), ("wikisql_easy", "lora", {}), ("wikisql_easy", "prune", PRUNED)]
-SLOW: list[Any] = [
-    ("manifold", "latent", {}), ("twist", "chain", {}), ("twist", "layers", {}),
-    ("mnist", "mlp", {}), ("mnist", "conv", {}), ("cifar10", "conv", {}), ("cora", "gcn", {}),
-    *(("tinystories", gate, {"task__context": 16, "train__batch": 2}) for gate in ("heads", "heads_slices", "states")),
-    *((task, "adapter", {}) for task in LANGUAGE),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("task", "gate", "keys"), [*QUICK, *(pytest.param(*s, marks=pytest.mark.slow) for s in SLOW)])
@@ -120,12 +61,6 @@ def test_a_stack_has_learning_rates_of_its_own(tmp_path: Path) -> None:
     configs = [config_of("regression1d", "mlp", seed__value=n, train__lr=0.01 * (n + 1)) for n in range(2)]
     with accelerator():
         same_on_device(Stack.of(*configs), DEVICE, tmp_path)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("task", "gate", "keys"), [*QUICK, *SLOW])
-def test_every_task_on_a_card(tmp_path: Path, task: str, gate: str, keys: dict[str, Any]) -> None:
-    same_on_device(Stack.of(config_of(task, gate, **keys)), torch.device("cuda"), tmp_path)
 
 
 def waits_in_a_step(config: Config) -> dict[str, int]:

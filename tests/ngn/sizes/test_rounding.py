@@ -1,0 +1,88 @@
+"""Trials of cuts where rounding alone moves a model more than usual, as it does deep models on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ngn
+from ngn.checks import outputs_on, rounding_bounds
+
+
+class Coarse(nn.Module):
+    """Rounds to multiples of 2^-12, as adding a large number does; a last bit can move a result by one of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + 4e3) - 4e3
+
+
+class OtherOrder(nn.Linear):
+    """A linear map that adds fewer inputs in another order, as another kernel does, and may be wrong by ``off``."""
+
+    off = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.shape[1] == 64:
+            return super().forward(x)
+        return (x.flip(-1)[..., None, :] * self.weight.flip(-1)).sum(-1) + self.bias + self.off
+
+
+def model(*behind: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 64), nn.Tanh(), OtherOrder(64, 32), *behind)
+
+
+X = torch.randn(256, 16, generator=torch.Generator().manual_seed(1))
+
+
+def test_what_the_model_makes_of_rounding_is_no_wrong_cut() -> None:
+    made = model(Coarse())
+    small = ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X, capacity=lambda _, K: ngn.Retained(K, 20)).deploy()
+    assert small[0].out_features == 20
+
+
+def test_a_wrong_cut_is_found_beside_such_rounding() -> None:
+    made = model(Coarse())
+    made[2].off = 0.01  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="the model computes something else"):
+        ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
+
+
+def test_a_model_that_rounds_little_allows_no_more_than_usual() -> None:
+    made = model()
+    made[2].off = 1e-4  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="the model computes something else"):
+        ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
+
+
+def test_bounds_are_of_the_size_of_rounding_and_no_decision_makes_them_large() -> None:
+    def bound(made: nn.Module) -> float:
+        return rounding_bounds(made, lambda: outputs_on(made, X))[0]
+
+    eps = torch.finfo(torch.float32).eps
+    assert 10 * eps < bound(model()) < 100 * eps
+    near = float(model()(X).detach().flatten()[7])
+    assert bound(model(Jump(near))) == pytest.approx(20 * 5.87e-5, rel=0.01)
+    half = model().bfloat16()
+    assert rounding_bounds(half, lambda: outputs_on(half, X.bfloat16()))[0] <= 0.3
+
+
+class Jump(nn.Module):
+    """A decision at a threshold."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x > self.at).float()
+
+
+def test_hooks_and_modes_are_as_before() -> None:
+    made = model().train()
+    before = made(X)
+    rounding_bounds(made, lambda: outputs_on(made, X))
+    assert made.training
+    assert torch.equal(made(X), before)
+    assert not any(part._forward_hooks for part in made.modules())
