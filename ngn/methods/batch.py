@@ -84,6 +84,10 @@ class GateBatch:
         model.register_forward_pre_hook(self.begin)
         model.register_forward_hook(self.end, always_call=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy computes anew."""
+        return self.__dict__ | {"_current": False, "_state": None, "_weights": [], "_parts": [], "_expanded": {}}
+
     def begin(self, module: nn.Module, args: Any) -> None:
         """Begin a forward pass, before which boundaries may have moved."""
         if not torch.compiler.is_compiling():

@@ -33,6 +33,8 @@ from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
 from ngn.components.low_rank import attach_low_rank
 from ngn.contract import Learner
+from ngn.methods.batch import GateBatch
+from ngn.methods.ngn import CountGate
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
 from ngn.train.plan import TrainPlan
@@ -193,13 +195,16 @@ class AdaptationTask(Task[Attached]):
         assert isinstance(seeds, int), "runs of a language model are not stacked"
         targets = self.targets(gate)
         if isinstance(gate, PruneComponent):
-            return self._prunable(gate, seeds, capacity)
-        model = self.fresh()
-        if isinstance(gate, AdapterComponent):
+            model = self._prunable(gate, seeds, capacity)
+        elif isinstance(gate, AdapterComponent):
             features = self.base.model.config.hidden_size
-            attach_adapters(model, targets, features, capacity, seeds, gate.width)
+            attach_adapters(model := self.fresh(), targets, features, capacity, seeds, gate.width)
         else:
-            attach_low_rank(model, targets, capacity, seeds)
+            attach_low_rank(model := self.fresh(), targets, capacity, seeds)
+        if (
+            self.device.type != "cpu"
+        ):  # where thousands of small kernels cost time; on a CPU, records stay to the last bit
+            GateBatch(model, [module for module in model.modules() if isinstance(module, CountGate)])
         return model
 
     def _prunable(self, gate: PruneComponent, seed: int, capacity: CapacityOf) -> nn.Module:

@@ -57,6 +57,18 @@ def test_the_original_of_a_trained_model_waits_on_the_host() -> None:
         assert {p.device for p in task.fresh().parameters()} == {DEVICE}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("gate", ["lora", "adapter", "prune"])
+def test_gates_are_computed_together_on_a_device_and_one_by_one_on_a_cpu(gate: str) -> None:
+    config = config_of("wikisql_easy", gate)
+    with accelerator():
+        there = learner_of(Stack.of(config), make_task(config, DEVICE))
+    here = learner_of(Stack.of(config), make_task(config, torch.device("cpu")))
+    batches = [{axis.capacity.batch for axis in learner.axes} for learner in (there, here)]  # type: ignore[attr-defined]
+    assert len(batches[0]) == 1
+    assert None not in batches[0]
+    assert batches[1] == {None}
+
+
 def test_a_stack_has_learning_rates_of_its_own(tmp_path: Path) -> None:
     configs = [config_of("regression1d", "mlp", seed__value=n, train__lr=0.01 * (n + 1)) for n in range(2)]
     with accelerator():
