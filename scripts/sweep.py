@@ -105,6 +105,11 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         plan = _plan(sweep, cluster.runs_per_task)
     else:
         plan = plans.read_plan(given.plan)
+        if plan.results != sweep.results.resolve():  # one from another machine would write where nobody looks
+            raise ConfigError(
+                f"{given.plan} is for records in {plan.results}, but here they go to {sweep.results}; make a plan here "
+                f"({sweep.command('plan')}), or give the other folder: --results {plan.results}"
+            )
     for name in sweep.view.leased & sweep.view.records:
         sweep.view.leases.clear(name)  # left by processes that were killed after writing a record
     if plan is None:

@@ -209,6 +209,15 @@ def test_an_unchanged_plan_is_not_written_again(tmp_path):
     assert frozen(tmp_path, 2).path not in (first.path, other.path), "the newest plan counts"
 
 
+def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
+    plan = frozen(tmp_path, 1)
+    assert sweep.main(["run", "smoke", "--plan", str(plan.path), "--results", str(tmp_path / "elsewhere")]) == 2
+    said = capsys.readouterr().err
+    assert f"is for records in {plan.results}, but here they go to {tmp_path / 'elsewhere'}" in said
+    assert f"--results {plan.results}" in said
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_detached_sweep_prints_commands_with_its_options(tmp_path, monkeypatch, capsys):
     plan, started = frozen(tmp_path, 1), []
     monkeypatch.setattr(sweep.subprocess, "Popen", lambda words, **_: started.append(words) or SimpleNamespace(pid=7))
