@@ -241,7 +241,8 @@ def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> li
     A product of another size may add in another order, and a deep model amplifies that: on a GPU, 30 layers in float32
     move by 1e-4. So three passes move all outputs of the innermost modules up or down at random, by the rounding of the
     largest number in their last dimension. A bound is ten times the largest change, but at most 20 times the usual
-    tolerance and 0.3, because a model with a decision in it may jump by any amount.
+    tolerance and 0.3, because a model with a decision in it may jump by any amount. It is 0 if the outputs of a module
+    cannot be moved.
 
     Args:
         collect: runs ``model`` and returns the tensors, as many at each call.
@@ -267,14 +268,14 @@ def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> li
         exact = run()
         handles = [part.register_forward_hook(moved) for part in innermost]
         try:
-            others = [run() for _ in range(3)]
+            changes = [[_relative(want, got) for want, got in zip(exact, run(), strict=True)] for _ in range(3)]
+        except (RuntimeError, ValueError, TypeError):  # an output that cannot be moved, or another length behind it
+            return [0.0] * len(exact)
         finally:
             for handle in handles:
                 handle.remove()
-    return [
-        min(10 * max(map(functools.partial(_relative, want), got)), 20 * _tolerance(want.dtype), 0.3)
-        for want, *got in zip(exact, *others, strict=True)
-    ]
+    most = [10 * max(each) for each in zip(*changes, strict=True)]
+    return [min(bound, 20 * _tolerance(want.dtype), 0.3) for bound, want in zip(most, exact, strict=True)]
 
 
 def copied(example: Any) -> Any:

@@ -72,7 +72,7 @@ sphinx_gallery_conf: dict[str, Any] = {
 
 
 NAVIGATION = {
-    "Start": "/README tutorial library faq /examples/smaller_cnn /build/gallery/index site/api",
+    "Start": "/README tutorial when library faq /examples/smaller_cnn /build/gallery/index site/api",
     "Understand": "equations architecture results disagreements about_the_paper benchmarks models",
     "Extend": "extending extending/task extending/method extending/table extending/figure extending/size "
     "extending/library",
