@@ -74,7 +74,13 @@ class Trace:
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        dims, trained = [*map(new, value.shape)], table is module._parameters
+                        trained = table is module._parameters
+                        # No file holds such a buffer, so its entries could not be put in the order of a trained model.
+                        why = "a buffer that no file holds" if name in module._non_persistent_buffers_set else None
+                        dims = [
+                            new(size, why and f"{why} in {self.paths[id(module)] or 'the model'}")
+                            for size in value.shape
+                        ]
                         self.held[id(value)] = Held(module, name, dims, value.numel(), trained, [])
                     self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]

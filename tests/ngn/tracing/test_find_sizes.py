@@ -200,3 +200,28 @@ def test_regions_of_images_keep_channels_and_fix_their_places():
     learner = ngn.learn_sizes(model, example=x)
     assert sorted(learner.names) == ["mask", "stem"]
     assert difference(model, learner.axes, x, lambda axis: 3) is None
+
+
+class Scaled(nn.Module):
+    """Units times a buffer that a file of the model holds, or not."""
+
+    def __init__(self, persistent: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+        self.register_buffer("scale", torch.rand(8), persistent=persistent)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x) * self.scale))
+
+
+def test_units_with_a_buffer_that_no_file_holds_are_fixed(tmp_path):
+    x = torch.randn(3, 4)
+    held = ngn.find_sizes(Scaled(True), x)
+    assert [group.name for group in held.groups] == ["first"]
+    left_out = ngn.find_sizes(Scaled(False), x)
+    assert not left_out.groups
+    assert "a buffer that no file holds in the model" in str(left_out)
+    small = ngn.learn_sizes(Scaled(True), example=x, capacity=lambda _, K: ngn.Retained(K, 3)).deploy()
+    ngn.save(small, tmp_path / "small.safetensors")
+    other = ngn.load(ngn.learn_sizes(Scaled(True), example=x), tmp_path / "small.safetensors")
+    torch.testing.assert_close(other(x), small(x))
