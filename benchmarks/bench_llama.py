@@ -23,6 +23,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,6 +199,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name, gate in {"peft LoRA, r = 16": None, **GATES}.items():
         if device.type == "cuda":
             torch.cuda.empty_cache()
+        if gate is not None and gate.get("train.optimizer") == "adamw8bit" and find_spec("torchao") is None:
+            print(f"  {name:34} not measured: pip install -e '.[eightbit]'")
+            continue
         learner, train, sums = (None, peft_lora(task), 0.0) if gate is None else learned(task, gate)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)

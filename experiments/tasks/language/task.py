@@ -64,7 +64,7 @@ class Replayed(Batches):
         return pack([*sequences, self.windows[self.order[index % len(self.order)]]], self.device), numbers
 
 
-class WholeModel(Learner):
+class WithoutSizes(Learner):
     """A model without learned sizes."""
 
     def count(self) -> Tensor:
@@ -201,9 +201,7 @@ class AdaptationTask(Task[Attached]):
             attach_adapters(model := self.fresh(), targets, features, capacity, seeds, gate.width)
         else:
             attach_low_rank(model := self.fresh(), targets, capacity, seeds)
-        if (
-            self.device.type != "cpu"
-        ):  # where thousands of small kernels cost time; on a CPU, records stay to the last bit
+        if self.device.type != "cpu":  # there thousands of small kernels cost time; here records stay to the last bit
             GateBatch(model, [module for module in model.modules() if isinstance(module, CountGate)])
         return model
 
@@ -240,7 +238,7 @@ class AdaptationTask(Task[Attached]):
                 optimizer=train.optimizer, weight_decay=train.weight_decay, warmup=train.warmup,
                 accumulate=train.accumulate, autocast=train.autocast,
             )  # fmt: skip
-            learner = WholeModel(self._trainable(self.fresh())).to(self.device)
+            learner = WithoutSizes(self._trainable(self.fresh())).to(self.device)
             Trainer(
                 learner, self.batches(train, seed), self.loss, plan, weight=self.weight, progress=self.progress,
                 title=f"{self.settings.name} s{seed} all weights",
