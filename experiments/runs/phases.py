@@ -48,21 +48,8 @@ def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = No
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
     """Build the training plan of a stack for ``samples`` training samples."""
-    train = stack.first.train
-    return TrainPlan(
-        steps=train.steps_on(samples),
-        lr=stack.scalar("train.lr"),
-        lr_boundary=stack.scalar("train.lr_boundary"),
-        lr_shape=train.lr_shape,
-        lr_boundary_shape=train.lr_boundary_shape,
-        clip=train.clip,
-        clip_scope=train.clip_scope,
-        optimizer=train.optimizer,
-        weight_decay=train.weight_decay,
-        warmup=train.warmup,
-        accumulate=train.accumulate,
-        autocast=train.autocast,
-    )
+    rates = stack.scalar("train.lr"), stack.scalar("train.lr_boundary")
+    return stack.first.train.plan(samples, *rates)
 
 
 def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:

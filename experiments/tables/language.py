@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from experiments.analysis.selection import Selection
 from experiments.tables.model import PM, OwnTable, Row, column, row
 from experiments.tables.peft import SMALL, TASKS, learned
 
@@ -36,15 +37,18 @@ _COSTS = (
 )
 
 
-def _row(gate: str, label: str, task: str, about: str) -> Row:
-    runs = replace(learned(task, gate, choices=SMALL), about=about)
+def method_row(label: str, task: str, about: str, runs: Selection) -> Row:
+    """Make the row of a companion of learned models, or, if ``about`` is empty, of these."""
     dashes = () if about == "" else ("soft", "integer")
-    return row(f"{task}-{about or 'ngn'}", label, METHODS[about], seeds=1, runs=runs, dashes=dashes)
+    return row(
+        f"{task}-{about or 'ngn'}", label, METHODS[about], seeds=1, runs=replace(runs, about=about), dashes=dashes
+    )
 
 
 def _rows(gate: str, methods: Iterable[str]) -> tuple[Row, ...]:
     """Make the rows of all methods on all tasks."""
-    return tuple(_row(gate, label, task, about) for label, task in TASKS.items() for about in methods)
+    each = ((label, task, learned(task, gate, choices=SMALL)) for label, task in TASKS.items())
+    return tuple(method_row(label, task, about, runs) for label, task, runs in each for about in methods)
 
 
 def _costs(rows: tuple[Row, ...]) -> tuple[Row, ...]:

@@ -50,12 +50,13 @@ def _ladder_row(key: str, runs: Selection) -> Row:
     return row(key, TARGETS[target], backbone, f"$10^{{-{power}}}$", seeds=1, runs=runs)
 
 
-def _rows(data: str, learned: Selection) -> tuple[Row, ...]:
+def method_rows(group: str, learned: Selection) -> tuple[Row, ...]:
+    """Make the rows of NGN and of models pruned to its sizes in other ways; ``group`` is their second label."""
     rivals = (
-        row(f"{data}-{name}", label, data, seeds=1, runs=replace(learned, about=name), dashes=("integer", "soft"))
+        row(f"{group}-{name}", label, group, seeds=1, runs=replace(learned, about=name), dashes=("integer", "soft"))
         for name, label in METHODS.items()
     )
-    return row(f"{data}-ngn", "NGN", data, seeds=1, runs=learned), *rivals
+    return row(f"{group}-ngn", "NGN", group, seeds=1, runs=learned), *rivals
 
 
 LADDER = OwnTable(
@@ -75,12 +76,12 @@ RIVALS = OwnTable(
     "Feed-forward pruning at equal sizes on SmolLM2-135M, budget=cpu",
     COLUMNS,
     (
-        *_rows("task-only", TASK_ONLY),
+        *method_rows("task-only", TASK_ONLY),
         *(
             row(key, label, "task-only", seeds=1, runs=with_base_scores(runs))
             for key, (label, runs) in VARIANTS.items()
         ),
-        *_rows("mixed", MIXED),
+        *method_rows("mixed", MIXED),
     ),
     text="Table 14 on the same model: feed-forward neurons at the price 1e-3, all weights "
     "trained, on the task alone and mixed with general text. Wanda and random keep as many neurons in each layer as "

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.selection import PRUNED, RIVALS, Selection, base_of
-from experiments.tables.language import SCORES
+from experiments.tables.language import SCORES, method_row
 from experiments.tables.model import PM, OwnTable, Row, column, row
 from experiments.tables.peft import SMALL, TASKS, learned
-from experiments.tables.pruned import COLUMNS, LADDER_RUNS, METHODS
+from experiments.tables.pruned import COLUMNS, LADDER_RUNS, method_rows
 from experiments.tables.pruning import SHORT, TARGETS, pruned
 
 RATE = 2e-3
@@ -63,30 +63,14 @@ PRICED_RUNS = {
 """Task and price → runs of table 11's kind at that price."""
 
 
-def _cut_rows(epochs: str, learned_runs: Selection) -> tuple[Row, ...]:
-    """Make the rows of NGN and of its rivals at the price 1e-2."""
-    rivals = (
-        row(
-            f"{epochs}-{name}",
-            label,
-            epochs,
-            seeds=1,
-            runs=replace(learned_runs, about=name),
-            dashes=("integer", "soft"),
-        )
-        for name, label in METHODS.items()
-    )
-    return row(f"{epochs}-ngn", "NGN", epochs, seeds=1, runs=learned_runs), *rivals
-
-
 STRONG = OwnTable(
     "pruning_smollm2_strong",
     "Feed-forward pruning at the price 1e-2 on SmolLM2-135M, budget=cpu",
     COLUMNS,
-    tuple(line for epochs, runs in STRONG_RUNS.items() for line in _cut_rows(epochs, runs)),
+    tuple(line for epochs, runs in STRONG_RUNS.items() for line in method_rows(epochs, runs)),
     text="Table 14 where more is removed: all weights trained, for one and for four epochs of 60,000 tokens. Wanda and "
     "random keep as many neurons in each layer as NGN learned, chosen one by one, and train equally long on the same "
-    "batches. NGN for one epoch ran on a CPU, all others on a GPU; both in float32.",
+    "batches. Some ran on a CPU and some on a GPU, all in float32; each record names its device.",
     rank=12,
 )
 
@@ -115,21 +99,17 @@ SNAPPED = OwnTable(
     "Adapter width with a snapping strength of 0.1, SmolLM2-135M, budget=cpu",
     SCORES,
     tuple(
-        row(f"{task}-{about or 'ngn'}", label, {"": "NGN", "fixed": "fixed"}[about], seeds=1,
-            runs=replace(SNAPPED_RUNS[task], about=about), dashes=("soft", "integer") if about else ())
-        for label, task in TASKS.items()
-        for about in ("", "fixed")
+        method_row(label, task, about, SNAPPED_RUNS[task]) for label, task in TASKS.items() for about in ("", "fixed")
     ),
     text="The adapters of table 11 with alpha up to 0.1, within the range of the paper, instead of 0.01.",
     rank=14,
-)  # fmt: skip
+)
 ASKED_LORA = OwnTable(
     "lora_smollm2_asked",
     "LoRA rank with more questions, SmolLM2-135M, budget=cpu",
     (*SCORES, column("nats", "nats", "nats", "<value:.3f>")),
     tuple(
-        row(f"{task}-{about or 'ngn'}", label, {"": "NGN", "sora": "SoRA", "adalora": "AdaLoRA"}[about], seeds=1,
-            runs=replace(ASKED_RUNS[task], about=about), dashes=("soft", "integer") if about else ())
+        method_row(label, task, about, ASKED_RUNS[task])
         for label, task in TASKS.items()
         if task in ASKED_RUNS
         for about in ("", "sora", "adalora")
@@ -137,7 +117,7 @@ ASKED_LORA = OwnTable(
     text="Three methods of table 11 on all test questions, at most 1,300. The rates of NGN and of AdaLoRA were each "
     "chosen on held-out training questions (experiment=choose_rate, choose_adalora); SoRA has that of NGN.",
     rank=15,
-)  # fmt: skip
+)
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f>"
 PRICED = OwnTable(
     "lora_smollm2_prices",

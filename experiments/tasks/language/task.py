@@ -37,7 +37,6 @@ from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.streams import generator
 from ngn.train.batches import Batches, MiniBatches, Split
-from ngn.train.plan import TrainPlan
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import Trainer
 
@@ -232,16 +231,10 @@ class AdaptationTask(Task[Attached]):
         The last one is kept: a task builds the model of a run several times.
         """
         if seed not in self.trained:
-            train = self.plan
-            plan = TrainPlan(
-                steps=train.steps_on(self.samples(train)), lr=train.lr, lr_shape=train.lr_shape, clip=train.clip,
-                optimizer=train.optimizer, weight_decay=train.weight_decay, warmup=train.warmup,
-                accumulate=train.accumulate, autocast=train.autocast,
-            )  # fmt: skip
             learner = WithoutSizes(self._trainable(self.fresh())).to(self.device)
             Trainer(
-                learner, self.batches(train, seed), self.loss, plan, weight=self.weight, progress=self.progress,
-                title=f"{self.settings.name} s{seed} all weights",
+                learner, self.batches(self.plan, seed), self.loss, self.plan.plan(len(self.train)), weight=self.weight,
+                progress=self.progress, title=f"{self.settings.name} s{seed} all weights",
             ).fit()  # fmt: skip
             frozen = learner.model.requires_grad_(False).eval()
             self.trained = {seed: dataclasses.replace(self.base, model=frozen)}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.library import custom_op
+from torch import Tensor, library, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
 import ngn
@@ -167,7 +166,7 @@ def test_a_grouped_product_loses_whole_blocks_of_16_bytes(dtype, block):
     assert learner.deploy(example=x, unsettled="allow").up.shape == (3, 8, 32)
 
 
-@custom_op("regions::roi_align", mutates_args=())
+@library.custom_op("regions::roi_align", mutates_args=())
 def roi_align(input: Tensor, rois: Tensor) -> Tensor:
     """Torchvision's operation by name and arguments: a mean over a part of an image, [regions, channels, 1, 1]."""
     means = []
