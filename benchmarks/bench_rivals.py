@@ -143,7 +143,7 @@ def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> Non
         cells += [(share, method) for share in given.shares for method in methods if method != "dense"]
         for seed, (share, method) in itertools.product(given.seeds, cells):
             more = changes or ({} if given.validation else settings.chosen(folder / SEARCH, name, method))
-            ending = "".join(f"-{key}{value:g}" for key, value in sorted(changes.items()))
+            ending = "".join(f"-{key}{value}" for key, value in sorted(changes.items()))
             if given.equal_time:
                 if (steps := settings.steps_in_time(folder, name, method, share)) is None:
                     continue

@@ -28,6 +28,7 @@ from experiments.models.cifar_resnet import standardised as as_trained
 from ngn.cost import multiply_adds
 from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.plan import Autocast
 
 CONTEXT = 128
 SCALES = ("tiny", "small", "full")
@@ -47,6 +48,7 @@ class Settings:
         strength: factor on a published method's own strength of sparsity, of its L1 norm or its barrier.
         K: largest number of components of a size that NGN learns.
         lr_boundary, commit: learning rate of NGN's boundaries, and the fraction of steps after which they are integers.
+        autocast: "none" or "bf16", in which training steps compute; weights, optimiser and scores are in float32.
     """
 
     steps: int
@@ -59,6 +61,7 @@ class Settings:
     K: int = 16
     lr_boundary: float = 0.2
     commit: float = 0.5
+    autocast: Autocast = "none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +149,7 @@ def trained(name: str, scale: str, root: Path, base: Path | None = None, **chang
     settings = {
         "tiny": Settings(steps=4, batch=8, held=8, before=0.0, K=8),
         "small": Settings(steps=351, batch=128, held=5_000, lr=1e-3, before=0.0),
-        "full": Settings(steps=3 * 351, batch=128, held=10_000, lr=1e-3, before=0.0),
+        "full": Settings(steps=3 * 351, batch=128, held=10_000, lr=1e-3, before=0.0, autocast="bf16"),
     }[scale]
     settings = replace(settings, **changes)
     torch.manual_seed(0)  # for the tiny one
@@ -164,7 +167,7 @@ def trained(name: str, scale: str, root: Path, base: Path | None = None, **chang
         return copy.deepcopy(whole)
 
     return of_images(
-        f"trained{name.removeprefix('resnet')}", pictures(scale, root), settings, as_trained, cropped, model=model,
+        f"trained{name.removeprefix('resnet')}", pictures(scale, root), settings, expected, cropped, model=model,
         limited="macs", order="magnitude", base=info, meaningless=("uniform width", "even sizes"), **inside(whole),
     )  # fmt: skip
 
@@ -174,7 +177,7 @@ def scratch(scale: str, root: Path, **changes: Any) -> Workload:
     settings = {
         "tiny": Settings(steps=4, batch=8, held=8, K=8),
         "small": Settings(steps=351, batch=128, held=5_000),
-        "full": Settings(steps=10 * 351, batch=128, held=10_000),
+        "full": Settings(steps=10 * 351, batch=128, held=10_000, autocast="bf16"),
     }[scale]
     blocks, widths = (1, (16, 16, 16)) if scale == "tiny" else (3, (16, 32, 64))
 
@@ -182,7 +185,7 @@ def scratch(scale: str, root: Path, **changes: Any) -> Workload:
         return CifarResNet(blocks, [max(1, int(width * channels)) for channels in widths])
 
     return of_images(
-        "scratch20", pictures(scale, root), replace(settings, **changes), as_trained, cropped, model=model,
+        "scratch20", pictures(scale, root), replace(settings, **changes), expected, cropped, model=model,
         limited="macs", **inside(model(1.0)),
     )  # fmt: skip
 
@@ -198,9 +201,14 @@ def inside(whole: nn.Module) -> dict[str, Any]:
     return {"sizes": sizes, "uncut": (*uncut, "linear")}
 
 
+def expected(pixels: Tensor) -> Tensor:
+    """Standardise as the trained networks expect; channels last, which convolutions compute faster."""
+    return as_trained(pixels).contiguous(memory_format=torch.channels_last)
+
+
 def cropped(pixels: Tensor) -> Tensor:
-    """The inputs of a training batch: moved, mirrored, and standardised as the trained networks expect."""
-    return mirrored(as_trained(shifted(pixels)))
+    """The inputs of a training batch: moved, mirrored and standardised."""
+    return mirrored(expected(shifted(pixels)))
 
 
 def pictures(scale: str, root: Path) -> ImageData:
@@ -223,7 +231,9 @@ def of_images(
     validation = x[first:], y[first:]
 
     def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return F.cross_entropy(model(batch[0]), batch[1])
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.autocast == "bf16"):
+            logits = model(batch[0])
+        return F.cross_entropy(logits.float(), batch[1])
 
     def score(model: nn.Module, final: bool) -> float:
         pixels, labels = (part[: settings.held] for part in (test if final else validation))
