@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,20 @@ from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.packages import require_packages
 from experiments.data.source import DataInfo
+from experiments.language.fused import FUSED, KINDS, split_maps
 from experiments.language.model_files import FILES, digests_of
 from experiments.language.packing import use_by_sequence
 from experiments.language.settings import BaseModel
 from experiments.store.sources import combined_digest
 
 MAPS = {
-    **{kind: (f"{kind}_proj",) for kind in ("q", "k", "v", "gate")},
+    **{kind: (f"{kind}_proj", f"{FUSED}.{kind}") for kind in KINDS},
+    "gate": ("gate_proj",),
     "o": ("o_proj", "attention.dense"),
     "up": ("up_proj", "dense_h_to_4h"),
     "down": ("down_proj", "dense_4h_to_h"),
 }
-"""Kind → names of the linear map in a layer, in the Llama family and in GPT-NeoX."""
+"""Kind → names of the linear map in a layer, in the Llama family and in GPT-NeoX (q, k and v once taken apart)."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,16 @@ class PretrainedModel:
                     raise ConfigError(
                         f"{self.info.name}: {layer} of {type(self.model).__name__} has no linear map of its own for "
                         f"{kind}; it has: {has or 'none'}. With gate=lora, type the kinds that it has as gate.targets "
-                        f"(GPT-NeoX: any of o, up, down); gate=adapter works with every model"
+                        f"(GPT-NeoX: any of q, k, v, o, up, down); gate=adapter works with every model"
                     )
                 chosen += fitting
         return chosen
+
+    def taken_apart(self) -> PretrainedModel:
+        """Return the model with maps of their own for q, k and v, where they are fused (GPT-NeoX); else itself."""
+        if not any(name.endswith(f".{FUSED}") for name, _ in self.model.named_modules()):
+            return self
+        return replace(self, model=split_maps(self.shared_copy(), self.model.config.num_attention_heads))
 
     def shared_copy(self) -> Any:
         """Copy the module tree but share frozen parameters and buffers, so that components can be attached."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.language.folders import ExportError, check_sums
+from experiments.language.fused import KINDS, SplitMap, join_maps
 from experiments.models.adapter import Adapter, attach_adapters
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.files import write_atomically
@@ -32,9 +33,16 @@ ADAPTERS = "adapters.safetensors", "adapters.json"
 
 
 def low_rank_terms(deployed: nn.Module) -> Terms:
-    """Return the low-rank terms of a deployed model."""
-    parts = ((name, part) for name, part in deployed.named_modules() if isinstance(part, LowRankLinear))
-    return {name: (part.down.detach(), part.up.detach()) for name, part in parts}
+    """Return the low-rank terms of a deployed model; those of q, k and v of a fused map as terms of that map."""
+    found, inside = {}, []
+    for name, part in deployed.named_modules():
+        if isinstance(part, SplitMap):
+            inside += [f"{name}.{kind}" for kind in KINDS]
+            if (terms := part.terms()) is not None:
+                found[name] = terms
+        elif isinstance(part, LowRankLinear) and name not in inside:
+            found[name] = (part.down.detach(), part.up.detach())
+    return found
 
 
 def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
@@ -74,7 +82,7 @@ def check_peft(folder: Path, base: Any, deployed: nn.Module, ids: Tensor) -> flo
     """Load a written folder with stock peft and compare it with the deployed model.
 
     Args:
-        base: the pretrained model; peft modifies it.
+        base: the pretrained model, whose fused maps are put together again; peft modifies it.
         ids: a sample, int64 [N, L].
 
     Returns:
@@ -93,7 +101,7 @@ def check_peft(folder: Path, base: Any, deployed: nn.Module, ids: Tensor) -> flo
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
-        adapted: Any = PeftModel.from_pretrained(base, folder)
+        adapted: Any = PeftModel.from_pretrained(join_maps(base), folder)
     layers: dict[str, Any] = {
         name: part for name, part in adapted.base_model.model.named_modules() if isinstance(part, LoraLayer)
     }
@@ -124,15 +132,16 @@ def logit_difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5)
 
 @torch.no_grad()
 def merge_terms(deployed: nn.Module) -> nn.Module:
-    """Return a copy with the terms added to the frozen weights; the copy shares all other tensors.
+    """Return a copy with the terms added to the frozen weights, and fused maps whole; it shares all other tensors.
 
     In bfloat16, rounding loses terms smaller than 1/256 of a weight. Evaluate such a model separately.
     """
     shared = {id(tensor): tensor for tensor in (*deployed.parameters(), *deployed.buffers())}
     model = copy.deepcopy(deployed, shared)
-    for name, (down, up) in low_rank_terms(deployed).items():
-        replace(model, name, partial(_sum, (up.double() @ down.double())))
-    return model
+    for name, part in [*model.named_modules()]:
+        if isinstance(part, LowRankLinear):
+            replace(model, name, partial(_sum, part.up.double() @ part.down.double()))
+    return join_maps(model)
 
 
 def _sum(product: Tensor, terms: Any) -> nn.Linear:

@@ -104,6 +104,8 @@ class AdaptationTask(Task[Attached]):
         else:
             assert config.model is not None, "Config has checked it"
             self.base = load_base(config.model, root, self.home)
+        if isinstance(config.gate, LoRAComponent):
+            self.base = self.base.taken_apart()
         self.settings, self.device, self.progress, self.plan = settings, device, config.progress, config.train
         self.recomputes = config.model is not None and config.model.gradient_checkpointing
         self.trained: dict[int, PretrainedModel] = {}
