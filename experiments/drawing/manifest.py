@@ -35,6 +35,14 @@ def drawing_code() -> str:
     return digest.hexdigest()
 
 
+def _file_digest(path: Path) -> bytes:
+    """Return the SHA-256 of a file; files that are missing or cannot be read are all alike."""
+    try:
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return b"absent"
+
+
 class Manifest:
     """The manifest of the figures in ``folder``: what they were drawn from.
 
@@ -53,9 +61,9 @@ class Manifest:
             self._noted = {}  # missing or damaged: redraw everything
 
     def _record(self, path: Path) -> bytes:
-        """Return the digest of a run's file at the first call; a missing file counts as empty."""
+        """Return the digest of a run's file at the first call."""
         if path not in self._contents:
-            self._contents[path] = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
+            self._contents[path] = _file_digest(path)
         return self._contents[path]
 
     def _digest(self, runs: Iterable[str], file: str) -> str:
@@ -64,8 +72,7 @@ class Manifest:
         for run in runs:
             digest.update(run.encode() + b"\0")
             digest.update(self._record(self._store.path(run)) + self._record(self._store.curves_path(run)))
-        path = self._path.with_name(file)
-        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent")
+        digest.update(_file_digest(self._path.with_name(file)))
         return digest.hexdigest()
 
     def unchanged(self, name: str) -> str | None:

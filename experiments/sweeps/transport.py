@@ -153,7 +153,13 @@ def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: Unp
         return
     if store.put(record["run_id"], content, curves):
         taken.counts["new"] += 1
-    elif path.read_bytes() == content:
+        return
+    try:
+        same = path.read_bytes() == content
+    except OSError as fault:
+        taken.refuse(name, f"a record of this run is there, but cannot be read ({fault.strerror})")
+        return
+    if same:
         taken.counts["present"] += 1
     else:
         taken.refuse(name, "another record of this run exists already")

@@ -110,6 +110,9 @@ def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_cha
     assert drawn() == ["figure1", "schedule_courses"]
     curves.mkdir()  # unexpected, but no reason to stop
     assert drawn() == []
+    curves.rmdir()
+    curves.symlink_to("/proc/self/mem")  # a file that exists and cannot be read
+    assert drawn() == []
     (tmp_path / "out" / "figure2.svg").write_bytes(b"")
     (tmp_path / "out" / "figure1.svg").unlink()
     assert drawn() == ["figure1", "figure2"]

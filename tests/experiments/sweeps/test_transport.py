@@ -150,6 +150,19 @@ def test_an_existing_record_never_changes(there, tmp_path):
     assert files(here) == before
 
 
+def test_an_existing_record_that_cannot_be_read_is_named_and_stays(there, tmp_path):
+    records, _ = transport.records_of_commit(there, head())
+    archives = transport.pack(there, records[:2], tmp_path / "out", 10**6)
+    here = Store(tmp_path / "here")
+    path = here.path(records[0].stem)
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/proc/self/mem")
+    taken = transport.unpack(archives, here)
+    assert taken.counts == {"new": 1, "refused": 1}
+    assert "cannot be read (Input/output error)" in str(taken.refused)
+    assert path.is_symlink()
+
+
 def test_a_damaged_archive_is_named_and_unpacks_nothing(there, tmp_path, capsys):
     (path,) = transport.pack(there, transport.records_of_commit(there, head())[0][:1], tmp_path, 20_000)
     content = bytearray(path.read_bytes())
