@@ -5,12 +5,12 @@
     python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
     python benchmarks/bench_rivals.py --work trained20 --equal-time    after the same without it
 
-A model may have at most 50, 25 or 75 % of the dense one's parameters, or of its multiply-adds (`trained20`). The number
-of steps includes those before and after a cut. Every unit (work, method, share, seed) writes one file when it ends.
-Units with a file are skipped, so the program can be stopped and started again. The final score uses test data. Choose
-settings with --validation, which scores on data held back from training; each method then takes the best of its runs in
-FOLDER/search. Latency is the forward pass on one thread, in turns with the dense model; the median ratio within a round
-counts. Torch-Pruning needs the extra `rivals`.
+A model may have at most 50, 25 or 75 % of the dense one's parameters, of its multiply-adds (`trained20`), or of its
+feed-forward parameters (`smollm2`). The number of steps includes those before and after a cut. Every unit (work,
+method, share, seed) writes one file when it ends. Units with a file are skipped, so the program can be stopped and
+started again. The final score uses test data. Choose settings with --validation, which scores on data held back from
+training; each method then takes the best of its runs in FOLDER/search. Latency is the forward pass on one thread, in
+turns with the dense model; the median ratio within a round counts. Torch-Pruning needs the extra `rivals`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import settings, table
-from rivals.all import METHODS, NEEDS, missing
+from rivals.all import METHODS, NEEDS, WORKS, missing
 from rivals.methods import seeded
-from rivals.work import SCALES, WORKS, Settings, Workload, parameters
+from rivals.work import SCALES, Settings, Workload, parameters
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from units import committed, write, write_between_marks
@@ -83,7 +83,7 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
     """
     whole = seeded(work, seed).eval()
     most, before, began = work.cost(whole), forget_peak(), time.process_time()
-    limit = most * share // 100
+    limit = work.outside + (most - work.outside) * share // 100
     model = METHODS[method](work, seed, limit)
     if (cost := work.cost(model)) > limit:
         raise RuntimeError(f"{method} left {cost:,} {work.limited}, more than {limit:,}")
@@ -99,8 +99,8 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         "parameters": parameters(model),
         "dense": parameters(whole),
         "limited": work.limited,
-        "cost": cost,
-        "dense_cost": most,
+        "cost": cost - work.outside,
+        "dense_cost": most - work.outside,
         "score": score,
         "unit": work.unit,
         "better": work.better,

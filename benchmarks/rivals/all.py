@@ -1,11 +1,12 @@
-"""All methods by the names of the tables, and the packages that some need."""
+"""All methods and works by the names of the tables, and the packages that some methods need."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 
-from rivals import methods, published
+from rivals import images, language, methods, published
 from rivals.work import Workload
 from torch import nn
 
@@ -23,6 +24,17 @@ METHODS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
     "Torch-Pruning, sparsity": published.torch_pruning_sparse,
     "MorphNet": published.morphnet,
     "BAR": published.bar,
+    "Wanda, even": published.wanda,
+    "Minitron": published.minitron,
+    "Sheared-LLaMA's masks": published.sheared,
+}
+WORKS: dict[str, Callable[..., Workload]] = {
+    "transformer": language.text,
+    "resnet20": images.images,
+    "trained20": functools.partial(images.trained, "resnet20"),
+    "trained56": functools.partial(images.trained, "resnet56"),
+    "scratch20": images.scratch,
+    "smollm2": language.language,
 }
 NEEDS = {name: "torch_pruning" for name in METHODS if name.startswith("Torch-Pruning")}
 

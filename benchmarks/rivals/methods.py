@@ -17,6 +17,8 @@ import ngn
 
 STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
+CALIBRATION = 8
+"""Batches of the training from which an order by data is computed."""
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 
@@ -104,10 +106,18 @@ def magnitude(work: Workload, seed: int, limit: int) -> nn.Module:
     return train(work, small, seed, first=work.settings.before)
 
 
-def retained(work: Workload, model: nn.Module, order: Any = None) -> Any:
-    """Copy ``model`` and make its sizes cuttable to a prefix of ``order``."""
-    sizes = work.sizes(None, order)
-    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, by_importance=None, **RETAINED)
+def retained(work: Workload, model: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
+    """Copy ``model`` and make its sizes cuttable to a prefix of ``order``, or of the order of importance."""
+    sizes, more = work.sizes(None, order), ordering(work, by_importance)
+    return ngn.learn_sizes(copy.deepcopy(model), sizes, example=work.example, **more, **RETAINED)
+
+
+def ordering(work: Workload, by_importance: Any) -> dict[str, Any]:
+    """Arguments of ``ngn.learn_sizes`` for an order of importance; one by data reads the first training batches."""
+    if by_importance in (None, "magnitude"):
+        return {"by_importance": by_importance}
+    batches = work.batches(0)
+    return {"by_importance": by_importance, "calibration": [batches.at(n)[0] for n in range(CALIBRATION)]}
 
 
 def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
@@ -117,12 +127,12 @@ def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
     return learner.deploy(unsettled="allow")
 
 
-def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None) -> nn.Module:
-    """Cut each size of ``model`` to the same fraction, the first of ``order``, within the budget.
+def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None, by_importance: Any = None) -> nn.Module:
+    """Cut each size of ``model`` to the same fraction, the first of an order, within the budget.
 
     If one more head per layer exceeds the budget, the rest goes to the feed-forward units.
     """
-    learner = retained(work, model, order)
+    learner = retained(work, model, order, by_importance)
 
     def cut(part: float, heads: float | None = None) -> nn.Module:
         return kept(learner, [round((part if heads is None or a.K > HEADS else heads) * a.K) for a in learner.axes])
@@ -137,7 +147,7 @@ def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) ->
     limited: Any = {work.limited: limit}
     budget = ngn.Budget(**limited, example=work.example[:1], significance=significance)
     sizes = work.sizes(work.settings.K, None)
-    settings: Any = {"budget": budget, "by_importance": work.order, "commit": work.settings.commit}
+    settings: Any = {"budget": budget, "commit": work.settings.commit} | ordering(work, work.order)
     made = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **settings)
     train(work, made, seed)
     return made
@@ -157,7 +167,8 @@ def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a new (or trained) model, cut to the sizes that NGN has learned with this seed."""
     counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
     sizes = work.sizes(work.settings.K, None)
-    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, by_importance=work.order, **RETAINED)
+    more = ordering(work, work.order) | RETAINED
+    keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **more)
     return train(work, kept(keeper, [counts[name] for name in keeper.names]), seed)
 
 

@@ -1,13 +1,14 @@
-"""Published methods: Torch-Pruning in three ways, MorphNet, and budget-aware regularisation (BAR)."""
+"""Published methods: Torch-Pruning in three ways, MorphNet, BAR, and for language Wanda, Minitron and Sheared-LLaMA."""
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from rivals.methods import kept, largest, retained, seeded, train, trained
+from rivals.methods import CALIBRATION, cut_evenly, kept, largest, retained, seeded, train, trained
 from rivals.models import HEADS, CausalAttention
 from rivals.work import Workload
 from torch import Tensor, nn
@@ -23,6 +24,9 @@ MORPHNET, ALIVE = 1e-2, 1e-2
 BARRIER, MARGIN, TOLERANCE, SLOPE, MOST = 1.0, 1e-4, 0.01, 10.0, 1e10
 """BAR's strength, for costs as shares of the whole; its margin, first tolerance, slope of the budget's way, largest
 factor."""
+
+TARGET_WARMUP, ASCENT = 0.2, 1.0
+"""Sheared-LLaMA's part of the pruning in which the target falls, and the rate of its multipliers."""
 
 
 def pruner(work: Workload, model: nn.Module, kept: float, everywhere: bool, sparsity: float | None = None) -> Any:
@@ -139,7 +143,42 @@ def bar(work: Workload, seed: int, limit: int) -> nn.Module:
     """Learn hard-concrete gates under a barrier at a falling budget for half of the steps; cut; train on.
 
     After Lemaire et al., "Structured pruning of neural networks with budget-aware regularization", 2019, without its
-    distillation, which no other method gets. What is above the limit at the end loses the gates nearest to closing.
+    distillation, which no other method gets.
+    """
+    share = limit / work.cost(seeded(work, seed))
+
+    def force(progress: float, expected: Tensor, now: float) -> Tensor:
+        return BARRIER * work.settings.strength * barrier(now, share, progress) * expected
+
+    return gated(work, seed, limit, force)
+
+
+def sheared(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Learn hard-concrete masks whose expected cost two Lagrange multipliers hold at a target; cut; train on.
+
+    After Xia et al., "Sheared LLaMA", 2024, section 2.1, with masks of the work's sizes alone, and all data alike:
+
+        m_1 (C - a) + m_2 (C - a)^2,  m_1 and m_2 from 0 by gradient ascent,  a from 1 to the limit
+    """
+    share, multipliers = limit / work.cost(seeded(work, seed)), [0.0, 0.0]
+
+    def force(progress: float, expected: Tensor, now: float) -> Tensor:
+        gap = expected - (1 - (1 - share) * min(1.0, progress / TARGET_WARMUP))
+        loss = multipliers[0] * gap + multipliers[1] * gap.square()
+        for power in (1, 2):
+            multipliers[power - 1] += ASCENT * work.settings.strength * float(gap.detach()) ** power
+        return loss
+
+    return gated(work, seed, limit, force)
+
+
+def gated(work: Workload, seed: int, limit: int, force: Callable[[float, Tensor, float], Tensor]) -> nn.Module:
+    """Learn hard-concrete gates of all units for half of the steps; cut; train on.
+
+    What is above the limit at the end loses the gates nearest to closing.
+
+    Args:
+        force: the loss for progress in [0, 1], the expected cost and the cost if it were cut now, as shares.
     """
 
     def capacity(name: str, K: int) -> HardConcrete:
@@ -149,13 +188,13 @@ def bar(work: Workload, seed: int, limit: int) -> nn.Module:
     costs = cost_per_unit(work, retained(work, model))
     learner = ngn.learn_sizes(model, sizes, example=work.example, by_importance=None, capacity=capacity)
     gates: list[Any] = [axis.capacity for axis in learner.axes]
-    share, all_open = limit / work.cost(seeded(work, seed)), torch.tensor([float(gate.K) for gate in gates])
+    all_open = torch.tensor([float(gate.K) for gate in gates])
 
     def penalty(progress: float) -> Tensor:
         open_now = torch.stack([gate.count() for gate in gates])
-        factor = barrier(1 - float((costs * (all_open - open_now)).sum()), share, progress)
         expected = torch.stack([gate.open_probabilities().sum() for gate in gates])
-        return BARRIER * work.settings.strength * factor * (costs * expected).sum()
+        shares = [1 - (costs * (all_open - left)).sum() for left in (expected, open_now)]
+        return force(progress, shares[0], float(shares[1]))
 
     train(work, learner, seed, last=HALF, penalty=penalty)
     levels = torch.cat([gate.log_alpha.detach() for gate in gates]).sort().values
@@ -168,3 +207,32 @@ def bar(work: Workload, seed: int, limit: int) -> nn.Module:
         return learner.deploy(unsettled="allow")
 
     return train(work, cut(largest(lambda part: work.cost(cut(part)), limit)), seed, first=HALF)
+
+
+def wanda(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Cut each size to the same fraction by Wanda's score of its units; train on.
+
+    After Sun et al., "A simple and effective pruning approach for large language models", 2024, summed over outputs.
+    """
+    model = trained(work, seed)
+    return train(work, cut_evenly(work, model, limit, by_importance="wanda"), seed, first=work.settings.before)
+
+
+def minitron(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Cut each size to the same fraction by the mean activation of its units; train on.
+
+    After Muralidharan et al., "Compact language models via pruning and knowledge distillation", 2024, equation 1: the
+    root over batches of the summed squares of means over tokens. All methods heal alike, so there is no distillation.
+    """
+    model, orders = trained(work, seed), {}
+    for name in retained(work, model).names:
+        *_, last = (part for part in model.get_submodule(name).modules() if isinstance(part, nn.Linear))
+        seen: list[Tensor] = []
+        hook = last.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0].abs().mean(1)))
+        with torch.no_grad():
+            for number in range(CALIBRATION):
+                model(work.batches(seed).at(number)[0])
+        hook.remove()
+        orders[name] = torch.cat(seen).square().sum(0).argsort(descending=True).tolist()
+    small = cut_evenly(work, model, limit, lambda name, K: orders[name])
+    return train(work, small, seed, first=work.settings.before)

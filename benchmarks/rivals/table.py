@@ -20,12 +20,14 @@ TITLES = {
     "scratch20": "ResNet-20 from scratch on CIFAR-10",
     "resnet20": "ResNet-20 with maps as shortcuts on CIFAR-10",
     "transformer": "Transformer on TinyStories",
+    "smollm2": "SmolLM2-135M, trained, on WikiText-2",
 }
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 OWN = "NGN"
 LEVEL = 0.05
-SMALL = {"transformer": 0.02}
+SMALL = {"transformer": 0.02, "smollm2": 0.01}
 """Differences of scores within which two methods are called equal; 0.3 points for images."""
+SAMPLES = {"transformer": "characters", "smollm2": "tokens"}
 
 
 def named(work: str, method: str, share: int) -> str:
@@ -52,7 +54,7 @@ def table(units: list[Unit], shares: Iterable[int]) -> str:
             budget = (
                 f"{settings['steps']:,} steps" if equal == "steps" else "the dense model's processor time, in batches"
             )
-            scored = f"{settings['held']:,} {'characters' if name == 'transformer' else 'images'} scored"
+            scored = f"{settings['held']:,} {SAMPLES.get(name, 'images')} scored"
             parts.append(
                 f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method, {scored}\n\n"
                 f"| {limited} | method | % of dense | {one['unit']} | {OWN} better by | {OWN} is | latency x dense: "

@@ -16,11 +16,11 @@ from experiments.paths import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
-from rivals import settings, table
-from rivals.all import METHODS
+from rivals import published, settings, table
+from rivals.all import METHODS, WORKS
+from rivals.images import mirrored, shifted
 from rivals.methods import largest, seeded
-from rivals.published import barrier, morphnet
-from rivals.work import WORKS, mirrored, shifted
+from rivals.published import barrier, minitron, morphnet, wanda
 from units import write_between_marks
 
 OWN = [name for name in METHODS if not name.startswith("Torch-Pruning")]
@@ -47,7 +47,10 @@ def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
     methods = [name for name in METHODS if name.startswith("Torch-Pruning")]
     found = units(tmp_path, "--methods", *methods)
     assert {(unit["work"], unit["method"]) for unit in found} == {
-        (work, method) for work in WORKS for method in methods
+        (work, method)
+        for work, make in WORKS.items()
+        for method in methods
+        if method not in make("tiny", tmp_path).meaningless
     }
     for unit in found:
         assert 0.15 < unit["cost"] / unit["dense_cost"] <= 0.25
@@ -205,6 +208,21 @@ def test_morphnet_keeps_the_channels_of_large_scales(monkeypatch: pytest.MonkeyP
     assert [len(kept[name]) for name in alive] == [16, 8, 4] or len(kept["layer1.0"]) > len(kept["layer2.0"])
     for name, rows in alive.items():
         assert int((kept[name] == 1.0).sum()) == len(rows), "those alive stay"
+
+
+@pytest.mark.parametrize("method", [minitron, wanda])
+def test_orders_by_activations_keep_the_units_that_are_large(method, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = WORKS["smollm2"]("tiny", ROOT)
+    whole = work.model(1.0)
+    with torch.no_grad():
+        for layer in whole.model.layers:  # the last twelve of 48 units
+            layer.mlp.up_proj.weight[-12:] *= 100
+    monkeypatch.setattr(published, "trained", lambda work, seed: whole)
+    monkeypatch.setattr(published, "train", lambda work, model, seed, **_: model)
+    small = method(work, 0, work.outside + (work.cost(whole) - work.outside) // 4)
+    for layer, before in zip(small.model.layers, whole.model.layers, strict=True):
+        kept, large = layer.mlp.up_proj.weight, before.mlp.up_proj.weight[-12:]
+        assert {tuple(row) for row in kept.tolist()} == {tuple(row) for row in large.tolist()}
 
 
 def test_committed_units_are_of_test_data_and_committed_code() -> None:
