@@ -46,7 +46,8 @@ from experiments.store import provenance
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 SHARES, SEEDS = (50, 25, 75), (0, 1, 2)
-ROUNDS = 25
+ROUNDS, LEAST, LONGEST = 25, 5, 20.0
+"""Rounds of a latency; after the first few no more than this many seconds."""
 SEARCH = "search"
 """Folder of the validation runs from which each method's settings follow, in the folder of the results."""
 
@@ -62,7 +63,10 @@ def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, fl
 
     for model in (dense, small):
         seconds(model)
-    pairs = [(seconds(dense), seconds(small)) for _ in range(ROUNDS)]
+    pairs: list[tuple[float, float]] = []
+    began = time.perf_counter()
+    while len(pairs) < LEAST or (len(pairs) < ROUNDS and time.perf_counter() - began < LONGEST):
+        pairs.append((seconds(dense), seconds(small)))
     ratio = statistics.median(after / before for before, after in pairs)
     return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
 
