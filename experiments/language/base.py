@@ -85,7 +85,7 @@ class PretrainedModel:
 
     def taken_apart(self) -> PretrainedModel:
         """Return the model with maps of their own for q, k and v, where they are fused (GPT-NeoX); else itself."""
-        if not any(name.endswith(f".{FUSED}") for name, _ in self.model.named_modules()):
+        if self.model.config.model_type != "gpt_neox":  # others have maps of this name with other rows
             return self
         return replace(self, model=split_maps(self.shared_copy(), self.model.config.num_attention_heads))
 
