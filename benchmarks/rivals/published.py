@@ -204,6 +204,8 @@ def gated(work: Workload, seed: int, limit: int, force: Callable[[float, Tensor,
         least = levels[round((1 - part) * (len(levels) - 1))]
         for gate, level in zip(gates, whole, strict=True):
             gate.log_alpha.data.copy_(torch.where(level >= torch.minimum(least, level.max()), level, -gate.limit))
+            if not int(gate.count()):  # all had closed by themselves: a layer keeps one unit
+                gate.log_alpha.data[level.argmax()] = gate.limit
         return learner.deploy(unsettled="allow")
 
     return train(work, cut(largest(lambda part: work.cost(cut(part)), limit)), seed, first=HALF)

@@ -225,6 +225,20 @@ def test_orders_by_activations_keep_the_units_that_are_large(method, monkeypatch
         assert {tuple(row) for row in kept.tolist()} == {tuple(row) for row in large.tolist()}
 
 
+def test_a_layer_whose_gates_have_all_closed_keeps_one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(work, model, seed, **_):
+        if hasattr(model, "axes"):
+            model.axes[0].capacity.log_alpha.data.fill_(-4.0)
+        return model
+
+    monkeypatch.setattr(published, "train", closed)
+    work = WORKS["trained20"]("tiny", Path())
+    limit = work.cost(seeded(work, 0)) // 2
+    small = published.bar(work, 0, limit)
+    assert work.cost(small) <= limit
+    assert min(p.shape[0] for name, p in small.named_parameters() if "conv1" in name) == 1
+
+
 def test_committed_units_are_of_test_data_and_committed_code() -> None:
     with pytest.raises(SystemExit):
         bench_rivals.main(["--validation"])
