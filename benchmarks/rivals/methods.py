@@ -116,8 +116,13 @@ def ordering(work: Workload, by_importance: Any) -> dict[str, Any]:
     """Arguments of ``ngn.learn_sizes`` for an order of importance; one by data reads the first training batches."""
     if by_importance in (None, "magnitude"):
         return {"by_importance": by_importance}
+    return {"by_importance": by_importance, "calibration": calibration(work)}
+
+
+def calibration(work: Workload) -> list[Tensor]:
+    """The inputs of the first training batches of seed 0, for orders by data."""
     batches = work.batches(0)
-    return {"by_importance": by_importance, "calibration": [batches.at(n)[0] for n in range(CALIBRATION)]}
+    return [batches.at(number)[0] for number in range(CALIBRATION)]
 
 
 def kept(learner: Any, counts: Sequence[int]) -> nn.Module:

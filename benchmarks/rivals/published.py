@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from rivals.methods import CALIBRATION, cut_evenly, kept, largest, retained, seeded, train, trained
+from rivals.methods import calibration, cut_evenly, kept, largest, retained, seeded, train, trained
 from rivals.models import HEADS, CausalAttention
 from rivals.work import Workload
 from torch import Tensor, nn
@@ -226,15 +227,19 @@ def minitron(work: Workload, seed: int, limit: int) -> nn.Module:
     After Muralidharan et al., "Compact language models via pruning and knowledge distillation", 2024, equation 1: the
     root over batches of the summed squares of means over tokens. All methods heal alike, so there is no distillation.
     """
-    model, orders = trained(work, seed), {}
-    for name in retained(work, model).names:
+    model = trained(work, seed)
+    seen: dict[str, list[Tensor]] = {name: [] for name in retained(work, model).names}
+    hooks = []
+    for name, means in seen.items():
         *_, last = (part for part in model.get_submodule(name).modules() if isinstance(part, nn.Linear))
-        seen: list[Tensor] = []
-        hook = last.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0].abs().mean(1)))
-        with torch.no_grad():
-            for number in range(CALIBRATION):
-                model(work.batches(seed).at(number)[0])
+        note = functools.partial(lambda means, _, args: means.append(args[0].abs().mean(1)), means)
+        hooks.append(last.register_forward_pre_hook(note))
+    with torch.no_grad():
+        for inputs in calibration(work):
+            model(inputs)
+    for hook in hooks:
         hook.remove()
-        orders[name] = torch.cat(seen).square().sum(0).argsort(descending=True).tolist()
+    scores = {name: torch.cat(means).square().sum(0) for name, means in seen.items()}
+    orders = {name: score.argsort(descending=True).tolist() for name, score in scores.items()}
     small = cut_evenly(work, model, limit, lambda name, K: orders[name])
     return train(work, small, seed, first=work.settings.before)
