@@ -39,6 +39,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from units import committed, write, write_between_marks
 
+from experiments.data.errors import DataError
 from experiments.data.source import data_root
 from experiments.runs import host
 from experiments.store import provenance
@@ -217,7 +218,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.folder is None and (given.validation or not committed()):
         parser.error("type --folder FOLDER: the default folder is for committed code and test data only")
     torch.set_num_threads(1)
-    run(given, folder, dict(given.set))
+    try:
+        run(given, folder, dict(given.set))
+    except DataError as fault:
+        parser.exit(2, f"{fault}\n")
 
 
 if __name__ == "__main__":

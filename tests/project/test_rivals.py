@@ -73,6 +73,14 @@ def test_a_method_that_is_not_installed_is_said_and_left_out(
     assert "no_such_package is not installed" in capsys.readouterr().out
 
 
+def test_missing_data_are_named_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--scale", "small", "--work", "resnet20", "--folder", str(tmp_path), "--data-root", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        bench_rivals.main([*options, "--methods", "dense"])
+    assert ended.value.code == 2
+    assert "fetch_data.py cifar10" in capsys.readouterr().err
+
+
 def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         units(tmp_path, "--set", "lr=0.1")
