@@ -116,7 +116,7 @@ def _rival(method: str) -> Companion:
     return find
 
 
-RIVALS: Mapping[str, Companion] = {name: _rival(name) for name in ("sora", "adalora", "svd", "uniform")}
+RIVALS: Mapping[str, Companion] = {name: _rival(name) for name in ("sora", "adalora", "svd", "eva", "uniform")}
 """Method → its run with the total count that a learned model retained."""
 
 

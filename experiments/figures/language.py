@@ -23,6 +23,7 @@ _SERIES = {
     "sora": "SoRA",
     "adalora": "AdaLoRA",
     "svd": "singular values",
+    "eva": "EVA",
     "uniform": "uniform",
 }
 _SCORED = ("soft score (%)", "truncated score (%)")

@@ -16,6 +16,7 @@ METHODS = {
     "sora": "SoRA",
     "adalora": "AdaLoRA",
     "svd": "SVD cut",
+    "eva": "EVA",
     "uniform": "uniform",
 }
 """Companion of a row → its label; the empty key is the learned model itself."""
@@ -65,7 +66,7 @@ LORA = OwnTable(
         "The paper's model of eight billion parameters is not available here. These are the same methods on "
         "SmolLM2-135M-Instruct, which has the same architecture with 30 layers, trained for minutes. No score can "
         "be compared with the published ones. All rows of a task share one recipe. SoRA, AdaLoRA, plain LoRA of "
-        "rank 16 cut by singular values (SVD cut), and an even allocation get the total rank that NGN learned: "
+        "rank 16 cut by singular values (SVD cut), EVA, and an even allocation get the total rank that NGN learned: "
         "kept and target. The score is the first one of the task in %, with Wilson's 95 % interval over a fixed "
         "list of examples. docs/data.md and each record name splits other than the official ones."
     ),

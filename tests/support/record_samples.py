@@ -137,7 +137,7 @@ def adapt(
         if name == "mixed":
             adapt(store, beside, of, score, soft, third, rival)
             continue
-        phase = "grown" if name in ("sora", "adalora", "svd") else "fixed"
+        phase = "grown" if name in ("sora", "adalora", "svd", "eva") else "fixed"
         kept = [0] * gate.groups if name == "base" else counts
         other = answers(kept, gate, 3.5 if name == "base" else rival, 20.0 if name == "base" else 21.0)
         put(store, beside, of, {phase: other})

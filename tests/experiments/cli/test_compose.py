@@ -25,12 +25,12 @@ from experiments.tasks import GATES_OF_TASK, TASKS
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
 
 
-PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora", "adalora", "svd", "uniform"))}
+PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora", "adalora", "svd", "eva", "uniform"))}
 """Groups of choices for tasks on a pretrained model."""
 EXTRA = {
     **{name: {"method.count": 2} for name in ("fixed", "budget")},
     "local": {"model.path": "some/folder", "gate.layers": 24},
-    **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "uniform")},
+    **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "eva", "uniform")},
 }
 """Return the other settings that a choice needs."""
 

@@ -48,7 +48,7 @@ def test_ranks_are_drawn_by_layer_and_map(store: Store) -> None:
 def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store) -> None:
     data = FIGURES["lora_scores"].data(Reader(store))
     by_series = {point.series: point for point in data.of("wikisql_easy")}
-    assert list(by_series) == ["NGN", "fixed", "SoRA", "AdaLoRA", "singular values", "uniform"]
+    assert list(by_series) == ["NGN", "fixed", "SoRA", "AdaLoRA", "singular values", "EVA", "uniform"]
     assert {point.x for point in by_series.values()} == {20}
     low, high = wilson_interval(0.6, 200, 0.05)
     assert (by_series["NGN"].low, by_series["NGN"].high) == pytest.approx((100 * low, 100 * high))
@@ -59,7 +59,7 @@ def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store
     assert list(bars) == list(by_series)
     ((bottom, top),) = bars["NGN"][2][0].get_segments()
     assert (bottom[1], top[1]) == pytest.approx((100 * low, 100 * high))
-    assert len({float(bar[0].get_xdata()[0]) for bar in bars.values()}) == 6, "none covers another"
+    assert len({float(bar[0].get_xdata()[0]) for bar in bars.values()}) == 7, "none covers another"
     (base,) = (line for line in data.lines if line.panel == "gsm8k")
     assert list(base.y) == [3.5, 3.5]
     assert {run for point in data.points for run in point.runs} <= set(data.runs)
@@ -109,7 +109,7 @@ def test_rivals_follow_what_was_learned_and_base_scores_come_first(store: Store)
     assert [name.split("-")[2] for name in named] == ["base"] * 5 + ["ngn"] * 7
     assert {name.split("-")[0] for name in named} == set(TASKS.values())
     followed = [(run.id, run.config) for run in study("lora_smollm2").runs(store) if run.id not in named]
-    assert len(followed) == 8
+    assert len(followed) == 10  # five rivals of two learned models
     for _, config in followed:
         assert config.method.target == 20  # type: ignore[attr-defined]
         assert store.get(config.method.like) is not None  # type: ignore[attr-defined]

@@ -114,6 +114,7 @@ SLOW_WAITS: list[tuple[str, str, str, dict[str, Any], dict[str, int]]] = [
     ("mnist", "conv", "ngn", {}, {}),
     ("tinystories", "heads_slices", "ngn", {"task__context": 16, "train__batch": 2}, {}),
     ("wikisql_easy", "lora", "svd", {"method__target": 8}, {}),
+    ("wikisql_easy", "lora", "eva", {"method__target": 8}, {}),
     ("wikisql_easy", "adapter", "ngn", {}, {}),
 ]
 
