@@ -92,9 +92,9 @@ class ShardedTrainer(Trainer):
         distributed.all_reduce(total)
         return total
 
-    def _pauses(self, seconds: float) -> tuple[bool, bool]:
+    def _pauses(self, seconds: float, last: bool) -> tuple[bool, bool]:
         """All processes pause after the same step: when one of them would."""
-        saving, stopping = super()._pauses(seconds)
+        saving, stopping = super()._pauses(seconds, last)
         flags = torch.tensor([saving, stopping], dtype=torch.uint8)
         distributed.all_reduce(flags, op=distributed.ReduceOp.MAX)
         saving, stopping = map(bool, flags.tolist())

@@ -203,15 +203,18 @@ class Supervisor:
             worker.process.kill()
 
     def _stop_all(self) -> None:
+        grace = self.cluster.grace_seconds
         for worker in self._workers:
             worker.process.send_signal(signal.SIGTERM)
-        end = time.monotonic() + self.cluster.grace_seconds
+        end = time.monotonic() + grace
         for worker in self._workers:
             try:
                 worker.process.wait(timeout=max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+                told = f"a worker did not stop within {grace:g} s and was killed: its runs continue from a checkpoint"
+                print(told, file=sys.stderr, flush=True)
             _close(worker.process)
         self._workers.clear()
 

@@ -146,8 +146,8 @@ class Trainer:
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
                     self._report(step + 1)
                 now = time.monotonic()
-                saving, stopping = self._pauses(now - saved)
-                if saving and step + 1 < plan.steps:
+                saving, stopping = self._pauses(now - saved, step + 1 == plan.steps)
+                if saving:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
                     if stopping:
@@ -156,10 +156,13 @@ class Trainer:
                 bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
 
-    def _pauses(self, seconds: float) -> tuple[bool, bool]:
-        """Whether to save, ``seconds`` after the last time, and whether to stop then."""
+    def _pauses(self, seconds: float, last: bool) -> tuple[bool, bool]:
+        """Whether to save, ``seconds`` after the last time, and whether to stop then.
+
+        After the last step it takes a tenth of the seconds: what follows, such as scoring, can be long and be killed.
+        """
         stopping = interrupt.requested()
-        return stopping or seconds >= self.checkpoint_seconds, stopping
+        return stopping or seconds >= self.checkpoint_seconds / (10 if last else 1), stopping
 
     def _finish(self, bad: Tensor, since: float, resumed: int) -> History:
         """Finish the learner and return the history; ``since`` plus the clock is the wall time of the training."""

@@ -274,12 +274,14 @@ class KernelTrainer(Trainer):
                     state.unpack(done)
                     learner.set_progress((done - 1) / plan.steps)
                     self._report(done)
-                now, stopping = time.monotonic(), interrupt.requested()
-                if (stopping or now - saved >= self.checkpoint_seconds) and done < plan.steps:
+                now = time.monotonic()
+                saving, stopping = self._pauses(now - saved, done == plan.steps)
+                if saving:
                     state.unpack(done)
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    interrupt.raise_if_requested()
+                    if stopping:
+                        interrupt.raise_if_requested()
         return self._finish(bad, before - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:

@@ -46,6 +46,28 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch):
     assert untimed(got["phases"]) == untimed(expected["phases"])
 
 
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_a_run_that_is_killed_while_it_is_scored_is_not_trained_again(tmp_path, monkeypatch, engine):
+    """Answers of a language model can take longer than a training, and than the grace after a signal."""
+    config = smoke(tmp_path, phases=["grown"], engine=engine, checkpoint_seconds=1e-9)
+    expected = json.loads(launch([config])[0].path.read_text())
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    real = phases.measure_phase
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(phases, "measure_phase", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    assert list(run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/step-0000000012.json")), "that of the last step"
+    monkeypatch.setattr(phases, "measure_phase", real)
+    (outcome,) = launch([config])
+    got = json.loads(outcome.path.read_text())
+    assert got["execution"]["resumed"] == 1
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+
+
 @pytest.mark.parametrize(
     "harm", ["other code", "a changed digit", "cut", "empty", "null", "a folder", "steps not trained"]
 )

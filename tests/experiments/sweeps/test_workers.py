@@ -91,6 +91,17 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
+def test_a_worker_that_is_killed_at_a_stop_is_told(tmp_path, capsys):
+    """A score that takes longer than the grace is lost, so not all progress is saved."""
+    does = "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    cluster = settings.Cluster(kind="local", workers=1, grace_seconds=0.5)
+    command = [sys.executable, "-c", WORKER.format(bad=0, does=does)]
+    with pytest.raises(interrupt.Interrupted):
+        Supervisor(frozen(tmp_path, 1), [0], cluster, lambda *_: None, command).run()
+    told = "a worker did not stop within 0.5 s and was killed: its runs continue from a checkpoint\n"
+    assert capsys.readouterr().err == told
+
+
 def test_tasks_of_other_processes_are_put_off(tmp_path):
     """The real worker does not wait for a run of another process while there is other work."""
     plan, told = frozen(tmp_path, 3), {}
