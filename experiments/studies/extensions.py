@@ -6,6 +6,7 @@ from experiments.studies.model import Study, selections_of
 from experiments.tables.budgets import BUDGETS
 from experiments.tables.commit import COMMITTED
 from experiments.tables.orders import ORDERED
+from experiments.tables.precision import BF16
 from experiments.tables.suspects import SUSPECTS as ONE_CHANGED
 from experiments.tables.tied_alpha import TIED
 
@@ -43,4 +44,10 @@ SUSPECTS = Study(
     lambda: selections_of(ONE_CHANGED),
     rank=305,
     curves=1,
+)
+PRECISION = Study(
+    "precision",
+    "convolutions in bf16: MNIST and CIFAR-10, five seeds",
+    lambda: selections_of(BF16),
+    rank=306,
 )
