@@ -133,7 +133,8 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
         return statistics.median(b - a for a, b in pairwise(at))
 
     phases = footprint(config, on_card=True)
-    return learner, seconds, sum(phases["train"].values()) if phases else 0.0
+    planned = max(sum(phases[name].values()) for name in ("train", "update")) if phases else 0.0
+    return learner, seconds, planned
 
 
 def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:

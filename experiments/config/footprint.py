@@ -25,7 +25,7 @@ MemoryParts = dict[str, float]
 
 
 def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str, MemoryParts] | None:
-    """Return the bytes of each phase: load, train, score, generate; None if the model's sizes are unknown.
+    """Return the bytes of each phase: load, train, update, score, generate; None if the model's sizes are unknown.
 
     Args:
         on_card: whether the run is on a GPU. The frozen original of a model that is trained then waits on the host.
@@ -73,11 +73,18 @@ def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str,
     answers = (tokens - replay) * ANSWER * TOKENS / usual + replay
     activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
+    # Gradients are freed after an update. Where most activations are held, only the last weight has one again.
+    passes, largest_weight = dict(state), d * max(V, f)
+    if updated and config.train.accumulate == 1:
+        passes["gradients"] *= largest_weight / P
+    update: MemoryParts = {"moments in float32": 8.0 * largest_weight} if updated and eight_bit else {}
+
     rows, new = getattr(config.task, "eval_batch", 1), getattr(config.task, "max_new_tokens", 0)
     cache = 2.0 * rows * (usual + new) * layers * kv * kind
     return {
         "load": {"weights": weights},
-        "train": {**state, **activations},
+        "train": {**passes, **activations},
+        "update": {**state, **update},
         "score": {"weights and moments": held, "logits": (w + 8.0) * V * CHUNK},
         "generate": {"weights and moments": held, "keys and values": cache, "logits": (w + 4.0) * V * rows},
     }

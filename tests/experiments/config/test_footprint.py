@@ -30,7 +30,7 @@ def config_of(gate: str, keys: dict[str, Any], task: str = "wikisql_easy", model
 def test_the_table_of_llama3_8b_holds_these_sums(label: str, gate: str, keys: dict[str, Any]) -> None:
     phases = footprint(config_of(gate, keys), on_card=True)
     assert phases is not None
-    sums = [f"{sum(phases[name].values()) / 1e9:.1f}" for name in ("load", "train", "score", "generate")]
+    sums = [f"{sum(phases[name].values()) / 1e9:.1f}" for name in ("load", "train", "update", "score", "generate")]
     fits = ["yes" if largest(phases)[1] <= 1e9 * card - 2e9 else "no" for card in CARDS]
     line = f"| {' | '.join([label, *sums, *fits])} |"
     assert line in (ROOT / "docs" / "language.md").read_text().splitlines(), line
@@ -41,13 +41,24 @@ def test_the_state_of_a_trained_model_is_counted_by_type() -> None:
     usual, saving = (footprint(config_of("prune", keys), on_card=True) for keys in ({}, SAVING))
     assert usual is not None
     assert saving is not None
-    assert usual["train"]["trained weights"] + usual["train"]["gradients"] + usual["train"]["moments"] == 16 * P
-    state = [saving["train"][name] for name in ("trained weights", "gradients", "moments")]
+    assert usual["update"] == {"trained weights": 4 * P, "gradients": 4 * P, "moments": 8 * P}
+    state = [saving["update"][name] for name in ("trained weights", "gradients", "moments")]
     assert state == [2 * P, 2 * P, P * (2 + 8 / 256)]
+    assert saving["update"]["moments in float32"] == 2 * 4 * 128_256 * 4_096  # of the embedding, or of the head
     on_host = footprint(config_of("prune", {}), on_card=False)
     assert on_host is not None
     assert on_host["train"]["frozen original"] == 2 * P
     assert "frozen original" not in usual["train"]
+
+
+def test_gradients_are_there_with_all_activations_only_between_micro_batches() -> None:
+    P, V, d = 8_030_261_248, 128_256, 4_096
+    one, four = (footprint(config_of("prune", SAVING | {"train.accumulate": n}), on_card=True) for n in (1, 4))
+    assert one is not None
+    assert four is not None
+    assert one["train"]["gradients"] == pytest.approx(2 * V * d)
+    assert four["train"]["gradients"] == 2 * P
+    assert one["update"] == four["update"]
 
 
 def test_the_state_of_ranks_is_that_of_their_four_numbers_each() -> None:
@@ -73,7 +84,7 @@ def test_processes_divide_what_training_holds_and_the_first_one_scores_the_whole
     assert one is not None
     assert four is not None
     for name in ("trained weights", "gradients", "moments"):
-        assert four["train"][name] == one["train"][name] / 4
+        assert four["update"][name] == one["update"][name] / 4
     assert four["train"]["activations"] == one["train"]["activations"]
     ends = 4 * 2 * V * d
     assert four["train"]["gathered weights"] == pytest.approx(ends + 2 * (4 * P - ends) / 32)
