@@ -22,6 +22,7 @@ from experiments.paths import RESULTS
 from experiments.runs.run_files import Run
 from experiments.runs.same import differences
 from experiments.store.leases import Leases
+from experiments.store.provenance import machine
 from experiments.store.records import HIDDEN, RecordError, Store, read_record
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
@@ -75,7 +76,10 @@ def _sample(folder: Path) -> Iterator[Path]:
 
 
 class Speeds:
-    """Estimates of time and memory of a run alone on a worker, from records of its kind."""
+    """Estimates of time and memory of a run alone on a worker, from records of its kind.
+
+    Where a kind has records of this machine's processor, those alone count for the time.
+    """
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self.roots = [store.root for store in stores]
@@ -100,7 +104,8 @@ class Speeds:
         Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
         """
         if task.name not in self._seconds:
-            seen: dict[Kind, list[float]] = defaultdict(list)
+            self._seconds[task.name] = {}
+            seen: dict[Kind, list[tuple[bool, float]]] = defaultdict(list)
             for root in self.roots:
                 for path in _sample(root / task.name):
                     try:
@@ -115,8 +120,11 @@ class Speeds:
                     self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
                     trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
                     took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-                    seen[kind].append(took / steps / len(phases))
-            self._seconds[task.name] = {kind: median(each) for kind, each in seen.items()}
+                    here = record["hardware"].get("cpu") == machine()["cpu"]
+                    seen[kind].append((here, took / steps / len(phases)))
+            for kind, each in seen.items():
+                nearest = max(here for here, _ in each)
+                self._seconds[task.name][kind] = median(one for here, one in each if here == nearest)
         return self._seconds[task.name]
 
     def memory(self, config: Config) -> float | None:

@@ -12,6 +12,7 @@ from experiments.config.compose import compose
 from experiments.data import DataError
 from experiments.paths import CONF
 from experiments.runs.run_files import runs_of
+from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
@@ -187,6 +188,17 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     assert speeds.seconds(longer) == pytest.approx(2 * alone)
     committed = compose({"task": "mnist", "gate": "conv"}, {"schedule.commit": 0.9, "phases": ["grown"]})
     assert speeds.seconds(committed) == pytest.approx(alone / 3)  # no record of its kind: estimated from a similar kind
+
+
+def test_estimates_are_from_records_of_this_processor_where_there_are_some(tmp_path):
+    choices, seconds = {"task": "mnist", "gate": "conv"}, {0: 900.0, 1: 100.0, 2: 120.0}
+    for seed, took in seconds.items():
+        config = compose(choices, {"seed.value": seed})
+        made = record(config, dict.fromkeys(config.phases, grown([2.0], 1e-3, 1e-3)))
+        made["time"]["seconds"] = took
+        made["hardware"]["cpu"] = "another" if seed == 0 else provenance.machine()["cpu"]
+        Store(tmp_path).write(made)
+    assert status.Speeds([Store(tmp_path)]).seconds(compose(choices)) == pytest.approx(110.0)
 
 
 def test_records_of_removed_engines_give_no_speed(tmp_path):
