@@ -18,6 +18,7 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import study
 from experiments.sweeps import plan as plans
 from experiments.sweeps import slurm, status
+from experiments.sweeps.local import visible_gpus
 
 
 class Sweep:
@@ -82,7 +83,8 @@ class Sweep:
     def speeds(self) -> status.Speeds:
         """Speeds from the records of this folder and of the default folders."""
         places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
-        return status.Speeds(Store(place) for place in sorted(places))
+        on_gpu = self.device != "cpu" and bool(visible_gpus())
+        return status.Speeds([Store(place) for place in sorted(places)], on_gpu)
 
     def wanted(self) -> list[Run]:
         """Return the runs that need training and are not in Slurm's queue."""

@@ -78,10 +78,11 @@ def _sample(folder: Path) -> Iterator[Path]:
 class Speeds:
     """Estimates of time and memory of a run alone on a worker, from records of its kind.
 
-    Where a kind has records of this machine's processor, those alone count for the time.
+    The time is from the records made most alike: on a GPU or not, then with this machine's processor or not.
     """
 
-    def __init__(self, stores: Iterable[Store]) -> None:
+    def __init__(self, stores: Iterable[Store], on_gpu: bool = False) -> None:
+        self.on_gpu = on_gpu
         self.roots = [store.root for store in stores]
         self._seconds: dict[str, dict[Kind, float]] = {}
         self._peaks: dict[Kind, float] = defaultdict(float)
@@ -105,7 +106,7 @@ class Speeds:
         """
         if task.name not in self._seconds:
             self._seconds[task.name] = {}
-            seen: dict[Kind, list[tuple[bool, float]]] = defaultdict(list)
+            seen: dict[Kind, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
             for root in self.roots:
                 for path in _sample(root / task.name):
                     try:
@@ -120,11 +121,12 @@ class Speeds:
                     self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
                     trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
                     took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-                    here = record["hardware"].get("cpu") == machine()["cpu"]
-                    seen[kind].append((here, took / steps / len(phases)))
+                    same_device = (record["execution"]["device"] != "cpu") == self.on_gpu
+                    alike = (same_device, record["hardware"].get("cpu") == machine()["cpu"])
+                    seen[kind].append((alike, took / steps / len(phases)))
             for kind, each in seen.items():
-                nearest = max(here for here, _ in each)
-                self._seconds[task.name][kind] = median(one for here, one in each if here == nearest)
+                most = max(alike for alike, _ in each)
+                self._seconds[task.name][kind] = median(one for alike, one in each if alike == most)
         return self._seconds[task.name]
 
     def memory(self, config: Config) -> float | None:

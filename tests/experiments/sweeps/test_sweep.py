@@ -190,15 +190,18 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     assert speeds.seconds(committed) == pytest.approx(alone / 3)  # no record of its kind: estimated from a similar kind
 
 
-def test_estimates_are_from_records_of_this_processor_where_there_are_some(tmp_path):
-    choices, seconds = {"task": "mnist", "gate": "conv"}, {0: 900.0, 1: 100.0, 2: 120.0}
-    for seed, took in seconds.items():
+def test_estimates_are_from_the_records_made_most_alike(tmp_path):
+    """Those on the same device, then those of this processor."""
+    here = provenance.machine()["cpu"]
+    made_on = [("another", "cpu", 900.0), (here, "cpu", 100.0), (here, "cpu", 120.0), (here, "NVIDIA H100", 5.0)]
+    choices = {"task": "mnist", "gate": "conv"}
+    for seed, (processor, device, took) in enumerate(made_on):
         config = compose(choices, {"seed.value": seed})
         made = record(config, dict.fromkeys(config.phases, grown([2.0], 1e-3, 1e-3)))
-        made["time"]["seconds"] = took
-        made["hardware"]["cpu"] = "another" if seed == 0 else provenance.machine()["cpu"]
+        made["time"]["seconds"], made["hardware"]["cpu"], made["execution"]["device"] = took, processor, device
         Store(tmp_path).write(made)
-    assert status.Speeds([Store(tmp_path)]).seconds(compose(choices)) == pytest.approx(110.0)
+    for on_gpu, seconds in ((False, 110.0), (True, 5.0)):
+        assert status.Speeds([Store(tmp_path)], on_gpu).seconds(compose(choices)) == pytest.approx(seconds)
 
 
 def test_records_of_removed_engines_give_no_speed(tmp_path):
