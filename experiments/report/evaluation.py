@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +75,7 @@ def rows(reader: Reader) -> tuple[EvaluatedRow, ...]:
 
 
 def _rows_of(
-    place: str, tables: Sequence[Table], reader: Reader, smallest: Mapping[str, str]
+    place: str, tables: Sequence[Table], reader: Reader, smallest: Callable[[Selection], str]
 ) -> Iterator[EvaluatedRow]:
     seen: set[Selection] = set()
     for table in tables:
@@ -85,11 +86,13 @@ def _rows_of(
             yield _row(place, f"{table.name}.{row.key}", row, row.runs, reader, smallest)
 
 
-def _row(place: str, cell: str, row: Row, runs: Selection, reader: Reader, smallest: Mapping[str, str]) -> EvaluatedRow:
+def _row(
+    place: str, cell: str, row: Row, runs: Selection, reader: Reader, smallest: Callable[[Selection], str]
+) -> EvaluatedRow:
     found = reader.collect(runs).runs
     every: dict[str, RecordedRun] = {one.run_id: one for run in found for one in (run, *run.companions.values())}
     records = [run.record for run in every.values()]
-    study = smallest.get(selected_runs(runs)[0].id, "")
+    study = smallest(runs)
     peaks = [phase.get("peak_memory_mib") or 0.0 for record in records for phase in record["phases"].values()]
     return EvaluatedRow(
         place,
@@ -104,12 +107,23 @@ def _row(place: str, cell: str, row: Row, runs: Selection, reader: Reader, small
     )
 
 
-def _smallest_studies() -> dict[str, str]:
-    """Return id of a selection's first run → the study with the fewest selections that has it."""
-    found: dict[str, tuple[int, str]] = {}
+def _smallest_studies() -> Callable[[Selection], str]:
+    """Return selection → the study with the fewest selections that has all of its runs; "" without one."""
+    seeds: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    sizes: dict[str, int] = {}
+
+    def configuration(selection: Selection) -> str:
+        return selected_runs(selection.with_seeds((0,)))[0].id
+
     for name, study in STUDIES.items():
         selections = study.make()
+        sizes[name] = len(selections)
         for selection in selections:
-            first = selected_runs(selection.with_seeds(selection.seeds[:1]))[0].id
-            found[first] = min(found.get(first, (len(selections), name)), (len(selections), name))
-    return {run: name for run, (_, name) in found.items()}
+            seeds[configuration(selection)][name].update(selection.seeds)
+
+    def find(selection: Selection) -> str:
+        having = seeds.get(configuration(selection), {})
+        whole = [name for name, there in having.items() if there.issuperset(selection.seeds)]
+        return min(whole, key=lambda name: (sizes[name], name), default="")
+
+    return find

@@ -61,6 +61,14 @@ def test_a_row_says_what_its_runs_cost_and_where(tmp_path: Path) -> None:
     assert "Some CPU" in row.where
 
 
+@pytest.mark.parametrize("cell", ["dataeightbody.mnist-conv", "dataeightbody.cifar10-conv"])
+def test_the_study_of_a_row_has_all_of_its_runs(tmp_path: Path, cell: str) -> None:
+    """A smaller study has five of the ten seeds."""
+    row = next(row for row in evaluation.rows(Reader(Store(tmp_path))) if row.cell == cell)
+    there = {run.id for selection in STUDIES[row.study].make() for run in selected_runs(selection)}
+    assert there.issuperset(run.id for run in selected_runs(RUNS[cell]))
+
+
 def test_every_table_with_runs_and_a_study_is_on_the_page() -> None:
     """The committed page; `make paper` renews its costs."""
     page = (ROOT / "docs" / "evaluate.md").read_text().replace(" \\\n      ", " ")
