@@ -173,10 +173,10 @@ def test_weights_larger_than_memory_are_refused_before_training() -> None:
     with pytest.raises(ConfigError) as refused:
         machine._pretrained(job.run.config, [85_000_000_000])
     said = str(refused.value)
-    assert "model=llama3_8b: train needs about 138" in said
+    assert "model=llama3_8b: update needs about 128" in said
     assert "trained weights 32.1, gradients 32.1, moments 64.2" in said
     assert "the GPU has 83.0 GB; this would fit: " in said
-    assert "model.gradient_checkpointing=true train.optimizer=adamw8bit (49" in said
+    assert "model.gradient_checkpointing=true train.optimizer=adamw8bit (52.6 GB)" in said
     saving = ["model.gradient_checkpointing=true", "train.optimizer=adamw8bit"]
     (job,) = expand(rewrite([*line, *saving]))
     machine._pretrained(job.run.config, [85_000_000_000])

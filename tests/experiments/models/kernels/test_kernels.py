@@ -56,7 +56,7 @@ def test_gradients(case: Case, t0: float, delta: float, tmp_path: Path) -> None:
     gradients = {name: p.grad for name, p in exact.model.named_parameters()}
     name_of = {id(p): name for name, p in learner.model.named_parameters()}
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
-    case.train(KernelTrainer, learner, plan(2, clip=None), folder=tmp_path, checkpoint_seconds=0.0, chunk=1)
+    case.train(KernelTrainer, learner, plan(1, clip=None), folder=tmp_path, checkpoint_seconds=0.0)
     saved = checkpoint.latest(tmp_path)
     assert saved is not None
     assert saved[0] == 1
