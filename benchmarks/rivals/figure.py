@@ -41,7 +41,7 @@ def draw(units: list[Unit], path: Path) -> None:
             one = these[0]
             axes.set_xlabel(f"% of the dense {LIMITS[one.get('limited', 'parameters')]}")
             axes.set_ylabel(one["unit"])
-            axes.set_title(re.sub(" on .*", "", TITLES[name]))
+            axes.set_title(re.sub(",? on .*", "", TITLES[name]))
             if one["better"] < 0:
                 axes.invert_yaxis()
         shown = {
