@@ -66,9 +66,9 @@ class Sized(nn.Module, ABC):
         return []
 
     def body_parameters(self) -> list[nn.Parameter]:
-        """All other trained parameters."""
+        """All other trained parameters; those of a size with nothing left have no entries and do not count."""
         controllers = {id(p) for p in self.controller_parameters()}
-        return [p for p in self.parameters() if p.requires_grad and id(p) not in controllers]
+        return [p for p in self.parameters() if p.requires_grad and p.numel() and id(p) not in controllers]
 
     def _distance(self) -> Tensor | None:
         """|t - round(t)|, [*R, G]; None if sizes are not boundaries."""

@@ -34,6 +34,7 @@ def divide(learner: Learner, device: torch.device) -> Learner:
 
     assert isinstance(learner, CapacityLearner), "the configuration has been checked"
     kept = {p for axis in learner.axes for p in axis.capacity.parameters()}
+    kept |= {p for p in learner.parameters() if not p.numel()}  # those of a rank of zero cannot be divided
     own: dict[int, Tensor] = {}
     for module in learner.modules():
         for name, p in module._parameters.items():

@@ -26,7 +26,13 @@ from experiments.paths import ROOT
 
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[language]'")
 
-CASES = [("llama", "prune", "float32"), ("neox", "prune", "float32"), ("llama", "lora", "bfloat16")]
+CASES = [
+    ("llama", "prune", "float32", None),
+    ("neox", "prune", "float32", None),
+    ("llama", "lora", "bfloat16", None),
+    ("llama", "lora", "float32", [0, 2, 1, 0]),
+]
+"""Family, gate, dtype, and the ranks of a fixed model; two maps of it have no term."""
 SHARED = ["task=wikisql_easy", "profile=smoke", "phases=[grown]", "train.batch=4", "train.accumulate=2"]
 
 
@@ -36,7 +42,7 @@ def environment(rank: int, port: int = 0) -> dict[str, str]:
     return {name: str(n) for name, n in numbers.items()} | {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "test"}
 
 
-def trained(folder: Path, family: str, gate: str, dtype: str) -> dict[str, Any]:
+def trained(folder: Path, family: str, gate: str, dtype: str, ranks: list[int] | None) -> dict[str, Any]:
     """What a phase of a small model gives, in this process or with the others of its group."""
     import torch
 
@@ -66,14 +72,15 @@ def trained(folder: Path, family: str, gate: str, dtype: str) -> dict[str, Any]:
     keys: dict[str, Any] = {"gate.target": "both", "gate.backbone": "updated"} if gate == "prune" else {}
     keys |= {"train.steps": 8, "train.batch": 4, "train.accumulate": 2, "train.clip": 0.5, "progress": "never"}
     config = compose({"task": "wikisql_easy", "gate": gate, "profile": "smoke"}, keys)
-    saved = folder / f"{family}-{gate}.safetensors"
-    setup = PhaseSetup("grown", folder / f"{family}-{gate}", keep=[saved])
+    phase_name = "grown" if ranks is None else "fixed"
+    saved = folder / f"{family}-{gate}-{phase_name}.safetensors"
+    setup = PhaseSetup(phase_name, saved.with_suffix(""), count=ranks, keep=[saved])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language, "tiny_base", lambda device: base)
         phase = train_phase(Stack((Run.of(config),)), make_task(config, cpu), cpu, setup)
     result = phase.results[0].json()
     return {
-        "t": torch.tensor(result["t"], dtype=torch.float64),
+        "t": torch.tensor(result.get("t") or [], dtype=torch.float64),
         "scores": torch.tensor([result["truncated"][name] for name in ("nats", "perplexity")], dtype=torch.float64),
         "loss": torch.from_numpy(phase.curves[0]["loss"]),
         "sizes": [result["count"], result["parameters"]["deployed"]],
@@ -101,7 +108,8 @@ def test_two_processes_end_as_one_does(tmp_path: Path) -> None:
                 torch.testing.assert_close(
                     result[name], expected[name], rtol=1e-5 if exact else 2e-3, atol=1e-7 if exact else 1e-4
                 )
-        first, second = (load_file(tmp_path / d / f"{case[0]}-{case[1]}.safetensors") for d in ("several", "alone"))
+        file_name = f"{case[0]}-{case[1]}-{'grown' if case[3] is None else 'fixed'}.safetensors"
+        first, second = (load_file(tmp_path / d / file_name) for d in ("several", "alone"))
         assert first.keys() == second.keys()
         for name, value in second.items():
             torch.testing.assert_close(first[name], value, rtol=1e-3, atol=1e-5, msg=name)
