@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours: told apart by people with any common colour blindness. Lines also differ in dash and weight,
 # markers in shape and filling.
 BLACK, BLUE, VERMILION, GREEN, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "#009E73", "#E69F00", "#666666"
+PURPLE = "#CC79A7"
 WIDTH = 7.0
 """Inches: the text width of a page with 0.68 inch margins, rounded down."""
 
@@ -73,8 +74,9 @@ LOOKS = (
     Look(BLACK, "x", ":", filled=False),
     Look(ORANGE, "D", (0, (5, 1, 1, 1, 1, 1)), filled=False),  # type: ignore[arg-type]
     Look(GREY, "v", (0, (1, 2))),  # type: ignore[arg-type]
+    Look(PURPLE, "P", (0, (8, 2))),  # type: ignore[arg-type]
 )
-"""Styles in the order in which series take them."""
+"""Styles in the order in which series take them; no figure has more series."""
 
 
 def new_figure(height: float = 2.6) -> Figure:
@@ -105,7 +107,7 @@ def draw(spec: Spec, data: Data) -> Figure:
             for axis in "xy"
         )
         places = figure.subplots(rows, spec.columns, squeeze=False, sharex=sharex, sharey=sharey).flat
-        looks = {name: LOOKS[at % len(LOOKS)] for name, at in data.looks(spec.panels).items()}
+        looks = {name: LOOKS[at] for name, at in data.looks(spec.panels).items()}
         for axes, (key, panel) in zip(places, spec.panels.items(), strict=True):
             _panel(axes, panel, key, data, looks)
             place = axes.get_subplotspec()

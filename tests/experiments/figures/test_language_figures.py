@@ -60,6 +60,7 @@ def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store
     ((bottom, top),) = bars["NGN"][2][0].get_segments()
     assert (bottom[1], top[1]) == pytest.approx((100 * low, 100 * high))
     assert len({float(bar[0].get_xdata()[0]) for bar in bars.values()}) == 7, "none covers another"
+    assert len({bar[0].get_marker() for bar in bars.values()}) == 7
     (base,) = (line for line in data.lines if line.panel == "gsm8k")
     assert list(base.y) == [3.5, 3.5]
     assert {run for point in data.points for run in point.runs} <= set(data.runs)
