@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
-from experiments.config.identity import flatten
+from experiments.config.identity import ADDED_LATER, flatten
 from experiments.store.records import RecordError, read_record
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ FlatRecord = dict[str, Any]
 SEED = "seed.value"
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
+_BLOCK_KIND = {"task": "task.name", "gate": "gate.component", "method": "method.name"}
+"""Block → the key that says which settings it has; the other blocks have the same keys in every run."""
 
 
 def record_row(record: Mapping[str, Any]) -> FlatRecord:
@@ -62,7 +64,22 @@ def record_rows(paths: Iterable[Path]) -> list[FlatRecord]:
                     table.append(record_row(read_record(file)))
                 except RecordError as damaged:
                     log.warning("%s; left out", damaged)
+    _add_defaults(table)
     return table
+
+
+def _add_defaults(table: Sequence[FlatRecord]) -> None:
+    """Give older records the settings that came later, so that they share a line with newer ones.
+
+    A default is added only where a record with the same kind of block has the key: ``task.replay`` belongs to some
+    tasks alone.
+    """
+    for key, default in ADDED_LATER.items():
+        block = _BLOCK_KIND.get(key.split(".", 1)[0], "profile")
+        kinds = {entry.get(block) for entry in table if key in entry}
+        for entry in table:
+            if entry.get(block) in kinds:
+                entry.setdefault(key, default)
 
 
 def varied(table: Sequence[FlatRecord]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureF
         ["regression1d", "ste", "full", "--", "1"],
     ]
     assert "runs of one line differ in schedule.lambda0: name them with --by" in out
+
+
+def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None:
+    older, *_ = sorted(folder.glob("regression1d/*.json"))
+    content = json.loads(older.read_text())
+    del content["config"]["train"]["matmul"], content["config"]["train"]["warmup"]
+    older.write_text(json.dumps(content))
+    Store(folder).write(
+        record(compose({"method": "l0"}, {"schedule.lambda0": 1e-4}), {"grown": grown([9.0], 0.1, 0.1)})
+    )
+    rows = overview.record_rows([folder])
+    assert {(row["train.matmul"], row["train.warmup"]) for row in rows} == {("highest", 0.0)}
+    assert ["method.limit" in row for row in rows] == [row["method.name"] == "l0" for row in rows]
+    assert "train.matmul" not in overview.varied(rows)
 
 
 def test_runs_of_different_sources_in_one_line_are_named(folder: Path) -> None:
