@@ -110,7 +110,7 @@ def mean(values: list[float], text: str, spread: bool = True) -> str:
     if not spread or len(values) < 2:
         return middle
     interval = estimates.mean(np.array(values)).at(LEVEL)
-    return f"{middle} ± {interval.high - interval.value:.2f}"
+    return f"{middle} ± {format(interval.high - interval.value, text.lstrip('+'))}"
 
 
 def verdict(better: list[float], small: float) -> str:
