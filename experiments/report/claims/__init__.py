@@ -12,11 +12,18 @@ from collections.abc import Mapping
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.report.claims import extensions, language, one_d, schedules, transfer
+from experiments.report.claims import extensions, language, one_d, schedules, standins, transfer
 from experiments.report.claims.contract import BY_CONSTRUCTION, UNTESTED, Claim, Judged, judge_claim
 from experiments.report.claims.evidence import Evidence
 
-CLAIMS: tuple[Claim, ...] = (*schedules.CLAIMS, *one_d.CLAIMS, *transfer.CLAIMS, *language.CLAIMS, *extensions.CLAIMS)
+CLAIMS: tuple[Claim, ...] = (
+    *schedules.CLAIMS,
+    *one_d.CLAIMS,
+    *transfer.CLAIMS,
+    *language.CLAIMS,
+    *standins.CLAIMS,
+    *extensions.CLAIMS,
+)
 
 
 def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, ...]:

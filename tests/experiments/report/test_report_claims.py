@@ -13,6 +13,7 @@ import record_samples as samples
 from claim_cells import OF_CELLS, PUBLISHED, Case, cell
 from claim_extensions import OF_EXTENSIONS
 from claim_runs import OF_RUNS, WIDE, Memory, accuracies, two_learners
+from claim_standins import OF_STANDINS
 
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
@@ -137,6 +138,19 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
         assert judged(key.removesuffix("_small"), store, items).word == UNTESTED
 
 
+@pytest.mark.parametrize("key", OF_STANDINS)
+def test_claims_of_the_study_of_stand_ins(key: str, tmp_path: Path) -> None:
+    for fill, word in zip(OF_STANDINS[key], (AGREES, DISAGREES), strict=True):
+        store = Store(tmp_path / word)
+        fill(store)
+        found = judged(key, store)
+        assert found.word == word, found.interval
+        assert found.runs
+    lacking = judged(key, Store(tmp_path / "nothing"))
+    assert (lacking.word, lacking.runs) == (UNTESTED, ())
+    assert " of " in lacking.because
+
+
 def test_ties_are_no_losses(tmp_path: Path) -> None:
     store = Store(tmp_path)
     adapted(store, score=50.0)
@@ -179,7 +193,7 @@ def test_how_many_seeds_lose_by_truncation_is_said() -> None:
 
 def test_every_claim_is_tested_here() -> None:
     on_the_papers_models = {key.removesuffix("_small") for key in OF_STAND_INS}
-    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_EXTENSIONS, *OF_STAND_INS, *on_the_papers_models}
+    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_EXTENSIONS, *OF_STAND_INS, *OF_STANDINS, *on_the_papers_models}
     assert len(BY_KEY) == len(CLAIMS)
 
 
