@@ -41,15 +41,16 @@ SHARES, SEEDS = (50, 25), (100, 101, 102, 103, 104)
 USUAL = "fixed at 40 %"
 LENGTHS = {"transformer": (2_000, 200), "resnet20": (1_600, 200)}
 """Steps of the first training and of the fine-tuning, which has a third of the other's peak rate."""
+PRECISION = {"transformer": "none", "resnet20": "bf16"}
 
 
 def pretrained(name: str, scale: str, root: Path) -> Workload:
     """The work of fine-tuning a network that this function trains."""
     first, then = LENGTHS[name] if scale != "tiny" else (4, 10)
-    work = WORKS[name](scale, root, steps=first)
+    work = WORKS[name](scale, root, steps=first, autocast=PRECISION[name])
     whole = methods.dense(work, 0, 0)
     settings = replace(work.settings, steps=then, lr=work.settings.lr / 3, before=0.0)
-    start = WORKS[name](scale, root, **{key: getattr(settings, key) for key in ("steps", "lr", "before")})
+    start = WORKS[name](scale, root, **{key: getattr(settings, key) for key in ("steps", "lr", "before", "autocast")})
 
     def model(width: float) -> nn.Module:
         if width != 1:

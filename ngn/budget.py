@@ -179,9 +179,10 @@ class LimitedLearner(CapacityLearner):
                 self._buffers[name] = value.to(moved.device)
         return self
 
-    def _most(self, device: torch.device | None = None) -> Tensor:
+    def _most(self, device: torch.device | None = None, before_cuts: bool = False) -> Tensor:
         """The largest continuous count of each axis, float64 [G]; infinite where components are allocated."""
-        most = [float("inf") if gate.growing else gate.K for gate in self.gates]
+        now = self.cost.largest if before_cuts else [gate.K for gate in self.gates]
+        most = [float("inf") if gate.growing else K for gate, K in zip(self.gates, now, strict=True)]
         return torch.tensor(most, dtype=torch.float64, device=device)
 
     def _counts(self) -> Tensor:

@@ -179,6 +179,34 @@ def test_sizes_have_the_cost_of_the_limit(share, lead):
         assert float((counts[0] / counts[1]).log()) == pytest.approx(lead[0] - lead[1], abs=1e-9)
 
 
+@pytest.mark.parametrize("towards", [-1.0, 0.0, 1.0])
+def test_weak_evidence_decides_how_a_size_of_few_components_is_rounded(towards):
+    """Sizes below the significance stay together; that of 1.4 heads is one head, or two if they look worth more."""
+    torch.manual_seed(0)
+    attention = torch.nn.TransformerEncoderLayer(16, 4, 64, batch_first=True, dropout=0.0)
+    learner = ngn.learn_sizes(
+        attention, {"self_attn": ngn.Heads(), "": ngn.Width()}, example=torch.randn(2, 3, 16),
+        budget=ngn.Budget(parameters="39%"),
+    )  # fmt: skip
+    learner.set_progress(0.0)
+    heads = learner.names.index("self_attn")
+    sign = torch.where(torch.arange(2) == heads, towards, -towards).double()
+    for step in range(40):  # 1.5 to 2 standard errors
+        noise = 1.0 + 4.0 * (-1) ** step
+        for moments in (learner.evidence.importance, learner.evidence.slope):
+            moments.add(sign * noise, torch.ones((), dtype=torch.float64))
+    z = learner.evidence.standard_errors(held_out=False)
+    assert float(z[heads]) == pytest.approx(1.3 * towards, abs=0.3)
+    for progress in (0.1, 0.2, 0.3, 0.39):
+        learner.set_progress(progress)
+    assert 1.3 < float(learner.scaled(learner.limit)[heads]) < 1.5
+    learner.set_progress(0.4)
+    assert bool((learner.lead == 0).all())
+    assert learner.count()[heads] == (2 if towards > 0 else 1)
+    assert learner.even[heads] == 1
+    assert 0.9 * float(learner.limit) < learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
+
+
 def test_no_size_parts_before_there_is_evidence_and_none_without_gradients():
     learner = two()
     for step in range(50):
