@@ -13,6 +13,7 @@ from torch import nn
 METHODS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
     "dense": methods.dense,
     "NGN": methods.learned,
+    "NGN, sizes fixed early": methods.learned_early,
     "NGN's sizes from scratch": methods.scratch,
     "shrunk to even sizes": methods.shrunk,
     "uniform width": methods.uniform,

@@ -16,7 +16,7 @@ from experiments.drawing import style, svg
 
 LOOKS = [
     style.Look(color, marker, dash)
-    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"))
+    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
 
@@ -29,7 +29,8 @@ def draw(units: list[Unit], path: Path) -> None:
         figure = Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
         for axes, name in zip(figure.subplots(1, len(works), squeeze=False)[0], works, strict=True):
             these = [unit for unit in units if unit["work"] == name]
-            for at, (method, look) in enumerate(zip(METHODS, LOOKS, strict=False)):
+            for at, method in enumerate(METHODS):
+                look = LOOKS[at]  # no method is left out where there are too few
                 own = [unit for unit in these if unit["method"] == method]
                 if own:
                     points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rivals.models import Transformer
-from rivals.work import FOR_LANGUAGE, Settings, Workload, computing
+from rivals.work import FOR_LANGUAGE, FOR_TRAINED, Settings, Workload, computing
 from torch import Tensor, nn
 
 import ngn
@@ -69,7 +69,7 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
     example = next_tokens(validation, settings.held, CONTEXT)[0][: settings.batch]
     return Workload(
         "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), example, batches, loss, score,
-        meaningless=("MorphNet", *FOR_LANGUAGE),
+        meaningless=("MorphNet", *FOR_LANGUAGE, *FOR_TRAINED),
     )  # fmt: skip
 
 

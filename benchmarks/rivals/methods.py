@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
 CALIBRATION = 8
 """Batches of the training from which an order by data is computed."""
+EARLY = 0.1
+"""Fraction of the steps after which sizes of a trained network are fixed; chosen by `bench_commit.py`."""
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 
@@ -161,6 +164,11 @@ def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) ->
 def learned(work: Workload, seed: int, limit: int) -> nn.Module:
     """Learn the sizes: see :func:`learner`."""
     return learner(work, seed, limit).deploy(example=work.example)
+
+
+def learned_early(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Learn the sizes of a trained network in the first tenth of the steps, then train it in them."""
+    return learned(replace(work, settings=replace(work.settings, commit=EARLY)), seed, limit)
 
 
 def shrunk(work: Workload, seed: int, limit: int) -> nn.Module:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rivals import table
 
-AS = {"NGN's sizes from scratch": "NGN", "shrunk to even sizes": "NGN"}
+AS = dict.fromkeys(("NGN, sizes fixed early", "NGN's sizes from scratch", "shrunk to even sizes"), "NGN")
 """Methods that take the settings of another, as they use its sizes or its way."""
 SAME = {"trained56": "trained20"}
 """Works that take the settings of another, where a search would cost more than the runs."""

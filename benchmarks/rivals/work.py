@@ -16,6 +16,7 @@ from ngn.train.batches import Batches
 from ngn.train.plan import Autocast
 
 FOR_LANGUAGE = ("Wanda, even", "Minitron", "Sheared-LLaMA's masks")
+FOR_TRAINED = ("NGN, sizes fixed early",)
 SCALES = ("tiny", "small", "full")
 """tiny: seconds on synthetic data; small: affordable on two cores; full: the usual training of these models."""
 
@@ -66,7 +67,7 @@ class Workload:
         order: the order in which units are kept where sizes are learned; None keeps the first.
         base: identity of the trained weights that every method starts from, if any.
         meaningless: methods that this work does not have: those that train another model from the start where all begin
-            with trained weights, those that need batch norm, and those for language models only.
+            with trained weights, those for trained weights, those that need batch norm, and those for language models.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Workload:
     outside: int = 0
     order: Literal["magnitude", "wanda"] | None = None
     base: DataInfo | None = None
-    meaningless: tuple[str, ...] = FOR_LANGUAGE
+    meaningless: tuple[str, ...] = FOR_LANGUAGE + FOR_TRAINED
 
     def cost(self, model: nn.Module) -> int:
         """Count the parameters, or the multiply-adds for one sample; leave the model in eval mode."""

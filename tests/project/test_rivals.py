@@ -16,7 +16,7 @@ from experiments.paths import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
-from rivals import published, settings, table
+from rivals import figure, published, settings, table
 from rivals.all import METHODS, WORKS
 from rivals.images import mirrored, shifted
 from rivals.methods import largest, seeded
@@ -54,6 +54,10 @@ def test_torch_pruning_is_within_its_budget(tmp_path: Path) -> None:
     }
     for unit in found:
         assert 0.15 < unit["cost"] / unit["dense_cost"] <= 0.25
+
+
+def test_every_method_has_a_look_of_its_own() -> None:
+    assert len(set(figure.LOOKS)) == len(figure.LOOKS) >= len(METHODS)
 
 
 def test_what_has_a_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
