@@ -241,6 +241,7 @@ def table(records: list[Unit]) -> str:
             units, base, largest = ([at[name, seed] for seed in known] for name in (row, "even", "all"))
             gains = [b["error"] - u["error"] for u, b in zip(units, base, strict=True)]
             times = [u["processor_seconds"] / b["processor_seconds"] for u, b in zip(units, largest, strict=True)]
+            times = times if row in ROWS else []  # of another day than the largest models
             if row == "learned" and (won := sum(gain > 0 for gain in gains)) < len(known):
                 lost.append(f"{record['control']} (better with {won} of {len(known)} seeds)")
             if row == "shuffled":
