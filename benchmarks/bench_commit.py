@@ -33,6 +33,7 @@ from torch import nn
 from units import HERE, committed, write, write_between_marks
 
 import ngn
+from experiments.data.errors import DataError
 from experiments.data.source import data_root
 from experiments.store import provenance
 
@@ -170,8 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.folder is None and (given.scale == "tiny" or not committed()):
         parser.error("type --folder FOLDER: the default folder is for committed code and real data")
     torch.set_num_threads(1)
-    for name in given.work:
-        run(name, given, folder)
+    try:
+        for name in given.work:
+            run(name, given, folder)
+    except DataError as fault:
+        parser.exit(2, f"{fault}\n")
 
 
 if __name__ == "__main__":

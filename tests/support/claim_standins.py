@@ -37,6 +37,7 @@ def strong(ngn: float) -> Fill:
     """Write a pruned model with this score beside Wanda with 70 and random neurons with 17."""
 
     def fill(store: Store) -> None:
+        samples.adapt(store, UPDATED_RUNS["ffn-updated"])
         runs = STRONG_RUNS["four"]
         made = samples.adapt(store, runs, score=ngn, rival=70.0)
         for name, find in runs.companions:
