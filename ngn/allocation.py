@@ -173,9 +173,10 @@ class BudgetLearner(LimitedLearner):
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
-        z = self.evidence.standard_errors(held_out=bool(self.confirmation.given))
+        judged = bool(self.confirmation.given)
+        z = self.evidence.standard_errors(held_out=judged)
         sure = self.confirmation.confirms(self.budget.significance).unsqueeze(-1)
-        return torch.where(sure, z, 0.0) if self.confirmation.given else z
+        return torch.where(sure, z, 0.0) if judged else z
 
     def _leaning(self, sizes: Tensor) -> Tensor:
         """Move sizes of few components by up to half of one to where the evidence points: 1.4 heads become 1 or 2."""
@@ -281,10 +282,10 @@ class BudgetLearner(LimitedLearner):
         super().after_step(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
-        limit = self.limit.to(self.sizes.device)
-        sizes = self.scaled(limit)
-        counts = even = self._within(leaning := self._leaning(sizes))
-        if bool((self.lead != 0.0).any() or (leaning != sizes).any()):
+        sizes = self.scaled(limit := self.limit.to(self.sizes.device))
+        leaning = self._leaning(sizes) if len(self.gates) > 1 else sizes
+        counts = even = self._within(leaning)
+        if bool(((self.lead != 0.0) | (leaning != sizes)).any()):
             even = self._within(self.scaled(limit, even=True), before_cuts=True)
         self.even.copy_(torch.tensor(even).reshape(self.even.shape))
         return counts
