@@ -27,7 +27,7 @@ from allocation.controls import CONTROLS, Control, Samples
 from bench_rivals import HERE, PAGE
 from rivals.work import parameters
 from torch import nn
-from units import committed, write, write_between_marks
+from units import committed, refuse_others, write, write_between_marks
 
 import ngn
 from experiments.store import provenance
@@ -199,8 +199,7 @@ def run(name: str, seeds: Sequence[int], path: Path, steps: int | None) -> None:
         "machine": provenance.machine(),
     }
     found = json.loads(path.read_text()) if path.exists() else facts | {"units": []}
-    if changed := [key for key, value in facts.items() if found[key] != value]:
-        sys.exit(f"{path} has another {', '.join(changed)}: move it away, or type --folder FOLDER")
+    refuse_others(path, found, facts)
     units: list[Unit] = found["units"]
     most = parameters(control.model(control.most))
     for first in (ROWS["by hand"], ROWS["learned"]):

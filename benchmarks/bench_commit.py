@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import functools
 import json
 import statistics
 import sys
@@ -30,7 +29,7 @@ from rivals.all import WORKS
 from rivals.table import mean
 from rivals.work import SCALES, Workload, parameters
 from torch import nn
-from units import HERE, committed, write, write_between_marks
+from units import HERE, committed, refuse_others, write, write_between_marks
 
 import ngn
 from experiments.data.errors import DataError
@@ -50,31 +49,24 @@ def pretrained(name: str, scale: str, root: Path) -> Workload:
     first, then = LENGTHS[name] if scale != "tiny" else (4, 10)
     work = WORKS[name](scale, root, steps=first, autocast=PRECISION[name])
     whole = methods.dense(work, 0, 0)
-    settings = replace(work.settings, steps=then, lr=work.settings.lr / 3, before=0.0)
-    start = WORKS[name](scale, root, **{key: getattr(settings, key) for key in ("steps", "lr", "before", "autocast")})
 
     def model(width: float) -> nn.Module:
         if width != 1:
             raise ValueError("trained weights are of the whole width")
         return copy.deepcopy(whole)
 
-    return replace(start, model=model, order="magnitude")
+    then_on = methods.changed(work, steps=then, lr=work.settings.lr / 3, before=0.0)
+    return replace(then_on, model=model, order="magnitude")
 
 
 def fixed_at(commit: float) -> Callable[[Workload, int, int], nn.Module]:
     """Learn sizes and weights together; sizes are integers from ``commit`` on."""
-    return lambda work, seed, limit: methods.learned(settled(work, commit=commit), seed, limit)
-
-
-@functools.cache
-def settled(work: Workload, **changes: Any) -> Workload:
-    """The same work with other settings, under which its batches are drawn anew from the first."""
-    return replace(work, settings=replace(work.settings, **changes))
+    return lambda work, seed, limit: methods.learned(methods.changed(work, commit=commit), seed, limit)
 
 
 def at_once(work: Workload, seed: int, limit: int) -> nn.Module:
     """Cut the trained network to the sizes that the usual way learns; a second training."""
-    return methods.scratch(settled(work, commit=ngn.budget.BUDGET_COMMIT), seed, limit)
+    return methods.scratch(methods.changed(work, commit=ngn.budget.BUDGET_COMMIT), seed, limit)
 
 
 def rewound(work: Workload, seed: int, limit: int) -> nn.Module:
@@ -84,13 +76,9 @@ def rewound(work: Workload, seed: int, limit: int) -> nn.Module:
     pruning", 2020.
     """
     first = work.settings.steps // 5
-    found = methods.learner(settled(work, steps=first, commit=0.8), seed, limit)
-    more: Any = methods.ordering(work, work.order) | methods.RETAINED
-    keeper = ngn.learn_sizes(
-        methods.seeded(work, seed), work.sizes(work.settings.K, None), example=work.example, **more
-    )
-    small = methods.kept(keeper, found.count().tolist())
-    return methods.train(settled(work, steps=work.settings.steps - first), small, seed)
+    found = methods.learner(methods.changed(work, steps=first, commit=0.8), seed, limit)
+    small = methods.of_sizes(work, seed, found)
+    return methods.train(methods.changed(work, steps=work.settings.steps - first), small, seed)
 
 
 WAYS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
@@ -104,34 +92,31 @@ WAYS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
 
 
 def run(name: str, given: argparse.Namespace, folder: Path) -> None:
-    """Train what the files of a work lack."""
+    """Train what the files of a work lack; without anything lacking, nothing is trained."""
+    cells = {folder / f"{name}-{share}-s{seed}.json": (seed, share) for seed in given.seeds for share in given.shares}
+    found = {path: json.loads(path.read_text()) for path in cells if path.exists()}
+    if all(path in found and found[path]["ways"].keys() >= WAYS.keys() for path in cells):
+        return
+    facts: dict[str, Any] = {"work": name, "commit": provenance.code().commit, "machine": provenance.machine()}
+    for path, file in found.items():
+        refuse_others(path, file, facts)
     work = pretrained(name, given.scale, data_root(given.data_root))
     whole = work.model(1.0).eval()
     most = work.cost(whole)
     with torch.no_grad():
-        facts = {
-            "work": name,
-            "unit": work.unit,
-            "better": work.better,
-            "dense": work.score(whole, False),
-            "parameters": parameters(whole),
-            "commit": provenance.code().commit,
-            "machine": provenance.machine(),
-        }
-    for seed in given.seeds:
-        for share in given.shares:
-            path = folder / f"{name}-{share}-s{seed}.json"
-            done = json.loads(path.read_text()) if path.exists() else facts | {"share": share, "seed": seed, "ways": {}}
-            for way, train in WAYS.items():
-                if way in done["ways"]:
-                    continue
-                model = train(work, seed, most * share // 100)
-                if (cost := work.cost(model)) > most * share // 100:
-                    raise RuntimeError(f"{way} left {cost:,} {work.limited}, more than {share} % of {most:,}")
-                with torch.no_grad():
-                    done["ways"][way] = work.score(model, False)
-                write(path, done)
-                print(f"{path.stem} {way}: {done['ways'][way]:.3f}", flush=True)
+        facts |= {"unit": work.unit, "better": work.better, "dense": work.score(whole, False)}
+    for path, (seed, share) in cells.items():
+        done = found.get(path, facts | {"parameters": parameters(whole), "share": share, "seed": seed, "ways": {}})
+        for way, train in WAYS.items():
+            if way in done["ways"]:
+                continue
+            model = train(work, seed, most * share // 100)
+            if (cost := work.cost(model)) > most * share // 100:
+                raise RuntimeError(f"{way} left {cost:,} {work.limited}, more than {share} % of {most:,}")
+            with torch.no_grad():
+                done["ways"][way] = work.score(model, False)
+            write(path, done)
+            print(f"{path.stem} {way}: {done['ways'][way]:.3f}", flush=True)
 
 
 def table(files: Sequence[dict[str, Any]]) -> str:

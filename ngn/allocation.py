@@ -175,8 +175,7 @@ class BudgetLearner(LimitedLearner):
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
         judged = bool(self.confirmation.given)
         z = self.evidence.standard_errors(held_out=judged)
-        sure = self.confirmation.confirms(self.budget.significance).unsqueeze(-1)
-        return torch.where(sure, z, 0.0) if judged else z
+        return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 
     def _leaning(self, sizes: Tensor) -> Tensor:
         """Move sizes of few components by up to half of one to where the evidence points: 1.4 heads become 1 or 2."""

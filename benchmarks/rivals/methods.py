@@ -166,9 +166,15 @@ def learned(work: Workload, seed: int, limit: int) -> nn.Module:
     return learner(work, seed, limit).deploy(example=work.example)
 
 
+@functools.cache
+def changed(work: Workload, **settings: Any) -> Workload:
+    """The same work with other settings of those that :func:`train` and :func:`learner` read."""
+    return replace(work, settings=replace(work.settings, **settings))
+
+
 def learned_early(work: Workload, seed: int, limit: int) -> nn.Module:
     """Learn the sizes of a trained network in the first tenth of the steps, then train it in them."""
-    return learned(replace(work, settings=replace(work.settings, commit=EARLY)), seed, limit)
+    return learned(changed(work, commit=EARLY), seed, limit)
 
 
 def shrunk(work: Workload, seed: int, limit: int) -> nn.Module:
@@ -178,11 +184,16 @@ def shrunk(work: Workload, seed: int, limit: int) -> nn.Module:
 
 def scratch(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a new (or trained) model, cut to the sizes that NGN has learned with this seed."""
-    counts = dict(zip((found := learner(work, seed, limit)).names, found.count().tolist(), strict=True))
-    sizes = work.sizes(work.settings.K, None)
+    return train(work, of_sizes(work, seed, learner(work, seed, limit)), seed)
+
+
+def of_sizes(work: Workload, seed: int, found: ngn.CapacityLearner) -> nn.Module:
+    """Cut a new (or trained) model to the sizes that ``found`` has learned."""
+    counts = dict(zip(found.names, found.count().tolist(), strict=True))
     more = ordering(work, work.order) | RETAINED
+    sizes = work.sizes(work.settings.K, None)
     keeper = ngn.learn_sizes(seeded(work, seed), sizes, example=work.example, **more)
-    return train(work, kept(keeper, [counts[name] for name in keeper.names]), seed)
+    return kept(keeper, [counts[name] for name in keeper.names])
 
 
 def cut(work: Workload, seed: int, limit: int) -> nn.Module:

@@ -17,7 +17,9 @@ from bench_commit import WAYS, main, table
 
 
 @pytest.mark.parametrize("work", bench_commit.LENGTHS)
-def test_every_way_is_trained_once(work: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_is_trained_once(
+    work: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = ["--scale", "tiny", "--work", work, "--shares", "50", "--seeds", "3", "--folder", str(tmp_path)]
     main(given)
     path = tmp_path / f"{work}-50-s3.json"
@@ -28,6 +30,11 @@ def test_every_way_is_trained_once(work: str, tmp_path: Path, capsys: pytest.Cap
     capsys.readouterr()
     main(given)
     assert capsys.readouterr().out == f"{path.stem} {lacking}: {score:.3f}\n"
+    monkeypatch.setattr(bench_commit, "pretrained", None)  # nothing lacks, so nothing is trained
+    main(given)
+    path.write_text(json.dumps(found | {"commit": "another", "ways": {}}))
+    with pytest.raises(SystemExit, match="another commit"):
+        main(given)
 
 
 def test_the_table_has_gains_over_the_usual_way_and_only_whole_files() -> None:
