@@ -33,18 +33,24 @@ def adapted(every: Iterable[Selection], **changes: Any) -> Fill:
     return fill
 
 
+def beside_random(store: Store, runs: Selection, score: float) -> None:
+    """Write the random neurons of pruned runs that are there, with this score."""
+    (run,) = selected_runs(runs)
+    record = store.get(run.id)
+    for name, find in runs.companions:
+        if record is not None and name.startswith("random"):
+            beside = find(runs, 0, record)
+            gate, counts = beside.config(0).gate, record["phases"]["grown"]["count"]
+            samples.put(store, beside, 0, {"fixed": samples.answers(counts, gate, score, 30.0)})
+
+
 def strong(ngn: float) -> Fill:
     """Write a pruned model with this score beside Wanda with 70 and random neurons with 17."""
 
     def fill(store: Store) -> None:
         samples.adapt(store, UPDATED_RUNS["ffn-updated"])
-        runs = STRONG_RUNS["four"]
-        made = samples.adapt(store, runs, score=ngn, rival=70.0)
-        for name, find in runs.companions:
-            if name.startswith("random"):
-                beside = find(runs, 0, made)
-                counts = made["phases"]["grown"]["count"]
-                samples.put(store, beside, 0, {"fixed": samples.answers(counts, beside.config(0).gate, 17.0, 30.0)})
+        samples.adapt(store, STRONG_RUNS["four"], score=ngn, rival=70.0)
+        beside_random(store, STRONG_RUNS["four"], 17.0)
 
     return fill
 

@@ -13,7 +13,7 @@ import record_samples as samples
 from claim_cells import OF_CELLS, PUBLISHED, Case, cell
 from claim_extensions import OF_EXTENSIONS
 from claim_runs import OF_RUNS, WIDE, Memory, accuracies, two_learners
-from claim_standins import OF_STANDINS
+from claim_standins import OF_STANDINS, beside_random
 
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
@@ -95,14 +95,8 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
         phase = samples.answers([2 + sign * (int(power) - 3)] * gate.groups, gate, 50.0 + of, forgotten)
         samples.put(store, runs, 0, {"grown": {**phase, "t": [1.0] * gate.groups, "integer": [True] * gate.groups}})
     samples.adapt(store, TASK_ONLY, score=ngn, rival=70.0)
-    for runs, score in ((TASK_ONLY, 17.0), (MIXED, 17.0)):
-        (run,) = selected_runs(runs)
-        record = store.get(run.id)
-        for name, find in runs.companions:
-            if record is not None and name.startswith("random"):
-                beside = find(runs, 0, record)
-                gate, counts = beside.config(0).gate, record["phases"]["grown"]["count"]
-                samples.put(store, beside, 0, {"fixed": samples.answers(counts, gate, score, 30.0)})
+    for runs in (TASK_ONLY, MIXED):
+        beside_random(store, runs, 17.0)
     (base,) = (find for name, find in TASK_ONLY.companions if name == "base")
     gate = base(TASK_ONLY, 0, {}).config(0).gate
     samples.put(store, base(TASK_ONLY, 0, {}), 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
