@@ -19,7 +19,6 @@ from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all
 from experiments.analysis.reductions.plateaus import PRICES
-from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
 from experiments.report.claims import BY_CONSTRUCTION, CLAIMS, UNTESTED, Evidence, Judged, judge_claim
 from experiments.report.claims.evidence import geometric_mean, sufficient
