@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
+from experiments.paths import ROOT
 from experiments.runs import run_files, training
 from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of
@@ -47,7 +48,7 @@ print(without, faults(2))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
 def test_freed_memory_is_reused_without_page_faults() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, check=True, capture_output=True, text=True)
     before, kept = map(int, done.stdout.split())
     assert before > 100  # otherwise neither the setting nor this test has a purpose
     assert kept < 100
@@ -90,7 +91,7 @@ with denormals_flushed():
 
 @flushes
 def test_threads_started_inside_also_flush() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", THREADS], cwd=ROOT, check=True, capture_output=True, text=True)
     assert int(done.stdout) == 0
 
 
@@ -141,7 +142,7 @@ def test_peak_memory_excludes_the_parent_process() -> None:
         "print(before, peak_mib())"
     )
     parent = f"import subprocess, sys; much = bytearray(700 * 2**20); subprocess.run([sys.executable, '-c', {child!r}])"
-    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", parent], cwd=ROOT, capture_output=True, text=True, check=True)
     before, after = map(float, done.stdout.split())
     assert 10 < before < 700
     assert 90 < after - before < 200

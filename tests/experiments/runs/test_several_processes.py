@@ -152,7 +152,7 @@ def test_killed_and_resumed_by_other_numbers_of_processes(tmp_path: Path) -> Non
         return programs.start(ROOT / "run.py", *words, cwd=ROOT, env=env | others, out=log, err=log)
 
     def saved() -> int:
-        names = (path.stem for path in (tmp_path / "output").rglob("grown/step-*.json"))
+        names = (path.stem for path in (tmp_path / "output" / "checkpoints").glob("*/grown/step-*.json"))
         return max((int(name.removeprefix("step-")) for name in names), default=0)
 
     port = free_port()
