@@ -1,4 +1,4 @@
-"""Runs of SmolLM2-135M that can decide what those of tables 11, 13 and 14 leave open: docs/log/plans.md."""
+"""Runs of SmolLM2-135M that can decide what those of tables 11, 13 and 14 leave open: docs/log/studies.md."""
 
 from __future__ import annotations
 
