@@ -208,9 +208,9 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show the results of the study by the settings that differ; return 0 if it is complete."""
     table, wanted = _found(sweep)
     if table:
-        by = overview.varied(table)
+        by = overview.telling(table)
         print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
-        print(overview.mixed_note(table, by), end="")
+        print(overview.notes(table, by), end="")
     print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
     return 0 if len(table) == wanted else 1
 
@@ -224,7 +224,7 @@ def _found(sweep: Sweep) -> tuple[list[overview.FlatRecord], int]:
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Plot the columns of ``table`` against the first differing setting; return 0 if there is anything to plot."""
     found, wanted = _found(sweep)
-    if not (by := overview.varied(found)):
+    if not (by := overview.telling(found)):
         print(f"{sweep.study.name}: the recorded runs differ only in their seed", file=sys.stderr)
         return 1
     file = given.out or sweep.folder / "figure.png"

@@ -5,9 +5,10 @@
     python scripts/table.py runs --by schedule.lambda0 --plot prices.png      # and a plot against the first of --by
     python scripts/table.py runs --csv runs.csv                               # and every run with all its numbers
 
-Without --by, lines are grouped by all settings that differ. Tasks, methods, profiles, data and models are never in one
-line; other differences within a line are named. Every record counts, also of changed sources and smoke runs, so use
-this to inspect your own runs. scripts/build_paper_data.py makes the paper's tables.
+Without --by, lines are grouped by all settings that differ; those that follow from the task, component, method and
+model are only named. Tasks, methods, profiles, data and models are never in one line; other differences within a line
+are named. Every record counts, also of changed sources and smoke runs, so use this to inspect your own runs.
+scripts/build_paper_data.py makes the paper's tables.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         table = overview.record_rows(given.places)
         if not table:
             raise ConfigError(f"there are no records in {', '.join(map(str, given.places))}")
-        by = overview.separated(table, given.by or overview.varied(table))
+        by = overview.separated(table, given.by or overview.telling(table))
         found = overview.grouped(table, by, given.columns or overview.usual_columns(table))
         if given.plot and not by:
             raise ConfigError("the runs differ only in their seed: type a setting to plot against, --by KEY")
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     print(overview.format_rows(found))
-    print(f"{overview.mixed_note(table, by)}medians over the runs of each line; {len(table)} runs in all")
+    print(f"{overview.notes(table, by)}medians over the runs of each line; {len(table)} runs in all")
     if given.csv:
         overview.write_csv(given.csv, table)
     if given.plot:

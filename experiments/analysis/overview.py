@@ -23,6 +23,8 @@ FlatRecord = dict[str, Any]
 SEED = "seed.value"
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
+KINDS = ("task.name", "gate.component", "method.name", "model.name", "model.path")
+"""What says which other settings a run has, and often their values: ``train.batch`` of a task, ``method.quantile``."""
 _BLOCK_KIND = {"task": "task.name", "gate": "gate.component", "method": "method.name"}
 """Block → the key that says which settings it has; the other blocks have the same keys in every run."""
 
@@ -90,6 +92,20 @@ def varied(table: Sequence[FlatRecord]) -> list[str]:
     return [key for key in settings if any(entry.get(key) != first[key] for entry in table)]
 
 
+def implied(table: Sequence[FlatRecord]) -> list[str]:
+    """Return the settings that differ, but not between runs of one task, component, method and model."""
+    names = varied(table)
+    kinds = [key for key in names if key in KINDS]
+    kind_of = [tuple(repr(entry.get(key)) for key in kinds) for entry in table]
+    pairs = {key: {(kind, repr(entry.get(key))) for kind, entry in zip(kind_of, table, strict=True)} for key in names}
+    return [key for key in names if key not in kinds and len(pairs[key]) == len(set(kind_of))]
+
+
+def telling(table: Sequence[FlatRecord]) -> list[str]:
+    """Return the settings that differ, without those that follow from others (:func:`implied`)."""
+    return [key for key in varied(table) if key not in implied(table)]
+
+
 def separated(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
     """Return the settings ``by``, and those of :data:`APART` that differ between runs."""
     return [*by, *(key for key in varied(table) if key in APART and key not in by)]
@@ -104,11 +120,17 @@ def mixed(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
     return [key for key in keys if any(len({repr(entry.get(key)) for entry in row}) > 1 for row in rows.values())]
 
 
-def mixed_note(table: Sequence[FlatRecord], by: Sequence[str]) -> str:
-    """Return a line about runs of one row that differ in more than their seed; empty if there are none."""
+def notes(table: Sequence[FlatRecord], by: Sequence[str]) -> str:
+    """Return lines on what the rows of :func:`grouped` do not show; empty if there is nothing.
+
+    These are settings that follow from those shown, and differences in more than the seed between runs of one row.
+    """
     names = mixed(table, by)
+    kinds = [key for key in varied(table) if key in KINDS]
+    follow = [key for key in implied(table) if key not in by] if set(kinds) <= set(by) else []
+    told = f"each with one value for its {', '.join(kinds)}: {', '.join(follow)}\n" if follow else ""
     settings = ", ".join(key for key in names if key != "sources")
-    told = f"runs of one line differ in {settings}: name them with --by to separate them\n" if settings else ""
+    told += f"runs of one line differ in {settings}: name them with --by to separate them\n" if settings else ""
     return told + ("runs of one line were trained by different sources\n" if "sources" in names else "")
 
 
@@ -118,13 +140,17 @@ def _is_setting(key: str) -> bool:
 
 
 def usual_columns(table: Sequence[FlatRecord]) -> list[str]:
-    """Return the usual columns: boundary, count and the truncated model's first score of every phase."""
+    """Return the usual columns: of every phase the boundary, the count and the truncated model's score.
+
+    The score is the first in the record, which depends on the task.
+    """
     names = list(dict.fromkeys(key for entry in table for key in entry))
     phases = dict.fromkeys(name.split(".")[0] for name in names if name.endswith(".steps") and "train" not in name)
     columns = []
     for phase in phases:
         columns += [name for name in (f"{phase}.t", f"{phase}.count") if name in names]
-        columns += [name for name in names if name.startswith(f"{phase}.truncated.")][:1]
+        first = (next((name for name in entry if name.startswith(f"{phase}.truncated.")), None) for entry in table)
+        columns += dict.fromkeys(name for name in first if name)
     return columns
 
 

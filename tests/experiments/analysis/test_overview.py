@@ -98,10 +98,24 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
 
 def test_runs_of_different_sources_in_one_line_are_named(folder: Path) -> None:
     rows = overview.record_rows([folder])
-    assert overview.mixed_note(rows, ["schedule.lambda0"]) == ""
+    assert overview.notes(rows, ["schedule.lambda0"]) == ""
     rows[0]["sources"] = "other"
-    assert overview.mixed_note(rows, ["schedule.lambda0"]) == "runs of one line were trained by different sources\n"
+    assert overview.notes(rows, ["schedule.lambda0"]) == "runs of one line were trained by different sources\n"
     assert overview.mixed(rows, []) == ["schedule.lambda0", "sources"]
+
+
+def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folder: Path) -> None:
+    for price in (1e-3, 1e-4):
+        other = compose({"method": "l0"}, {"schedule.lambda0": price})
+        Store(folder).write(record(other, {"grown": grown([9.0], 0.1, 0.1)}))
+    rows = overview.record_rows([folder])
+    assert overview.telling(rows) == ["method.name", "schedule.lambda0"]
+    assert {*overview.varied(rows)} == {*overview.telling(rows), *overview.implied(rows)}
+    line, *more = overview.notes(rows, overview.telling(rows)).splitlines()
+    assert line.startswith("each with one value for its method.name: method.")
+    assert "method.limit" in line
+    assert "each with" not in overview.notes(rows, ["schedule.lambda0"])  # where methods share a line it would not hold
+    assert not more
 
 
 def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
