@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from rivals import settings, table
 from rivals.all import METHODS, NEEDS, WORKS, missing
+from rivals.clock import CLOCK
 from rivals.methods import seeded
 from rivals.work import SCALES, Settings, Workload, parameters
 from safetensors.torch import save_file
@@ -87,12 +88,13 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         RuntimeError: if the model exceeds its limit.
     """
     whole = seeded(work, seed).eval()
-    most, before, began = work.cost(whole), forget_peak(), time.process_time()
+    most, before = work.cost(whole), forget_peak()
+    CLOCK.start()
     limit = work.outside + (most - work.outside) * share // 100
     model = METHODS[method](work, seed, limit)
     if (cost := work.cost(model)) > limit:
         raise RuntimeError(f"{method} left {cost:,} {work.limited}, more than {limit:,}")
-    spent = time.process_time() - began
+    spent = CLOCK.seconds()
     peak = None if before is None else round(host.peak_mib() - before)
     with torch.no_grad():
         score = work.score(model, not validation)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from rivals.clock import CLOCK
 from rivals.models import HEADS
 from rivals.work import Workload
 from torch import Tensor, nn
@@ -84,7 +85,7 @@ def uniform(work: Workload, seed: int, limit: int) -> nn.Module:
     return train(work, seeded(work, seed, largest(lambda part: work.cost(work.model(part)), limit)), seed)
 
 
-@functools.lru_cache(maxsize=1)
+@CLOCK.shared
 def trained(work: Workload, seed: int) -> nn.Module:
     """Return the dense model at the time of the cut."""
     return train(work, seeded(work, seed), seed, last=work.settings.before)
@@ -149,7 +150,7 @@ def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None, 
     return cut(largest(lambda part: work.cost(cut(part, even)), limit), even)
 
 
-@functools.lru_cache(maxsize=1)
+@CLOCK.shared
 def learner(work: Workload, seed: int, limit: int, significance: float = 3.0) -> ngn.CapacityLearner:
     """Learn the sizes with the weights, within the budget."""
     limited: Any = {work.limited: limit}

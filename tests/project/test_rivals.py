@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import bench_rivals
 from rivals import figure, published, settings, table
 from rivals.all import METHODS, WORKS
+from rivals.clock import Clock
 from rivals.images import mirrored, shifted
 from rivals.methods import largest, seeded
 from rivals.published import barrier, minitron, morphnet, wanda
@@ -141,12 +142,16 @@ def made(method: str, share: int, seed: int, score: float) -> table.Unit:
 
 
 def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None:
-    scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0)}
+    early = "NGN, sizes fixed early"
+    scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0), early: (1.9, 2.2, 8.8)}
     found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
     text = table.table([*found, made("dense", 100, 0, 1.5)], [50])
-    assert "| 50 % | NGN | 49.5 | 2.25 ± 3.18 | -- | -- | 0.50, --, -- | 7 | -- | 2 |" in text  # t of 1 degree: 12.7
+    own = "| 50 % | NGN | 49.5 | 2.25 ± 3.18 | -- | +0.20 ± 1.27, cannot tell | 0.50, --, -- | 7 | -- | 2 |"
+    assert own in text  # t of 1 degree: 12.7
     half = stats.t.ppf(0.975, 2) * np.std([2.1, 2.4, 9.0], ddof=1) / 3**0.5
-    assert f"| 50 % | magnitude | 49.5 | 4.50 ± {half:.2f} | +0.00 ± 1.27 | cannot tell | 0.50, --, --" in text
+    better = "+0.00 ± 1.27, cannot tell | +0.20 ± 0.00, ahead"
+    assert f"| 50 % | magnitude | 49.5 | 4.50 ± {half:.2f} | {better} | 0.50, --, --" in text
+    assert early not in table.table([unit for unit in found if unit["method"] != early], [50])
     assert "Torch-Pruning" not in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
@@ -156,6 +161,26 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
         write_between_marks(page, "rivals full", text)
 
 
+def test_shared_work_counts_once_in_each_unit_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("rivals.clock.time.process_time", lambda: now[0])
+    clock = Clock()
+
+    @clock.shared
+    def trained(seed: int) -> list[int]:
+        now[0] += 5
+        return [seed]
+
+    results, seconds = [], []
+    for seeds in ([0, 0], [0], [0, 1], []):
+        clock.start()
+        results.append([trained(seed) for seed in seeds])
+        now[0] += 1
+        seconds.append(clock.seconds())
+    assert seconds == [6, 6, 11, 1]
+    assert results[0][1] is results[1][0], "made once"
+
+
 @pytest.mark.parametrize(
     ("better", "said"),
     [
@@ -163,7 +188,7 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
         ([-0.5, -0.6, -0.7], "behind"),
         ([-0.01, 0.0, 0.01], "equal"),
         ([-1.0, 0.0, 1.0], "cannot tell"),
-        ([1.0], "--"),
+        ([1.0], ""),
     ],
 )
 def test_verdicts(better: list[float], said: str) -> None:
