@@ -36,7 +36,7 @@ def draw(units: list[Unit], path: Path) -> None:
                     points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])
                     x, y, half = points.T
                     if method != "dense":
-                        x = x + 0.35 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
+                        x = x + 0.12 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
                     wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
