@@ -4,13 +4,15 @@
     python benchmarks/bench_rivals.py --table
     python benchmarks/bench_rivals.py --validation --set lr_boundary=0.2 --folder FOLDER --shares 50 --seeds 100
     python benchmarks/bench_rivals.py --work trained20 --equal-time    after the same without it
+    python benchmarks/bench_rivals.py --work trained20 --peaks
 
 A model may have at most 50, 25 or 75 % of the dense one's parameters, of its multiply-adds (`trained20`), or of its
 feed-forward parameters (`smollm2`). The number of steps includes those before and after a cut. Every unit (work,
 method, share, seed) writes one file when it ends. Units with a file are skipped, so the program can be stopped and
 started again. The final score uses test data. Choose settings with --validation, which scores on data held back from
 training; each method then takes the best of its runs in FOLDER/search. Latency is the forward pass on one thread, in
-turns with the dense model; the median ratio within a round counts. Torch-Pruning needs the extra `rivals`.
+turns with the dense model; the median ratio within a round counts. Peak memory is measured by itself (--peaks): a new
+process trains as the unit does, but for a few steps. Torch-Pruning needs the extra `rivals`.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import multiprocessing
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,6 +54,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 SHARES, SEEDS = (50, 25, 75), (0, 1, 2)
 ROUNDS, LEAST, LONGEST = 25, 5, 20.0
 """Rounds of a latency; after the first few no more than this many seconds."""
+PEAK_STEPS = 20
 SEARCH = "search"
 """Folder of the validation runs from which each method's settings follow, in the folder of the results."""
 
@@ -73,12 +78,44 @@ def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, fl
     return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
 
 
-def forget_peak() -> float | None:
-    """Set the peak memory of this process to what it has now, MiB; None where only Linux could."""
-    if sys.platform != "linux":
-        return None
-    Path("/proc/self/clear_refs").write_text("5")
-    return host.peak_mib()
+def limited(work: Workload, whole: nn.Module, share: int) -> int:
+    """The most that a model of ``share`` % of ``whole`` may cost, with what no method cuts."""
+    return work.outside + (work.cost(whole) - work.outside) * share // 100
+
+
+def peak(given: argparse.Namespace, name: str, method: str, share: int) -> dict[str, Any]:
+    """Train one model for a few steps in this process, and return what memory it had more at its most, MiB."""
+    torch.set_num_threads(1)
+    work = Works(given)(name, {"steps": PEAK_STEPS})
+    limit = limited(work, seeded(work, 0).eval(), share)
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak until now
+    before = host.peak_mib()
+    METHODS[method](work, 0, limit)
+    return {
+        "work": name,
+        "method": method,
+        "share": share,
+        "scale": given.scale,
+        "peak_mib": round(host.peak_mib() - before),
+        "settings": dataclasses.asdict(work.settings),
+        "commit": provenance.code().commit,
+        "packages": provenance.packages(),
+        "machine": provenance.machine(),
+    }
+
+
+def peaks(given: argparse.Namespace, folder: Path) -> None:
+    """Measure the peak memory of each method with a unit of seed 0, each in a new process."""
+    spawn = multiprocessing.get_context("spawn")
+    for one in table.read_results(folder):
+        name, method, share = one["work"], one["method"], one["share"]
+        path = folder / table.PEAKS / f"{table.named(name, method, share)}.json"
+        wanted = name in given.work and method in given.methods and (share in given.shares or method == "dense")
+        if not wanted or path.exists() or one["seed"] or one.get("equal", "steps") != "steps":
+            continue
+        with ProcessPoolExecutor(1, mp_context=spawn) as alone:
+            write(path, done := alone.submit(peak, given, name, method, share).result())
+        print(f"{path.stem}: {done['peak_mib']} MiB", flush=True)
 
 
 def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -> tuple[dict[str, Any], nn.Module]:
@@ -88,14 +125,12 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         RuntimeError: if the model exceeds its limit.
     """
     whole = seeded(work, seed).eval()
-    most, before = work.cost(whole), forget_peak()
+    most, limit = work.cost(whole), limited(work, whole, share)
     CLOCK.start()
-    limit = work.outside + (most - work.outside) * share // 100
     model = METHODS[method](work, seed, limit)
     if (cost := work.cost(model)) > limit:
         raise RuntimeError(f"{method} left {cost:,} {work.limited}, more than {limit:,}")
     spent = CLOCK.seconds()
-    peak = None if before is None else round(host.peak_mib() - before)
     with torch.no_grad():
         score = work.score(model, not validation)
     return {
@@ -116,7 +151,6 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         "latency_at": {n: latency(whole, model, work.example[:n])["ratio"] for n in (1, 16)},
         "shapes": {name: list(p.shape) for name, p in model.named_parameters() if p.dim() > 1},
         "processor_seconds": round(spent, 1),
-        "peak_mib": peak,
         "settings": dataclasses.asdict(work.settings),
         "data": dataclasses.asdict(work.info),
         "base": dataclasses.asdict(work.base) if work.base else None,
@@ -196,13 +230,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--equal-time", action="store_true", help="as many steps as take the dense model's processor time of seed 0"
     )
+    parser.add_argument("--peaks", action="store_true", help="measure the peak memory of the methods run (Linux)")
     parser.add_argument("--table", action="store_true", help="print the table, write it to docs/benchmarks.md, draw it")
     given = parser.parse_args(arguments)
     folder = given.folder or HERE / "results" / "rivals" / given.scale
     if given.table:
         from rivals import figure  # it needs matplotlib, and training does not
 
-        text = table.table(table.read_results(folder), sorted(SHARES))
+        text = table.table(table.read_results(folder), sorted(SHARES), table.read_results(folder / table.PEAKS))
         print(text)
         write_between_marks(PAGE, f"rivals {given.scale}", text)
         figure.draw(table.read_results(folder), PAGE.with_name(f"rivals_{given.scale}.svg"))
@@ -215,13 +250,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "the trained networks have seen the validation images. Train one that has not, with --work scratch20 "
             "--methods dense --keep FILE, and give it with --base FILE"
         )
+    if given.peaks and sys.platform != "linux":
+        parser.error("--peaks needs Linux, which alone can forget a peak")
     if given.base and not given.validation:
         parser.error("--base needs --validation")
     if given.folder is None and (given.validation or not committed()):
         parser.error("type --folder FOLDER: the default folder is for committed code and test data only")
     torch.set_num_threads(1)
     try:
-        run(given, folder, dict(given.set))
+        peaks(given, folder) if given.peaks else run(given, folder, dict(given.set))
     except DataError as fault:
         parser.exit(2, f"{fault}\n")
 

@@ -25,6 +25,8 @@ TITLES = {
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
+PEAKS = "peak"
+"""Folder of the measured peaks of memory, in the folder of the results."""
 LEVEL = 0.05
 SMALL = {"transformer": 0.02, "smollm2": 0.01}
 """Differences of scores within which two methods are called equal; 0.3 points for images."""
@@ -42,8 +44,9 @@ def read_results(folder: Path) -> list[Unit]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-def table(units: list[Unit], shares: Iterable[int]) -> str:
-    """Format one Markdown table per work and equality, with sizes and seeds; "--" marks missing units."""
+def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) -> str:
+    """Format one Markdown table per work and equality, with sizes and seeds; "--" marks what is missing."""
+    most = {(peak["work"], peak["method"], peak["share"]): str(peak["peak_mib"]) for peak in peaks}
     parts = []
     for name, title in TITLES.items():
         for equal in ("steps", "processor time"):
@@ -65,7 +68,7 @@ def table(units: list[Unit], shares: Iterable[int]) -> str:
                 f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |"
             )
             parts[-1] += "".join(
-                "\n" + row(these, method, share, ours)
+                "\n" + row(these, method, share, ours, most.get((name, method, share), "--"))
                 for share in (100, *shares)
                 for method in METHODS
                 if (method == "dense") == (share == 100)
@@ -74,7 +77,7 @@ def table(units: list[Unit], shares: Iterable[int]) -> str:
     return "\n\n".join(parts)
 
 
-def row(units: list[Unit], method: str, share: int, ours: Iterable[str]) -> str:
+def row(units: list[Unit], method: str, share: int, ours: Iterable[str], peak: str) -> str:
     """Format one method at one share of the limited cost: means over seeds and their intervals of 95 %."""
 
     def of(name: str) -> dict[int, Unit]:
@@ -92,7 +95,6 @@ def row(units: list[Unit], method: str, share: int, ours: Iterable[str]) -> str:
     part = [100 * cost["cost"] / cost["dense_cost"] for cost in costs]
     ratios = [[u["latency"]["ratio"] for u in these.values()]]
     ratios += [[u["latency_at"][n] for u in these.values() if "latency_at" in u] for n in ("16", "1")]
-    peaks = [u["peak_mib"] for u in these.values() if u.get("peak_mib") is not None]
     cells = [
         f"{share} %",
         method,
@@ -101,7 +103,7 @@ def row(units: list[Unit], method: str, share: int, ours: Iterable[str]) -> str:
         *map(better, ours),
         ", ".join(mean(each, ".2f", spread=False) for each in ratios),
         mean([u["processor_seconds"] for u in these.values()], ".0f", spread=False),
-        mean(peaks, ".0f", spread=False),
+        peak,
         str(len(these)),
     ]
     return f"| {' | '.join(cells)} |"

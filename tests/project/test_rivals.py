@@ -161,6 +161,20 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
         write_between_marks(page, "rivals full", text)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget a peak of memory")
+def test_peaks_are_measured_once_for_each_method_and_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--work", "transformer", "--methods", "magnitude"]
+    found = units(tmp_path, *options, "--seeds", "0", "1", "--shares", "50")
+    again = ["--scale", "tiny", *options, "--folder", str(tmp_path), "--peaks"]
+    bench_rivals.main(again)
+    (peak,) = table.read_results(tmp_path / table.PEAKS)
+    assert peak["peak_mib"] > 0
+    assert f"| {peak['peak_mib']} | 2 |" in table.table(found, [50], [peak])
+    capsys.readouterr()
+    bench_rivals.main(again)
+    assert not capsys.readouterr().out
+
+
 def test_shared_work_counts_once_in_each_unit_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("rivals.clock.time.process_time", lambda: now[0])
