@@ -62,7 +62,7 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
             ours = [own for own in OWN if any(u["method"] == own for u in these)]
             better = "".join(f" {own} better by |" for own in ours)
             parts.append(
-                f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method, {scored}\n\n"
+                f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method,\n{scored}\n\n"
                 f"| {limited} | method | % of dense | {one['unit']} |{better} latency x dense: "
                 "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
                 f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |"
