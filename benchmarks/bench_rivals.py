@@ -78,16 +78,16 @@ def latency(dense: nn.Module, small: nn.Module, example: Tensor) -> dict[str, fl
     return {"dense_ms": 1000 * statistics.median(before for before, _ in pairs), "ratio": ratio}
 
 
-def limited(work: Workload, whole: nn.Module, share: int) -> int:
-    """The most that a model of ``share`` % of ``whole`` may cost, with what no method cuts."""
-    return work.outside + (work.cost(whole) - work.outside) * share // 100
+def allowed(work: Workload, most: int, share: int) -> int:
+    """What a model may cost at ``share`` % of the dense model's cost ``most``. What no method cuts is in both."""
+    return work.outside + (most - work.outside) * share // 100
 
 
 def peak(given: argparse.Namespace, name: str, method: str, share: int) -> dict[str, Any]:
     """Train one model for a few steps in this process, and return what memory it had more at its most, MiB."""
     torch.set_num_threads(1)
     work = Works(given)(name, {"steps": PEAK_STEPS})
-    limit = limited(work, seeded(work, 0).eval(), share)
+    limit = allowed(work, work.cost(seeded(work, 0).eval()), share)
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak until now
     before = host.peak_mib()
     METHODS[method](work, 0, limit)
@@ -125,7 +125,8 @@ def unit(work: Workload, method: str, share: int, seed: int, validation: bool) -
         RuntimeError: if the model exceeds its limit.
     """
     whole = seeded(work, seed).eval()
-    most, limit = work.cost(whole), limited(work, whole, share)
+    most = work.cost(whole)
+    limit = allowed(work, most, share)
     CLOCK.start()
     model = METHODS[method](work, seed, limit)
     if (cost := work.cost(model)) > limit:

@@ -26,7 +26,10 @@ class Clock:
         return time.process_time() - self._began + sum(self._reused.values())
 
     def shared(self, make: Callable[..., R]) -> Callable[..., R]:
-        """Keep the last two results of ``make``, a function of hashable positional arguments."""
+        """Keep the last two results of ``make``, a function of hashable positional arguments.
+
+        Two, as learned sizes come in two settings, of which the first is used once more after the second.
+        """
 
         @functools.lru_cache(maxsize=2)
         def timed(*given: Hashable) -> tuple[R, float]:

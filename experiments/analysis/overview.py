@@ -103,7 +103,8 @@ def implied(table: Sequence[FlatRecord]) -> list[str]:
 
 def telling(table: Sequence[FlatRecord]) -> list[str]:
     """Return the settings that differ, without those that follow from others (:func:`implied`)."""
-    return [key for key in varied(table) if key not in implied(table)]
+    follow = implied(table)
+    return [key for key in varied(table) if key not in follow]
 
 
 def separated(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
@@ -128,7 +129,7 @@ def notes(table: Sequence[FlatRecord], by: Sequence[str]) -> str:
     names = mixed(table, by)
     kinds = [key for key in varied(table) if key in KINDS]
     follow = [key for key in implied(table) if key not in by] if set(kinds) <= set(by) else []
-    told = f"each with one value for its {', '.join(kinds)}: {', '.join(follow)}\n" if follow else ""
+    told = f"without a column, as they follow from {', '.join(kinds)}: {', '.join(follow)}\n" if follow else ""
     settings = ", ".join(key for key in names if key != "sources")
     told += f"runs of one line differ in {settings}: name them with --by to separate them\n" if settings else ""
     return told + ("runs of one line were trained by different sources\n" if "sources" in names else "")

@@ -112,9 +112,11 @@ def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folde
     assert overview.telling(rows) == ["method.name", "schedule.lambda0"]
     assert {*overview.varied(rows)} == {*overview.telling(rows), *overview.implied(rows)}
     line, *more = overview.notes(rows, overview.telling(rows)).splitlines()
-    assert line.startswith("each with one value for its method.name: method.")
+    assert line.startswith("without a column, as they follow from method.name: method.")
     assert "method.limit" in line
-    assert "each with" not in overview.notes(rows, ["schedule.lambda0"])  # where methods share a line it would not hold
+    assert "without a column" not in overview.notes(
+        rows, ["schedule.lambda0"]
+    )  # where methods share a line it would not hold
     assert not more
 
 
