@@ -106,15 +106,21 @@ def peak(given: argparse.Namespace, name: str, method: str, share: int) -> dict[
 
 def peaks(given: argparse.Namespace, folder: Path) -> None:
     """Measure the peak memory of each method with a unit of seed 0, each in a new process."""
+    cells = [
+        (one["work"], one["method"], one["share"])
+        for one in table.read_results(folder)
+        if one["work"] in given.work and one["method"] in given.methods and one["share"] in (100, *given.shares)
+        if one["seed"] == 0 and one.get("equal", "steps") == "steps"
+    ]
+    if not cells:
+        print(f"{folder} has no such unit of seed 0: train it first, without --peaks")
     spawn = multiprocessing.get_context("spawn")
-    for one in table.read_results(folder):
-        name, method, share = one["work"], one["method"], one["share"]
-        path = folder / table.PEAKS / f"{table.named(name, method, share)}.json"
-        wanted = name in given.work and method in given.methods and (share in given.shares or method == "dense")
-        if not wanted or path.exists() or one["seed"] or one.get("equal", "steps") != "steps":
+    for cell in cells:
+        path = folder / table.PEAKS / f"{table.named(*cell)}.json"
+        if path.exists():
             continue
         with ProcessPoolExecutor(1, mp_context=spawn) as alone:
-            write(path, done := alone.submit(peak, given, name, method, share).result())
+            write(path, done := alone.submit(peak, given, *cell).result())
         print(f"{path.stem}: {done['peak_mib']} MiB", flush=True)
 
 

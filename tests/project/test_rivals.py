@@ -173,6 +173,8 @@ def test_peaks_are_measured_once_for_each_method_and_share(tmp_path: Path, capsy
     capsys.readouterr()
     bench_rivals.main(again)
     assert not capsys.readouterr().out
+    bench_rivals.main([*again, "--methods", "dense"])
+    assert "no such unit of seed 0" in capsys.readouterr().out
 
 
 def test_shared_work_counts_once_in_each_unit_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
