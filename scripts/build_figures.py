@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
 from experiments.blocks import ConfigError
+from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose, nearest
 from experiments.config.messages import parse_value
 from experiments.figures import FIGURES
@@ -154,4 +155,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -13,7 +13,6 @@ python scripts/build_paper_data.py --rehearsal --table 4        # of smoke runs 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from experiments.analysis.build import from_cells, partial_rows, problems_of, re
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
 from experiments.analysis.rehearsal import RehearsalReader
+from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro
@@ -139,8 +139,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # the reader, such as ``| head``, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    exit_with(main)

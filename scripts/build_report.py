@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.rehearsal import RehearsalReader
+from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.report.content import build_content
 from experiments.report.provenance import document
@@ -76,4 +77,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

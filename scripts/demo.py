@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from experiments.analysis import overview  # noqa: E402
 from experiments.blocks import ConfigError  # noqa: E402
+from experiments.cli.pipes import exit_with  # noqa: E402
 from experiments.config.compose import compose  # noqa: E402
 from experiments.config.identity import run_id  # noqa: E402
 from experiments.config.seeds import parse_seeds  # noqa: E402
@@ -108,4 +109,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

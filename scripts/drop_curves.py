@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS
 from experiments.store.records import Store
 from experiments.studies import runs_with_curves
@@ -40,4 +41,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

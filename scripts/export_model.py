@@ -29,6 +29,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.blocks import ConfigError
+from experiments.cli.pipes import exit_with
 from experiments.contract.config import Config
 from experiments.data import DataError
 from experiments.language import export, pruned_files
@@ -120,4 +121,4 @@ def _pruned(config: Config, task: AdaptationTask, model: Any, folder: Path, comp
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.cli.pipes import exit_with
 from experiments.data import DataError, data_root, sets
 from experiments.data.fetch import fetch
 
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        exit_with(main)
     except KeyboardInterrupt:
         print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
         sys.exit(130)

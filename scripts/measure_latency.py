@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
+from experiments.cli.pipes import exit_with
 from experiments.contract.config import Config
 from experiments.contract.task import Task
 from experiments.data import DataError
@@ -139,4 +140,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

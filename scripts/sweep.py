@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.machine import check_packages, warn_of_uncounted
+from experiments.cli.pipes import exit_with, print_line
 from experiments.cli.sweep import Sweep
 from experiments.data import DataError
 from experiments.runs.run_files import Run
@@ -159,7 +160,7 @@ def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> 
     def report(task: int, runs: dict[str, str]) -> None:
         outcomes.update(runs)
         kinds = {status if status in NOT_FAILED else "failed" for status in runs.values()}
-        print(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}", flush=True)
+        print_line(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}")
 
     Supervisor(plan, tasks, cluster, report).run()
     failed = {name: status for name, status in outcomes.items() if status not in NOT_FAILED}
@@ -302,4 +303,4 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

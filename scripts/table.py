@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
+from experiments.cli.pipes import exit_with
 from experiments.paths import RUNS
 from experiments.store.records import RecordError
 
@@ -55,4 +56,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

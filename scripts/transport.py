@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS
 from experiments.store.provenance import code, write_stamp
 from experiments.store.records import RecordError, Store
@@ -78,4 +79,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

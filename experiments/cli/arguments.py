@@ -7,7 +7,6 @@ settings of Hydra that are allowed.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -64,13 +63,13 @@ def split(argv: Sequence[str]) -> Arguments:
     if "--list" in argv:
         if len(argv) > 1:
             raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
-        from experiments.cli import listing
+        from experiments.cli import listing, pipes
 
         try:
             listing.show()
             sys.stdout.flush()
         except BrokenPipeError:  # for example with `| head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            pipes.drop_output()
         raise SystemExit(0)
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.expand import expand
+from experiments.cli.pipes import print_line
 from experiments.contract.config import Config
 from experiments.paths import RUNS
 from experiments.runs.run_files import Run
@@ -63,14 +64,6 @@ def train(run: Run) -> RunOutcome | Exception:
     from experiments.runs.launch import share
 
     return share([run])[run.id]
-
-
-def _print_line(line: str) -> None:
-    """Print a line. A reader that closes the pipe (``| head``) does not stop the runs."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass
@@ -123,7 +116,7 @@ class Session:
             outcome = self.ready.pop(run.id, None) or train(run)
             if isinstance(outcome, Exception):
                 raise outcome
-            _print_line(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")
+            print_line(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
@@ -150,7 +143,7 @@ class Session:
         if several and any(outcome.path.exists() for outcome in self.done):
             table = overview.record_rows(outcome.path for outcome in self.done if outcome.path.exists())
             found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-            _print_line(f"medians:\n{overview.format_rows(found)}")
+            print_line(f"medians:\n{overview.format_rows(found)}")
         for what, names in (("failed", self.failed), ("diverged", self.diverged)):
             if names and several:
                 lines = "\n".join(f"  {name}" for name in names)
