@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import settings, table
-from rivals.all import METHODS, NEEDS, WORKS, missing
+from rivals.all import METHODS, NEEDS, OF_TRAINED, WORKS, missing
 from rivals.clock import CLOCK
 from rivals.methods import seeded
 from rivals.work import SCALES, Settings, Workload, parameters
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-root")
     parser.add_argument("--validation", action="store_true", help="score on validation data, to choose settings")
     parser.add_argument("--set", nargs="+", type=change, default=[], metavar="NAME=VALUE", help="with --validation")
-    parser.add_argument("--base", type=Path, help="weights for trained20 and trained56, with --validation")
+    parser.add_argument("--base", type=Path, help="weights instead of the trained ones, with --validation")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the weights of the last model")
     parser.add_argument(
         "--equal-time", action="store_true", help="as many steps as take the dense model's processor time of seed 0"
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")
-    real = [name for name in given.work if name.startswith("trained") and given.scale != "tiny"]
+    real = [name for name in given.work if name in OF_TRAINED and given.scale != "tiny"]
     if given.validation and real and not given.base:
         parser.error(
             "the trained networks have seen the validation images. Train one that has not, with --work scratch20 "

@@ -32,11 +32,14 @@ METHODS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
 WORKS: dict[str, Callable[..., Workload]] = {
     "transformer": language.text,
     "resnet20": images.images,
-    "trained20": functools.partial(images.trained, "resnet20"),
-    "trained56": functools.partial(images.trained, "resnet56"),
+    "trained20": functools.partial(images.trained, "trained20", "resnet20", 3),
+    "trained56": functools.partial(images.trained, "trained56", "resnet56", 3),
+    "longer56": functools.partial(images.trained, "longer56", "resnet56", 15),
     "scratch20": images.scratch,
     "smollm2": language.language,
 }
+OF_TRAINED = ("trained20", "trained56", "longer56")
+"""Works whose networks have seen the validation images."""
 NEEDS = {name: "torch_pruning" for name in METHODS if name.startswith("Torch-Pruning")}
 
 

@@ -48,8 +48,10 @@ def images(scale: str, root: Path, **changes: Any) -> Workload:
     )
 
 
-def trained(name: str, scale: str, root: Path, base: Path | None = None, **changes: Any) -> Workload:
-    """A trained network, cut to a share of its multiply-adds and fine-tuned: "resnet20" or "resnet56".
+def trained(
+    name: str, network: str, epochs: int, scale: str, root: Path, base: Path | None = None, **changes: Any
+) -> Workload:
+    """A trained ``network``, "resnet20" or "resnet56", cut to a share of its multiply-adds and fine-tuned.
 
     Its author trained it on all training images. So settings are chosen on a ResNet-20 that has not seen the validation
     set: ``base``, a file of its weights.
@@ -57,7 +59,7 @@ def trained(name: str, scale: str, root: Path, base: Path | None = None, **chang
     settings = {
         "tiny": Settings(steps=4, batch=8, held=8, before=0.0, K=8),
         "small": Settings(steps=351, batch=128, held=5_000, lr=1e-3, before=0.0),
-        "full": Settings(steps=3 * 351, batch=128, held=10_000, lr=1e-3, before=0.0, autocast="bf16"),
+        "full": Settings(steps=epochs * 351, batch=128, held=10_000, lr=1e-3, before=0.0, autocast="bf16"),
     }[scale]
     settings = replace(settings, **changes)
     torch.manual_seed(0)  # for the tiny one
@@ -67,7 +69,7 @@ def trained(name: str, scale: str, root: Path, base: Path | None = None, **chang
         whole, info = CifarResNet(3), DataInfo(base.stem, sha256(base.read_bytes()).hexdigest(), "trained here")
         whole.load_state_dict(load_file(base))
     else:
-        whole, info = load_trained(name, root)
+        whole, info = load_trained(network, root)
 
     def model(width: float) -> nn.Module:
         if width != 1:
@@ -75,7 +77,7 @@ def trained(name: str, scale: str, root: Path, base: Path | None = None, **chang
         return copy.deepcopy(whole)
 
     return of_images(
-        f"trained{name.removeprefix('resnet')}", pictures(scale, root), settings, expected, cropped, model=model,
+        name, pictures(scale, root), settings, expected, cropped, model=model,
         limited="macs", order="magnitude", base=info,
         meaningless=("uniform width", "even sizes", *FOR_LANGUAGE), **inside(whole),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from rivals import table
 
 AS = dict.fromkeys(("NGN, sizes fixed early", "NGN's sizes from scratch", "shrunk to even sizes"), "NGN")
 """Methods that take the settings of another, as they use its sizes or its way."""
-SAME = {"trained56": "trained20"}
+SAME = {"trained56": "trained20", "longer56": "trained20"}
 """Works that take the settings of another, where a search would cost more than the runs."""
 ENOUGH = 0.05
 """A method within this part of the dense model's processor time keeps its number of steps."""

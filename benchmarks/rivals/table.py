@@ -17,6 +17,7 @@ Unit = dict[str, Any]
 TITLES = {
     "trained20": "ResNet-20, trained, on CIFAR-10",
     "trained56": "ResNet-56, trained, on CIFAR-10",
+    "longer56": "ResNet-56, trained, 15 epochs, on CIFAR-10",
     "scratch20": "ResNet-20 from scratch on CIFAR-10",
     "resnet20": "ResNet-20 with maps as shortcuts on CIFAR-10",
     "transformer": "Transformer on TinyStories",
