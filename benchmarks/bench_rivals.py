@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import settings, table
-from rivals.all import METHODS, NEEDS, OF_TRAINED, WORKS, missing
+from rivals.all import METHODS, NEEDS, OF_TRAINED, WHOLE, WORKS, missing
 from rivals.clock import CLOCK
 from rivals.methods import seeded
 from rivals.work import SCALES, Settings, Workload, parameters
@@ -187,8 +187,8 @@ def run(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> Non
     works = Works(given)
     for name in given.work:
         methods = [method for method in METHODS if method in given.methods]
-        cells = [(100, "dense")] * ("dense" in methods and not given.equal_time)
-        cells += [(share, method) for share in given.shares for method in methods if method != "dense"]
+        cells = [(100, method) for method in methods if method in WHOLE and not given.equal_time]
+        cells += [(share, method) for share in given.shares for method in methods if method not in WHOLE]
         for seed, (share, method) in itertools.product(given.seeds, cells):
             more = changes or ({} if given.validation else settings.chosen(folder / SEARCH, name, method))
             ending = "".join(f"-{key}{value}" for key, value in sorted(changes.items()))

@@ -28,17 +28,21 @@ METHODS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
     "Wanda, even": published.wanda,
     "Minitron": published.minitron,
     "Sheared-LLaMA's masks": published.sheared,
+    "as given": methods.given,
 }
+WHOLE = ("dense", "as given")
+"""Methods that cut nothing."""
 WORKS: dict[str, Callable[..., Workload]] = {
     "transformer": language.text,
     "resnet20": images.images,
     "trained20": functools.partial(images.trained, "trained20", "resnet20", 3),
     "trained56": functools.partial(images.trained, "trained56", "resnet56", 3),
+    "longer20": functools.partial(images.trained, "longer20", "resnet20", 15),
     "longer56": functools.partial(images.trained, "longer56", "resnet56", 15),
     "scratch20": images.scratch,
     "smollm2": language.language,
 }
-OF_TRAINED = ("trained20", "trained56", "longer56")
+OF_TRAINED = ("trained20", "trained56", "longer20", "longer56")
 """Works whose networks have seen the validation images."""
 NEEDS = {name: "torch_pruning" for name in METHODS if name.startswith("Torch-Pruning")}
 

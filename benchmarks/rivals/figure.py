@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from rivals.all import METHODS
+from rivals.all import METHODS, WHOLE
 from rivals.table import LEVEL, LIMITS, OWN, TITLES, Unit
 
 from experiments.analysis import estimates
@@ -35,7 +35,7 @@ def draw(units: list[Unit], path: Path) -> None:
                 if own:
                     points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])
                     x, y, half = points.T
-                    if method != "dense":
+                    if method not in WHOLE:
                         x = x + 0.12 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
                     wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,

@@ -80,6 +80,11 @@ def dense(work: Workload, seed: int, limit: int) -> nn.Module:
     return train(work, seeded(work, seed), seed)
 
 
+def given(work: Workload, seed: int, limit: int) -> nn.Module:
+    """Return the trained network that the others begin with."""
+    return seeded(work, seed).eval()
+
+
 def uniform(work: Workload, seed: int, limit: int) -> nn.Module:
     """Train a model with all widths smaller by one factor, from the start."""
     return train(work, seeded(work, seed, largest(lambda part: work.cost(work.model(part)), limit)), seed)

@@ -9,8 +9,8 @@ from typing import Any
 from rivals import table
 
 AS = dict.fromkeys(("NGN, sizes fixed early", "NGN's sizes from scratch", "shrunk to even sizes"), "NGN")
-"""Methods that take the settings of another, as they use its sizes or its way."""
-SAME = {"trained56": "trained20", "longer56": "trained20"}
+"""Methods without a search of their own that take the settings of another, as they use its sizes or its way."""
+SAME = {"trained56": "trained20", "longer56": "longer20"}
 """Works that take the settings of another, where a search would cost more than the runs."""
 ENOUGH = 0.05
 """A method within this part of the dense model's processor time keeps its number of steps."""
@@ -18,12 +18,10 @@ ENOUGH = 0.05
 
 def chosen(folder: Path, work: str, method: str) -> dict[str, Any]:
     """Return the changed settings of the best validation score in ``folder``; empty without a search."""
-    work, method = SAME.get(work, work), AS.get(method, method)
-    units = [u for u in table.read_results(folder) if (u["work"], u["method"]) == (work, method)]
-    if not units:
-        return {}
-    best = max(units, key=lambda u: u["better"] * u["score"])
-    changes: dict[str, Any] = best["changes"]
+    of_work = [u for u in table.read_results(folder) if u["work"] == SAME.get(work, work)]
+    own = [u for u in of_work if u["method"] == method]
+    units = own or [u for u in of_work if u["method"] == AS.get(method)]
+    changes: dict[str, Any] = max(units, key=lambda u: u["better"] * u["score"])["changes"] if units else {}
     return changes
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rivals.all import METHODS
+from rivals.all import METHODS, WHOLE
 
 from experiments.analysis import estimates
 
@@ -17,6 +17,7 @@ Unit = dict[str, Any]
 TITLES = {
     "trained20": "ResNet-20, trained, on CIFAR-10",
     "trained56": "ResNet-56, trained, on CIFAR-10",
+    "longer20": "ResNet-20, trained, 15 epochs, on CIFAR-10",
     "longer56": "ResNet-56, trained, 15 epochs, on CIFAR-10",
     "scratch20": "ResNet-20 from scratch on CIFAR-10",
     "resnet20": "ResNet-20 with maps as shortcuts on CIFAR-10",
@@ -72,7 +73,7 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
                 "\n" + row(these, method, share, ours, most.get((name, method, share), "--"))
                 for share in (100, *shares)
                 for method in METHODS
-                if (method == "dense") == (share == 100)
+                if (method in WHOLE) == (share == 100)
                 and any((u["method"], u["share"]) == (method, share) for u in these)
             )
     return "\n\n".join(parts)

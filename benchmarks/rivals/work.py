@@ -16,7 +16,7 @@ from ngn.train.batches import Batches
 from ngn.train.plan import Autocast
 
 FOR_LANGUAGE = ("Wanda, even", "Minitron", "Sheared-LLaMA's masks")
-FOR_TRAINED = ("NGN, sizes fixed early",)
+FOR_TRAINED = ("NGN, sizes fixed early", "as given")
 SCALES = ("tiny", "small", "full")
 """tiny: seconds on synthetic data; small: affordable on two cores; full: the usual training of these models."""
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
 from rivals import figure, published, settings, table
-from rivals.all import METHODS, WORKS
+from rivals.all import METHODS, OF_TRAINED, WORKS
 from rivals.clock import Clock
 from rivals.images import mirrored, shifted
 from rivals.methods import largest, seeded
@@ -33,7 +33,7 @@ def units(folder: Path, *more: str) -> list[table.Unit]:
     return table.read_results(folder)
 
 
-@pytest.mark.parametrize("work", [name for name in WORKS if "56" not in name])  # tiny, they are trained20
+@pytest.mark.parametrize("work", [name for name in WORKS if name not in OF_TRAINED[1:]])  # tiny, they are one
 def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
     found = units(tmp_path, "--work", work, "--methods", *OWN)
     assert {unit["method"] for unit in found} == {*OWN} - {*WORKS[work]("tiny", tmp_path).meaningless}
@@ -217,6 +217,9 @@ def test_settings_are_those_of_the_best_validation_score(tmp_path: Path) -> None
         (tmp_path / f"{lr}.json").write_text(json.dumps(unit))
     assert settings.chosen(tmp_path, "trained56", "shrunk to even sizes") == {"lr": 0.2}
     assert settings.chosen(tmp_path, "trained20", "magnitude") == {}
+    own = made("shrunk to even sizes", 50, 100, 3.5) | {"changes": {"lr": 0.4}, "work": "trained20"}
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    assert settings.chosen(tmp_path, "trained56", "shrunk to even sizes") == {"lr": 0.4}
 
 
 def test_equal_time_takes_more_steps_where_they_are_cheaper(tmp_path: Path) -> None:
