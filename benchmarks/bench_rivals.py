@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from rivals import settings, table
-from rivals.all import METHODS, NEEDS, OF_TRAINED, WHOLE, WORKS, missing
+from rivals.all import METHODS, NEEDS, TRAINED, WHOLE, WORKS, missing
 from rivals.clock import CLOCK
 from rivals.methods import seeded
 from rivals.work import SCALES, Settings, Workload, parameters
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.set and not given.validation:
         parser.error("--set needs --validation")
-    real = [name for name in given.work if name in OF_TRAINED and given.scale != "tiny"]
+    real = [name for name in given.work if name in TRAINED and given.scale != "tiny"]
     if given.validation and real and not given.base:
         parser.error(
             "the trained networks have seen the validation images. Train one that has not, with --work scratch20 "

@@ -32,18 +32,23 @@ METHODS: dict[str, Callable[[Workload, int, int], nn.Module]] = {
 }
 WHOLE = ("dense", "as given")
 """Methods that cut nothing."""
+TRAINED: dict[str, Callable[..., Workload]] = {
+    name: functools.partial(images.trained, name, network, epochs)
+    for name, network, epochs in (
+        ("trained20", "resnet20", 3),
+        ("trained56", "resnet56", 3),
+        ("longer20", "resnet20", 15),
+        ("longer56", "resnet56", 15),
+    )
+}
+"""Works on networks that have seen the validation images."""
 WORKS: dict[str, Callable[..., Workload]] = {
     "transformer": language.text,
     "resnet20": images.images,
-    "trained20": functools.partial(images.trained, "trained20", "resnet20", 3),
-    "trained56": functools.partial(images.trained, "trained56", "resnet56", 3),
-    "longer20": functools.partial(images.trained, "longer20", "resnet20", 15),
-    "longer56": functools.partial(images.trained, "longer56", "resnet56", 15),
+    **TRAINED,
     "scratch20": images.scratch,
     "smollm2": language.language,
 }
-OF_TRAINED = ("trained20", "trained56", "longer20", "longer56")
-"""Works whose networks have seen the validation images."""
 NEEDS = {name: "torch_pruning" for name in METHODS if name.startswith("Torch-Pruning")}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from rivals.all import METHODS, WHOLE
+from rivals.all import METHODS
 from rivals.table import LEVEL, LIMITS, OWN, TITLES, Unit
 
 from experiments.analysis import estimates
@@ -32,16 +32,19 @@ def draw(units: list[Unit], path: Path) -> None:
             for at, method in enumerate(METHODS):
                 look = LOOKS[at]  # no method is left out where there are too few
                 own = [unit for unit in these if unit["method"] == method]
-                if own:
+                if method == "as given" and own:
+                    axes.axhline(own[0]["score"], color="black", linewidth=0.8, label=method)
+                elif own:
                     points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])
                     x, y, half = points.T
-                    if method not in WHOLE:
+                    if method != "dense":
                         x = x + 0.12 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
                     wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
             one = these[0]
             axes.set_xlabel(f"% of the dense {LIMITS[one.get('limited', 'parameters')]}")
+            axes.set_xticks(sorted({unit["share"] for unit in these if unit["method"] != "as given"}))
             axes.set_ylabel(one["unit"])
             axes.set_title(re.sub(",? on .*", "", TITLES[name]))
             if one["better"] < 0:

@@ -8,7 +8,6 @@ settings of Hydra that are allowed.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -65,12 +64,7 @@ def split(argv: Sequence[str]) -> Arguments:
             raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
         from experiments.cli import listing, pipes
 
-        try:
-            listing.show()
-            sys.stdout.flush()
-        except BrokenPipeError:  # for example with `| head`
-            pipes.drop_output()
-        raise SystemExit(0)
+        pipes.exit_with(listing.show)
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)

@@ -24,7 +24,7 @@ def print_line(line: str) -> None:
         drop_output()
 
 
-def exit_with(main: Callable[[], int]) -> NoReturn:
+def exit_with(main: Callable[[], int | None]) -> NoReturn:
     """Exit with the status of a script's ``main``; without a traceback if the reader of its output has gone."""
     try:
         try:

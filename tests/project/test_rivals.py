@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_rivals
 from rivals import figure, published, settings, table
-from rivals.all import METHODS, OF_TRAINED, WORKS
+from rivals.all import METHODS, TRAINED, WORKS
 from rivals.clock import Clock
 from rivals.images import mirrored, shifted
 from rivals.methods import largest, seeded
@@ -33,7 +33,7 @@ def units(folder: Path, *more: str) -> list[table.Unit]:
     return table.read_results(folder)
 
 
-@pytest.mark.parametrize("work", [name for name in WORKS if name not in OF_TRAINED[1:]])  # tiny, they are one
+@pytest.mark.parametrize("work", [name for name in WORKS if name not in [*TRAINED][1:]])  # tiny, they are one
 def test_every_method_is_within_its_budget(work: str, tmp_path: Path) -> None:
     found = units(tmp_path, "--work", work, "--methods", *OWN)
     assert {unit["method"] for unit in found} == {*OWN} - {*WORKS[work]("tiny", tmp_path).meaningless}

@@ -33,7 +33,7 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
         (["scripts/table.py", "results/cora"], 141),
         (["scripts/sweep.py", "status", "smoke"], 141),
         (["scripts/fetch_data.py", "--help"], 141),
-        (["run.py", "--list"], 0),
+        (["run.py", "--list"], 141),
     ],
 )
 def test_a_reader_that_has_gone_is_no_traceback(words: list[str], status: int) -> None:
