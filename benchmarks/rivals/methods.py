@@ -53,8 +53,8 @@ def train(
     sizes = [] if learner is None else learner.controller_parameters()
     held = {id(p) for p in sizes}
     groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in held]}]
-    groups += [{"params": sizes, "lr": settings.lr_boundary}] if sizes else []
-    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
+    groups += [{"params": sizes, "lr": settings.lr_boundary, "weight_decay": 0.0}] if sizes else []
+    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
     model.train()
     for step in range(start, end):
         p = (step - start) / (end - start) if settings.restart else step / settings.steps

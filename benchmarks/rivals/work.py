@@ -29,6 +29,7 @@ class Settings:
         steps, batch: the same for all methods; steps before and after a cut count together.
         held: number of scored samples (images, characters).
         lr: peak rate of AdamW. It rises over the first twentieth of the steps, then falls along a cosine to 0.
+        weight_decay: of all weights, decoupled: a step takes lr * weight_decay of each. Boundaries have none.
         before: fraction of the steps before a trained model is cut.
         restart: whether the learning rate restarts after the cut.
         strength: factor on a published method's own strength of sparsity, of its L1 norm or its barrier.
@@ -41,6 +42,7 @@ class Settings:
     batch: int
     held: int
     lr: float = 3e-3
+    weight_decay: float = 0.0
     before: float = 0.5
     restart: bool = False
     strength: float = 1.0
