@@ -17,8 +17,13 @@ ENOUGH = 0.05
 
 
 def chosen(folder: Path, work: str, method: str) -> dict[str, Any]:
-    """Return the changed settings of the best validation score in ``folder``; empty without a search."""
-    of_work = [u for u in table.read_results(folder) if u["work"] == SAME.get(work, work)]
+    """Return the changed settings of the best validation score in ``folder``; empty without a search.
+
+    A run with another number of steps is no candidate: all methods of a work have the same.
+    """
+    of_work = [
+        u for u in table.read_results(folder) if u["work"] == SAME.get(work, work) and "steps" not in u["changes"]
+    ]
     own = [u for u in of_work if u["method"] == method]
     units = own or [u for u in of_work if u["method"] == AS.get(method)]
     changes: dict[str, Any] = max(units, key=lambda u: u["better"] * u["score"])["changes"] if units else {}
