@@ -41,7 +41,7 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
     settings = {
         "tiny": Settings(steps=4, batch=2, held=200),
         "small": Settings(steps=400, batch=16, held=200_000, lr=3e-2, K=32, lr_boundary=0.4),
-        "full": Settings(steps=5_000, batch=32, held=1_000_000, lr=5e-3, K=32),
+        "full": Settings(steps=10_000, batch=32, held=1_000_000, lr=1.5e-2, K=32),
     }[scale]
     settings = replace(settings, **changes)
     characters = Characters(train)
