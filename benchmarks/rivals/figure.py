@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from rivals.all import METHODS
+from rivals.all import METHODS, WHOLE
 from rivals.table import LEVEL, LIMITS, OWN, TITLES, Unit
 
 from experiments.analysis import estimates
@@ -21,14 +23,23 @@ LOOKS = [
 ]
 
 
+FAR = 3.0
+"""A method whose scores are this many times the range of the others' away from them is named, not drawn."""
+
+
 def draw(units: list[Unit], path: Path) -> None:
     """Write the figure of ``units`` at equal steps as an SVG file: means over seeds, bars of Student's 95 %."""
     units = [unit for unit in units if unit.get("equal", "steps") == "steps"]
     works = [name for name in TITLES if any(unit["work"] == name for unit in units)]
     with matplotlib.rc_context(style.RC):
-        figure = Figure(figsize=(style.WIDTH, 3.6), layout="constrained")
-        for axes, name in zip(figure.subplots(1, len(works), squeeze=False)[0], works, strict=True):
-            these = [unit for unit in units if unit["work"] == name]
+        rows = math.ceil(len(works) / 3)
+        figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
+        panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat
+        for axes, name in itertools.zip_longest(panels, works):
+            if name is None:
+                axes.set_axis_off()
+                continue
+            these, beyond = without_far([unit for unit in units if unit["work"] == name])
             for at, method in enumerate(METHODS):
                 look = LOOKS[at]  # no method is left out where there are too few
                 own = [unit for unit in these if unit["method"] == method]
@@ -43,8 +54,11 @@ def draw(units: list[Unit], path: Path) -> None:
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
             one = these[0]
-            axes.set_xlabel(f"% of the dense {LIMITS[one.get('limited', 'parameters')]}")
-            axes.set_xticks(sorted({unit["share"] for unit in these if unit["method"] != "as given"}))
+            axes.set_xlabel(f"% of the dense {LIMITS[one.get('limited', 'parameters')]}{beyond}")
+            axes.set_xticks(ticks := sorted({unit["share"] for unit in these if unit["method"] != "as given"}))
+            if len(ticks) == 1:
+                half = max(abs(end - ticks[0]) for end in axes.get_xlim())
+                axes.set_xlim(ticks[0] - half, ticks[0] + half)
             axes.set_ylabel(one["unit"])
             axes.set_title(re.sub(",? on .*", "", TITLES[name]))
             if one["better"] < 0:
@@ -54,6 +68,17 @@ def draw(units: list[Unit], path: Path) -> None:
         }
         figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, fontsize=7)
     svg.save(figure, path.parent, path.stem)
+
+
+def without_far(units: list[Unit]) -> tuple[list[Unit], str]:
+    """Leave out a method that would squeeze all others into a line; return what says so, too."""
+    for method in {unit["method"] for unit in units} - {*OWN, *WHOLE}:
+        own = [unit["score"] for unit in units if unit["method"] == method]
+        others = [unit["score"] for unit in units if unit["method"] != method]
+        gap = max(min(own) - max(others), min(others) - max(own))
+        if gap > FAR * (max(others) - min(others)) > 0:
+            return [unit for unit in units if unit["method"] != method], f"\n(not drawn: {method}, {np.mean(own):.2f})"
+    return units, ""
 
 
 def _point(units: list[Unit], share: int) -> tuple[float, float, float]:

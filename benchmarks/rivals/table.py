@@ -32,6 +32,8 @@ PEAKS = "peak"
 LEVEL = 0.05
 SMALL = {"transformer": 0.02, "smollm2": 0.01}
 """Differences of scores within which two methods are called equal; 0.3 points for images."""
+DIGITS = {"smollm2": 3}
+"""Digits of a score behind the point; else 2."""
 SAMPLES = {"transformer": "characters", "smollm2": "tokens"}
 
 
@@ -81,6 +83,8 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
 
 def row(units: list[Unit], method: str, share: int, ours: Iterable[str], peak: str) -> str:
     """Format one method at one share of the limited cost: means over seeds and their intervals of 95 %."""
+    work = units[0]["work"]
+    digits = f".{DIGITS.get(work, 2)}f"
 
     def of(name: str) -> dict[int, Unit]:
         return {u["seed"]: u for u in units if (u["method"], u["share"]) == (name, share)}
@@ -88,8 +92,8 @@ def row(units: list[Unit], method: str, share: int, ours: Iterable[str], peak: s
     def better(own: str) -> str:
         other = of(own) if own != method else {}
         found = [u["better"] * (other[seed]["score"] - u["score"]) for seed, u in these.items() if seed in other]
-        said = verdict(found, SMALL.get(units[0]["work"], 0.3))
-        return mean(found, "+.2f") + (f", {said}" if said else "")
+        said = verdict(found, SMALL.get(work, 0.3))
+        return mean(found, "+" + digits) + (f", {said}" if said else "")
 
     these = of(method)
     # Units made before 2026-11-26 are limited in parameters and do not say so, and have fewer columns.
@@ -101,7 +105,7 @@ def row(units: list[Unit], method: str, share: int, ours: Iterable[str], peak: s
         f"{share} %",
         method,
         mean(part, ".1f", spread=False),
-        mean([u["score"] for u in these.values()], ".2f"),
+        mean([u["score"] for u in these.values()], digits),
         *map(better, ours),
         ", ".join(mean(each, ".2f", spread=False) for each in ratios),
         mean([u["processor_seconds"] for u in these.values()], ".0f", spread=False),

@@ -61,6 +61,18 @@ def test_every_method_has_a_look_of_its_own() -> None:
     assert len(set(figure.LOOKS)) == len(figure.LOOKS) >= len(METHODS)
 
 
+def test_a_score_far_from_all_others_is_named_and_not_drawn() -> None:
+    near = [made(method, 50, 0, score) for method, score in (("NGN", 3.0), ("magnitude", 3.1), ("even sizes", 3.2))]
+    assert figure.without_far([*near, made("uniform width", 50, 0, 3.7)]) == (
+        [*near, made("uniform width", 50, 0, 3.7)],
+        "",
+    )
+    drawn, said = figure.without_far([*near, made("uniform width", 50, 0, 5.916)])
+    assert drawn == near
+    assert "uniform width, 5.92" in said
+    assert figure.without_far([*near, made("NGN, sizes fixed early", 50, 0, 9.0)])[1] == ""
+
+
 def test_what_has_a_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "transformer-dense-100-s0.json"
     file.write_text("{}")
