@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 USED = 0.9
 """Fraction of a limit that counts should use at least."""
-HELD = 4
-"""Largest number of lowered counts that are tried unlowered, one at a time."""
+TRIED = 4
+"""Number of counts, those farthest from their sizes, that are tried elsewhere at a time."""
+HELD = 64
+"""Largest number of counts that are held."""
 Counted = Callable[[tuple[int, ...]], float]
 
 
@@ -25,9 +27,10 @@ def largest(
     3. Raise the count that is smallest relative to its size after the step, the first of equal ones, while it fits.
 
     So all sizes give way by the same factor, and equal sizes differ by one component at most. One step of a coarse
-    axis, such as the depth or the heads of a layer, can save far more than needed. So the search is repeated with each
-    of the counts that gave way most held in place, one at a time. The counts nearest to ``sizes`` win, by the sum of
-    their squared log ratios; counts that leave a tenth of the limit unused only if all do.
+    axis, such as the depth or the heads of a layer, can save far more than needed: 1.6 heads become 1 or 2. So the
+    search is repeated with such counts held at the nearest or the next higher one, first one of them, then more, while
+    that takes the counts no farther from ``sizes``, by the sum of their squared log ratios. Counts that leave a tenth
+    of the limit unused win only if all do.
 
     Args:
         sizes: positive sizes, one per axis.
@@ -37,56 +40,54 @@ def largest(
     >>> total = lambda counts: sum(counts)
     >>> largest([8.0] * 4, [range(1, 17)] * 4, total, total, 16)
     (4, 4, 4, 4)
-    >>> largest([2.6, 1.4], [range(1, 9)] * 2, total, total, 6)
-    (4, 2)
     >>> depth_times_width = lambda counts: counts[0] * counts[1]
     >>> largest([2.0, 6.4], [range(1, 3), range(1, 7)], depth_times_width, depth_times_width, 11)
     (2, 5)
-    >>> largest([1.8, 16.0], [range(1, 5), range(1, 33)], lambda n: 10 * n[0] + n[1], lambda n: 10 * n[0] + n[1], 34)
-    (2, 14)
+    >>> heads_and_units = lambda n: 8 * (n[0] + n[2]) + n[1] + n[3]
+    >>> largest([1.64, 13.1] * 2, [range(1, 5), range(1, 33)] * 2, heads_and_units, heads_and_units, 52)
+    (2, 10, 2, 10)
     """
-    counts = _search(sizes, allowed, estimate, measured, limit, None)
-    assert counts is not None
-    nearest = [min(a, key=lambda n: (abs(n - s), n)) for s, a in zip(sizes, allowed, strict=True)]
-    gave_way = [g for g, (now, n) in enumerate(zip(counts, nearest, strict=True)) if now < n]
-    held = heapq.nsmallest(HELD, gave_way, key=lambda g: counts[g] / sizes[g])
-    others = (_search(sizes, allowed, estimate, measured, limit, g) for g in held)
+    nearest = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
+    above = [next((i for i, n in enumerate(a) if n >= s), 0) for s, a in zip(sizes, allowed, strict=True)]
 
-    def distance(found: tuple[int, ...]) -> tuple[bool, float]:
-        ratios = (max(n, 0.5) / s for n, s in zip(found, sizes, strict=True))
-        return estimate(found) < USED * limit, sum(math.log(ratio) ** 2 for ratio in ratios)
+    def search(fits: Callable[[tuple[int, ...]], bool], held: Mapping[int, int]) -> tuple[int, ...] | None:
+        at = [held.get(g, i) for g, i in enumerate(nearest)]
 
-    return min((counts, *filter(None, others)), key=distance)
+        def counts() -> tuple[int, ...]:
+            return tuple(a[i] for i, a in zip(at, allowed, strict=True))
 
+        while not fits(counts()):
+            able = [g for g, i in enumerate(at) if i > 0 and g not in held]
+            if not able:
+                break
+            at[max(able, key=lambda g: (allowed[g][at[g]] / sizes[g], g))] -= 1
+        if held and not fits(counts()):
+            return None
+        rising = set(range(len(at)))
+        while rising := {g for g in rising if at[g] + 1 < len(allowed[g])}:
+            at[g := min(rising, key=lambda g: (allowed[g][at[g] + 1] / sizes[g], g))] += 1
+            if not fits(counts()):
+                at[g] -= 1
+                rising.remove(g)
+        return counts()
 
-def _search(
-    sizes: Sequence[float],
-    allowed: Sequence[Sequence[int]],
-    estimate: Counted,
-    measured: Counted,
-    limit: float,
-    stays: int | None,
-) -> tuple[int, ...] | None:
-    """One search of :func:`largest`, in which axis ``stays`` is not lowered; None if nothing fits then."""
-    at = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
+    def roughly(counts: tuple[int, ...]) -> bool:
+        return estimate(counts) <= limit
 
-    def counts() -> tuple[int, ...]:
-        return tuple(a[i] for i, a in zip(at, allowed, strict=True))
+    def ratio(count: int, g: int) -> float:
+        return math.log(max(count, 0.5) / sizes[g]) ** 2
 
-    def fits() -> bool:
-        return estimate(counts()) <= limit and measured(counts()) <= limit
+    def distance(counts: tuple[int, ...]) -> tuple[bool, float]:
+        return estimate(counts) < USED * limit, math.fsum(map(ratio, counts, range(len(counts))))
 
-    while not fits():
-        able = [g for g, i in enumerate(at) if i > 0 and g != stays]
-        if not able:
+    held: dict[int, int] = {}
+    best = search(roughly, held)
+    while best is not None and len(held) < HELD:
+        free = [(ratio(n, g), g) for g, n in enumerate(best) if g not in held]
+        tried = [{**held, g: i} for _, g in heapq.nlargest(TRIED, free) for i in sorted({nearest[g], above[g]})]
+        found = {counts: hold for hold in tried if (counts := search(roughly, hold)) is not None}
+        if not found or distance(nearer := min(found, key=distance)) > distance(best):
             break
-        at[max(able, key=lambda g: (allowed[g][at[g]] / sizes[g], g))] -= 1
-    if stays is not None and not fits():
-        return None
-    rising = set(range(len(at)))
-    while rising := {g for g in rising if at[g] + 1 < len(allowed[g])}:
-        at[g := min(rising, key=lambda g: (allowed[g][at[g] + 1] / sizes[g], g))] += 1
-        if not fits():
-            at[g] -= 1
-            rising.remove(g)
-    return counts()
+        best, held = nearer, found[nearer]
+    exactly = (search(lambda counts: roughly(counts) and measured(counts) <= limit, hold) for hold in (held, {}))
+    return min(filter(None, exactly), key=distance)

@@ -144,15 +144,21 @@ def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
 def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None, by_importance: Any = None) -> nn.Module:
     """Cut each size of ``model`` to the same fraction, the first of an order, within the budget.
 
-    If one more head per layer exceeds the budget, the rest goes to the feed-forward units.
+    A model has few heads. Of their numbers, the one counts whose fraction is nearest to the units' that then fit.
     """
     learner = retained(work, model, order, by_importance)
+    lengths = [axis.K for axis in learner.axes]
 
-    def cut(part: float, heads: float | None = None) -> nn.Module:
-        return kept(learner, [round((part if heads is None or a.K > HEADS else heads) * a.K) for a in learner.axes])
+    def cut(part: float, heads: int) -> nn.Module:
+        return kept(learner, [round(part * K) if K > HEADS else heads for K in lengths])
 
-    even = largest(lambda part: work.cost(cut(part)), limit)
-    return cut(largest(lambda part: work.cost(cut(part, even)), limit), even)
+    def part(heads: int) -> float:
+        return largest(lambda part: work.cost(cut(part, heads)), limit)
+
+    parts = {heads: part(heads) for heads in (range(1, HEADS + 1) if min(lengths) <= HEADS else [HEADS])}
+    apart = {heads: abs(math.log(part * HEADS / heads)) for heads, part in parts.items() if part > 0}
+    nearest = min(apart, key=lambda heads: apart[heads])
+    return cut(parts[nearest], nearest)
 
 
 @CLOCK.shared

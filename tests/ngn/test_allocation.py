@@ -1,6 +1,8 @@
 """Sizes under a budget part on evidence: positive and negative controls, and the equations."""
 
+import itertools
 import math
+import random
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
 from ngn.evidence import AVERAGE, BoundaryEvidence
 from ngn.methods.batch import boundary_slopes
-from ngn.rounding import largest
+from ngn.rounding import USED, largest
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
 """Ranks of the target's four linear maps: the right allocation is uneven by construction."""
@@ -304,6 +306,58 @@ def test_sizes_give_way_evenly():
     assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 45) == (15, 15, 15)
     assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 46) == (16, 15, 15)
     assert largest([40.0, 20.0], [range(1, 65)] * 2, sum, sum, 30) == (20, 10)
+
+
+def test_heads_and_units_of_many_layers_give_way_together():
+    """24 layers, a head of 8 units' worth: one head less in nine layers would pay for what all have to give."""
+    layers, sizes = 24, [1.64, 13.1]
+
+    def cost(counts):
+        return sum(8 * heads + units for heads, units in zip(counts[::2], counts[1::2], strict=True))
+
+    def distance(counts):
+        return sum(math.log(n / size) ** 2 for n, size in zip(counts, sizes * layers, strict=True))
+
+    counts = largest(sizes * layers, [range(1, 5), range(1, 33)] * layers, cost, cost, 26 * layers)
+    assert cost(counts) == 26 * layers
+    units_alone, heads_alone = (2, 10) * layers, (1, 13) * 9 + (2, 13) * 15
+    assert cost(units_alone) == cost(heads_alone) == 26 * layers
+    assert distance(counts) < 0.9 * min(distance(units_alone), distance(heads_alone))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_counts_are_the_nearest_of_those_that_leave_no_room(seed):
+    """Against all counts near the sizes; the search is greedy, so it may miss one by a little."""
+    draw = random.Random(seed)
+    K = [draw.choice([4, 8, 16]) for _ in range(3)]
+    weights = [16 / k * draw.uniform(0.5, 3.0) for k in K]
+
+    def cost(counts):
+        return sum(weight * n for weight, n in zip(weights, counts, strict=True))
+
+    limit = draw.uniform(0.3, 0.7) * cost(K)
+    sizes = [max(0.5, k * limit / cost(K) * math.exp(draw.gauss(0.0, 0.2))) for k in K]
+    sizes = [size * limit / cost(sizes) for size in sizes]
+
+    def distance(counts):
+        apart = sum(math.log(n / size) ** 2 for n, size in zip(counts, sizes, strict=True))
+        return cost(counts) < USED * limit, apart
+
+    def leaves_no_room(counts):
+        return (
+            cost(counts)
+            <= limit
+            < min(
+                (cost(counts) + weight for n, k, weight in zip(counts, K, weights, strict=True) if n < k),
+                default=math.inf,
+            )
+        )
+
+    best = min(filter(leaves_no_room, itertools.product(*(range(1, k + 1) for k in K))), key=distance)
+    found = largest(sizes, [range(1, k + 1) for k in K], cost, cost, limit)
+    assert leaves_no_room(found)
+    assert distance(found)[0] == distance(best)[0]
+    assert distance(found)[1] <= distance(best)[1] + 0.1
 
 
 def test_nothing_is_learned_before_the_first_share_of_the_way():
