@@ -10,8 +10,8 @@ USED = 0.9
 """Fraction of a limit that counts should use at least."""
 TRIED = 4
 """Number of counts, those farthest from their sizes, that are tried elsewhere at a time."""
-HELD = 64
-"""Largest number of counts that are held."""
+FEW, HELD = 3, 64
+"""Of these first counts of an axis the next higher one is tried, too; largest number of counts that are held."""
 Counted = Callable[[tuple[int, ...]], float]
 
 
@@ -28,9 +28,9 @@ def largest(
 
     So all sizes give way by the same factor, and equal sizes differ by one component at most. One step of a coarse
     axis, such as the depth or the heads of a layer, can save far more than needed: 1.6 heads become 1 or 2. So the
-    search is repeated with such counts held at the nearest or the next higher one, first one of them, then more, while
-    that takes the counts no farther from ``sizes``, by the sum of their squared log ratios. Counts that leave a tenth
-    of the limit unused win only if all do.
+    search is repeated with such counts held at the nearest, low ones at the next higher one, too, first one, then more,
+    while that takes the counts no farther from ``sizes``, by the sum of their squared log ratios. Counts that leave a
+    tenth of the limit unused win only if all do.
 
     Args:
         sizes: positive sizes, one per axis.
@@ -48,7 +48,7 @@ def largest(
     (2, 10, 2, 10)
     """
     nearest = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
-    above = [next((i for i, n in enumerate(a) if n >= s), 0) for s, a in zip(sizes, allowed, strict=True)]
+    few = [next((i for i, n in enumerate(a[:FEW]) if n >= sizes[g]), nearest[g]) for g, a in enumerate(allowed)]
 
     def search(fits: Callable[[tuple[int, ...]], bool], held: Mapping[int, int]) -> tuple[int, ...] | None:
         at = [held.get(g, i) for g, i in enumerate(nearest)]
@@ -84,7 +84,7 @@ def largest(
     best = search(roughly, held)
     while best is not None and len(held) < HELD:
         free = [(ratio(n, g), g) for g, n in enumerate(best) if g not in held]
-        tried = [{**held, g: i} for _, g in heapq.nlargest(TRIED, free) for i in sorted({nearest[g], above[g]})]
+        tried = [{**held, g: i} for _, g in heapq.nlargest(TRIED, free) for i in sorted({nearest[g], few[g]})]
         found = {counts: hold for hold in tried if (counts := search(roughly, hold)) is not None}
         if not found or distance(nearer := min(found, key=distance)) > distance(best):
             break
