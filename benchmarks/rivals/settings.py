@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,15 @@ ENOUGH = 0.05
 def chosen(folder: Path, work: str, method: str) -> dict[str, Any]:
     """Return the changed settings of the best validation score in ``folder``; empty without a search.
 
-    A run with another number of steps is no candidate: all methods of a work have the same.
+    Runs of one length compete, that of most runs. The length itself is not chosen: all methods of a work have the same.
     """
-    of_work = [
-        u for u in table.read_results(folder) if u["work"] == SAME.get(work, work) and "steps" not in u["changes"]
-    ]
+    of_work = [u for u in table.read_results(folder) if u["work"] == SAME.get(work, work)]
     own = [u for u in of_work if u["method"] == method]
     units = own or [u for u in of_work if u["method"] == AS.get(method)]
+    lengths = Counter(u["settings"]["steps"] for u in units)
+    units = [u for u in units if u["settings"]["steps"] == lengths.most_common(1)[0][0]]
     changes: dict[str, Any] = max(units, key=lambda u: u["better"] * u["score"])["changes"] if units else {}
-    return changes
+    return {name: value for name, value in changes.items() if name != "steps"}
 
 
 def steps_in_time(folder: Path, work: str, method: str, share: int) -> int | None:

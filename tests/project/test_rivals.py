@@ -227,7 +227,7 @@ def test_settings_are_those_of_the_best_validation_score(tmp_path: Path) -> None
     for lr, score in ((0.1, 3.0), (0.2, 2.0), (0.3, 2.5)):
         unit = made("NGN", 50, 100, score) | {"changes": {"lr": lr}, "work": "trained20"}
         (tmp_path / f"{lr}.json").write_text(json.dumps(unit))
-    longer = made("NGN", 50, 100, 1.0) | {"changes": {"lr": 0.1, "steps": 9}, "work": "trained20"}
+    longer = made("NGN", 50, 100, 1.0) | {"changes": {"lr": 0.1}, "work": "trained20", "settings": {"steps": 9}}
     (tmp_path / "longer.json").write_text(json.dumps(longer))
     assert settings.chosen(tmp_path, "trained56", "shrunk to even sizes") == {"lr": 0.2}
     assert settings.chosen(tmp_path, "trained20", "magnitude") == {}
