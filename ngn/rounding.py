@@ -59,10 +59,8 @@ def largest(
         while not fits(counts()):
             able = [g for g, i in enumerate(at) if i > 0 and g not in held]
             if not able:
-                break
+                return None if held else counts()
             at[max(able, key=lambda g: (allowed[g][at[g]] / sizes[g], g))] -= 1
-        if held and not fits(counts()):
-            return None
         rising = set(range(len(at)))
         while rising := {g for g in rising if at[g] + 1 < len(allowed[g])}:
             at[g := min(rising, key=lambda g: (allowed[g][at[g] + 1] / sizes[g], g))] += 1
@@ -89,5 +87,6 @@ def largest(
         if not found or distance(nearer := min(found, key=distance)) > distance(best):
             break
         best, held = nearer, found[nearer]
+    # Held counts may cost more than was estimated, and then nothing fits with them.
     exactly = (search(lambda counts: roughly(counts) and measured(counts) <= limit, hold) for hold in (held, {}))
-    return min(filter(None, exactly), key=distance)
+    return next(filter(None, exactly))

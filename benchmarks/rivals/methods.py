@@ -152,10 +152,10 @@ def cut_evenly(work: Workload, model: nn.Module, limit: int, order: Any = None, 
     def cut(part: float, heads: int) -> nn.Module:
         return kept(learner, [round(part * K) if K > HEADS else heads for K in lengths])
 
-    def part(heads: int) -> float:
+    def of_units(heads: int) -> float:
         return largest(lambda part: work.cost(cut(part, heads)), limit)
 
-    parts = {heads: part(heads) for heads in (range(1, HEADS + 1) if min(lengths) <= HEADS else [HEADS])}
+    parts = {heads: of_units(heads) for heads in (range(1, HEADS + 1) if min(lengths) <= HEADS else [HEADS])}
     apart = {heads: abs(math.log(part * HEADS / heads)) for heads, part in parts.items() if part > 0}
     nearest = min(apart, key=lambda heads: apart[heads])
     return cut(parts[nearest], nearest)
