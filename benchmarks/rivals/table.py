@@ -22,7 +22,7 @@ TITLES = {
     "scratch20": "ResNet-20 from scratch on CIFAR-10",
     "resnet20": "ResNet-20 with maps as shortcuts on CIFAR-10",
     "transformer": "Transformer on TinyStories",
-    "smollm2": "SmolLM2-135M, trained, on WikiText-2",
+    "smollm2": "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters",
 }
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 OWN = ("NGN", "NGN, sizes fixed early")
