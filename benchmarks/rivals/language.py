@@ -22,8 +22,9 @@ from experiments.data.tinystories import Characters, split_stories
 from experiments.language.base import load_base, tiny_base
 from experiments.language.perplexity import documents
 from experiments.language.windows import TokenBatches
+from ngn.confirmation import PARTS
 from ngn.sizes.base import ByImportance, Size
-from ngn.train.batches import Batches
+from ngn.train.batches import Batches, HeldOutParts, Split
 
 CONTEXT = 128
 WITHOUT_WEIGHTS = ("uniform width", "even sizes", "even sizes, cut half-way", "shrunk to even sizes")
@@ -66,9 +67,11 @@ def text(scale: str, root: Path, **changes: Any) -> Workload:
     def batches(seed: int) -> Batches:
         return TokenBatches(tokens, CONTEXT, settings.batch, seed)
 
-    example = next_tokens(validation, settings.held, CONTEXT)[0][: settings.batch]
+    x, y = next_tokens(validation, settings.held, CONTEXT)
+    judging = PARTS * max(1, settings.batch // 2)
     return Workload(
-        "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), example, batches, loss, score,
+        "transformer", "bits per character", -1, settings, info, model, sizes, ("head",), x[: settings.batch], batches,
+        loss, score, held_out=HeldOutParts(Split(x[:judging], y[:judging]), PARTS),
         meaningless=("MorphNet", *FOR_LANGUAGE, *FOR_TRAINED),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from rivals.work import Workload
 from torch import Tensor, nn
 
 import ngn
+from ngn.checks import evaluating
 
 STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
@@ -66,6 +67,9 @@ def train(
             loss = loss + penalty((step - start) / (end - start))
         optimizer.zero_grad()
         loss.backward()
+        if learner is not None and work.held_out is not None and (part := learner.held_out_batch(step)) is not None:
+            with evaluating(learner):
+                learner.judge(work.loss(learner, work.held_out.at(part)), part)
         if regularise is not None:
             regularise()
         nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)

@@ -67,6 +67,7 @@ class Workload:
         limited: what a model may have only a share of.
         outside: the part of that which belongs to no size; the share is of the rest.
         order: the order in which units are kept where sizes are learned; None keeps the first.
+        held_out: validation data on which NGN judges whether sizes may part; None where slopes alone say so.
         base: identity of the trained weights that every method starts from, if any.
         meaningless: methods that this work does not have: those that train another model from the start where all begin
             with trained weights, those for trained weights, those that need batch norm, and those for language models.
@@ -87,6 +88,7 @@ class Workload:
     limited: Literal["parameters", "macs"] = "parameters"
     outside: int = 0
     order: Literal["magnitude", "wanda"] | None = None
+    held_out: Batches | None = None
     base: DataInfo | None = None
     meaningless: tuple[str, ...] = FOR_LANGUAGE + FOR_TRAINED
 

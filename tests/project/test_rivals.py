@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from rivals import figure, published, settings, table
 from rivals.all import METHODS, TRAINED, WORKS
 from rivals.clock import Clock
 from rivals.images import mirrored, shifted
-from rivals.methods import largest, seeded
+from rivals.methods import changed, largest, learner, seeded
 from rivals.published import barrier, minitron, morphnet, wanda
 from units import write_between_marks
 
@@ -107,6 +108,12 @@ def test_settings_are_changed_on_validation_data_only(tmp_path: Path) -> None:
     assert (unit["settings"]["lr"], unit["settings"]["restart"]) == (0.1, True)
     for make in WORKS.values():
         assert len(make("tiny", tmp_path, batch=3).batches(0).at(0)[0]) == 3
+
+
+def test_sizes_of_the_transformer_part_on_validation_text(tmp_path: Path) -> None:
+    work = changed(WORKS["transformer"]("tiny", tmp_path), steps=8)
+    assert bool(learner(work, 0, work.cost(work.model(1.0)) // 2).confirmation.given)
+    assert not bool(learner(replace(work, held_out=None), 0, work.cost(work.model(1.0)) // 2).confirmation.given)
 
 
 def test_largest_part() -> None:
