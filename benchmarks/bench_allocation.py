@@ -31,10 +31,11 @@ from units import committed, refuse_others, write, write_between_marks
 
 import ngn
 from experiments.store import provenance
+from experiments.tasks.minibatches import MiniBatches
 from ngn.budget import LimitedLearner
 from ngn.confirmation import PARTS
 from ngn.schedules import Shape, warmed_up
-from ngn.train.batches import Batches, FullBatches, HeldOutParts, MiniBatches, Split
+from ngn.train.batches import Batches, FullBatches, HeldOutParts, Split
 
 SEEDS = (0, 1, 2, 3, 4)
 HELD_OUT, TEST, WARMUP, COSINE = 1024, 2048, 0.05, Shape("cosine")

@@ -56,7 +56,7 @@ def pretrained(name: str, scale: str, root: Path) -> Workload:
         return copy.deepcopy(whole)
 
     then_on = methods.changed(work, steps=then, lr=work.settings.lr / 3, before=0.0)
-    return replace(then_on, model=model, order="magnitude", held_out=None)
+    return replace(then_on, model=model, order="magnitude")
 
 
 def fixed_at(commit: float) -> Callable[[Workload, int, int], nn.Module]:

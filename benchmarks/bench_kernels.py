@@ -35,11 +35,12 @@ from experiments.models.parallel import ParallelModel
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
+from experiments.tasks.minibatches import MiniBatches
 from ngn.components.base import OrderedSum
 from ngn.gate import active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.batches import Batches, Split
 from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer

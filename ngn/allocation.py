@@ -10,9 +10,9 @@
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
-and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``). No price
-enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike, whatever their
-components are worth.
+and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``), and decide
+how sizes of few components are rounded. No price enters a gradient: Adam would divide it by its own size, so that all
+boundaries would fall alike, whatever their components are worth.
 
 A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
 components. Over the last part of the way gates sharpen.
@@ -23,7 +23,7 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -53,6 +53,9 @@ NEARLY_FULL = 0.95
 """Fraction of K above which a boundary moves beyond the last component."""
 COARSE = 2.5
 """Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
+TRIED_FROM, TRIALS = 0.85, 8
+"""Fraction of the time before the commit from which roundings are tried; largest number of sizes and of held-out parts
+for it."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
@@ -101,6 +104,8 @@ class BudgetLearner(LimitedLearner):
     above: Tensor
     even: Tensor
     """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
+    tried: Tensor
+    """The counts of few components that were tried on held-out data, else -1; -2 before that: float64 [*R, G]."""
     moved: Tensor
     """Progress at the last change of the sizes."""
     progress: Tensor
@@ -109,7 +114,7 @@ class BudgetLearner(LimitedLearner):
         super().__init__(model, budget)
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
-        made = {"sizes": counts, "start": counts, "lead": none, "strongest": none, "even": none}
+        made = {"sizes": counts, "start": counts, "lead": none, "strongest": none, "even": none, "tried": none - 2.0}
         for name, value in (made | {"above": torch.zeros_like(self.limit), "moved": never, "progress": never}).items():
             self.register_buffer(name, value.clone().to(self.gates[0].tau.device))
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
@@ -154,6 +159,7 @@ class BudgetLearner(LimitedLearner):
         self.start.copy_(self.sizes)
         for value in (self.lead, self.strongest, self.above, self.moved):
             value.zero_()
+        self.tried.fill_(-2.0)
         self.evidence.clear()
         self.confirmation.clear()
 
@@ -234,25 +240,60 @@ class BudgetLearner(LimitedLearner):
         blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
-    def judge(self, loss: Tensor, number: int) -> None:
-        """Learn from held-out data whether training and capacity help; see :mod:`ngn.confirmation`.
+    def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.confirmation`), and how to round.
 
         Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
 
         Args:
-            loss: mean loss of a held-out batch, [*R].
-            number: number of the batch; a batch that comes again should have the same number, modulo 16.
+            loss: number of a held-out batch → its mean loss, [*R]; a batch has the same number again modulo 16.
+            number: that of the batch to judge by.
         """
         if self.gates[0].committed:
             return
-        taus = [gate.tau for gate in self.gates]
-        slopes = self._slopes(torch.autograd.grad(loss.sum(), taus, allow_unused=True))
-        gain = (self.sizes * slopes).sum(-1)
+        value, taus = loss(number), [gate.tau for gate in self.gates]
+        slopes = self._slopes(torch.autograd.grad(value.sum(), taus, allow_unused=True))
+        gain, value = (self.sizes * slopes).sum(-1), value.detach().clone()
         if distributed.is_available() and distributed.is_initialized():
-            loss = loss.detach().clone()
-            for value in (gain, loss):
-                distributed.all_reduce(value)
-        self.confirmation.add(number, loss, gain)
+            for each in (gain, value):
+                distributed.all_reduce(each)
+        self.confirmation.add(number, value, gain)
+        now = float(self.progress) / (self.gates[0].commit or 1.0)
+        if now >= TRIED_FROM and len(self.gates) > 1 and bool((self.tried < -1.0).any()):
+            self._try_roundings(loss)
+            self._place()
+
+    @torch.no_grad()
+    def _try_roundings(self, loss: Callable[[int], Tensor]) -> None:
+        """Measure how sizes of few components are best rounded: the slope at a boundary does not know a whole head.
+
+        One size after the other is tried at its other neighbour, while the rest follow the limit. It stays there if the
+        held-out loss falls by more than ``significance`` standard errors, unless held-out data, given for long enough,
+        confirm nothing.
+        """
+        confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
+        sizes = self._leaning(self.scaled(self.limit.to(self.sizes.device))).reshape(-1, len(self.gates))
+        few = (sizes < COARSE) & confirmed.reshape(-1, 1)
+        best = sizes.new_tensor(self._within(sizes))
+        lowest = self._losses(best, loss) if bool(few.any()) else best
+        for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
+            allowed, other = sizes.new_tensor(self._allowed(g)), sizes.clone()
+            apart = (allowed - sizes[:, g, None]).abs().masked_fill(allowed == best[:, g, None], torch.inf)
+            other[:, g] = allowed[apart.argmin(-1)].clamp(min=0.5)
+            counts = sizes.new_tensor(self._within(other))
+            fall = lowest - (losses := self._losses(counts, loss))
+            won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
+            sizes[won], best[won], lowest[:, won] = other[won], counts[won], losses[:, won]
+        self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
+
+    def _losses(self, counts: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
+        """The loss on held-out parts with the gates at ``counts``, [R, G]: float64 [TRIALS, R]."""
+        t = (counts - counts.new_tensor([gate.smallest_count for gate in self.gates])).reshape(self.sizes.shape)
+        place(self.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
+        losses = torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(losses)
+        return losses
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -283,6 +324,7 @@ class BudgetLearner(LimitedLearner):
     def final_counts(self) -> list[tuple[int, ...]]:
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
         leaning = self._leaning(sizes) if len(self.gates) > 1 else sizes
+        leaning = torch.where(self.tried < 0.0, leaning, self.tried.clamp(min=0.5))
         counts = even = self._within(leaning)
         if bool(((self.lead != 0.0) | (leaning != sizes)).any()):
             even = self._within(self.scaled(limit, even=True), before_cuts=True)

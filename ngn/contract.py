@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -81,8 +81,8 @@ class Learner(Sized):
         """The number of the held-out batch to :meth:`judge` in this step; None for none."""
         return None
 
-    def judge(self, loss: Tensor, number: int) -> None:
-        """Learn from the ``loss``, [*R], of held-out batch ``number`` whether sizes are worth it."""
+    def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
+        """Learn from held-out batch ``number`` whether sizes are worth it; ``loss``: number → loss of a batch, [*R]."""
 
     def after_backward(self, step: int) -> None:
         """Use the gradients of a step, before they are clipped and the optimiser moves."""

@@ -61,14 +61,6 @@ def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
     return (half_up(t.clamp(max=K)) + (1 if delta > 0 else 0)).clamp(max=K)
 
 
-def rounded_up(width: Tensor, K: int) -> Tensor:
-    """Round a width up to a count from 1 to K: int64.
-
-    An excess of 1e-9 is ignored, so that an initial width of 16 stays 16 in spite of rounding errors.
-    """
-    return torch.ceil((width - 1e-9).clamp(1, K)).to(torch.int64)
-
-
 def prefix(count: Tensor, K: int) -> Tensor:
     """1 for k < count, else 0. count: [*R]; returns bool [*R, K]."""
     return torch.arange(K, device=count.device) < count.unsqueeze(-1)

@@ -69,7 +69,7 @@ def train(
         loss.backward()
         if learner is not None and work.held_out is not None and (part := learner.held_out_batch(step)) is not None:
             with evaluating(learner):
-                learner.judge(work.loss(learner, work.held_out.at(part)), part)
+                learner.judge(functools.partial(held_out_loss, work, learner), part)
         if regularise is not None:
             regularise()
         nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)
@@ -77,6 +77,12 @@ def train(
         if learner is not None:
             learner.step((step + 1 - start) / (end - start), optimizer)
     return model.eval()
+
+
+def held_out_loss(work: Workload, model: nn.Module, part: int) -> Tensor:
+    """The loss of a held-out batch."""
+    assert work.held_out is not None
+    return work.loss(model, work.held_out.at(part))
 
 
 def dense(work: Workload, seed: int, limit: int) -> nn.Module:

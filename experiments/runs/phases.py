@@ -20,6 +20,7 @@ from experiments.contract.config import Config
 from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.runs.errors import CheckpointError
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
@@ -104,7 +105,7 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
     """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
 
     Raises:
-        ngn.train.checkpoint.CheckpointError: if ``setup.start`` holds no usable parameters.
+        CheckpointError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
 
@@ -130,7 +131,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
-            raise checkpoint.CheckpointError(
+            raise CheckpointError(
                 f"{setup.start}: the trained parameters to continue from are missing; give the command again"
             )
         learner.restore(kept[1])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from experiments import processes
+from experiments.runs.errors import CheckpointError
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
@@ -121,7 +122,7 @@ class ShardedTrainer(Trainer):
         newest = checkpoint.latest(folder, identity)
         step = processes.from_first(lambda: None if newest is None else newest[0])
         if step != (None if newest is None else newest[0]):
-            raise checkpoint.CheckpointError(f"{folder}: processes read different checkpoints; give the command again")
+            raise CheckpointError(f"{folder}: processes read different checkpoints; give the command again")
         processes.from_first(lambda: checkpoint.remove_newer(folder, step))
         if newest is not None:
             now = self.learner.state()

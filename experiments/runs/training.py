@@ -22,6 +22,7 @@ from experiments.contract.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.libraries import library
 from experiments.runs import host, outcome
+from experiments.runs.errors import StorageError
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
@@ -71,7 +72,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
 
     Raises:
         DataError, ConfigError: with a message for the reader.
-        ngn.train.checkpoint.StorageError: if a file cannot be read or written; earlier files are kept.
+        StorageError: if a file cannot be read or written; earlier files are kept.
         MemoryError, RuntimeError: if there is not enough memory for a single run.
     """
     code()  # read the state of the source tree before training, since this code produces the numbers
@@ -85,7 +86,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             parts = stack.parts(replicas_on_this_machine(stack, task, device))
             return [outcome for part in parts for outcome in _train_or_halve(part, task, device)]
     except OSError as fault:
-        raise checkpoint.StorageError(
+        raise StorageError(
             f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
             "earlier checkpoints are kept, and the same command continues from them"
         ) from fault

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from experiments.contract.task import Gate, Seeds, Task
 from experiments.contract.training import Train
-from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
+from experiments.tasks.minibatches import MiniBatches
+from ngn.train.batches import Batches, FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy
 
 

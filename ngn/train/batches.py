@@ -1,18 +1,12 @@
-"""Batches of training data, each addressed by its index.
-
-A resumed training therefore needs no state of the data. Each replica can have its own order.
-"""
+"""Batches of training data, each addressed by its index, so that a resumed training needs no state of the data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
-
-from ngn.streams import generator
 
 
 @dataclass(frozen=True)
@@ -59,35 +53,6 @@ class HeldOutParts:
         part = index % self.count
         here = slice(part * len(self.split) // self.count, (part + 1) * len(self.split) // self.count)
         return self.split.inputs[here], self.split.targets[here]
-
-
-class MiniBatches:
-    """Shuffled minibatches without replacement; the seed of each replica gives its order.
-
-    The random stream (s, "data", e) gives the permutation of seed s in epoch e. The last batch of an epoch is dropped
-    if it is incomplete.
-
-    Args:
-        split: the training data.
-        size: samples in a batch; at most the whole split.
-        seeds: one seed (batches [N, ...]) or one per replica (batches [R, N, ...]).
-        prepare: converts stored inputs to inputs of the model, such as uint8 pixels to standardised floats.
-    """
-
-    def __init__(self, split: Split, size: int, seeds: int | Sequence[int], prepare: Callable[[Tensor], Any]) -> None:
-        self.split, self.size, self.seeds, self.prepare = split, min(size, len(split)), seeds, prepare
-        self.per_epoch = len(split) // self.size
-        self._epoch, self._order = -1, torch.empty(0)
-
-    def at(self, index: int) -> tuple[Any, Tensor]:
-        epoch, batch = divmod(index, self.per_epoch)
-        if epoch != self._epoch:
-            each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
-            orders = [torch.randperm(len(self.split), generator=generator(seed, "data", epoch)) for seed in each]
-            order = orders[0] if isinstance(self.seeds, int) else torch.stack(orders)
-            self._epoch, self._order = epoch, order.to(self.split.targets.device)
-        chosen = self._order[..., batch * self.size : (batch + 1) * self.size]
-        return self.prepare(self.split.inputs[chosen]), self.split.targets[chosen]
 
 
 class IteratedBatches:

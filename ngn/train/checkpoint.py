@@ -46,14 +46,6 @@ Identity = Mapping[str, Any] | None
 """Facts that must not change before a training is resumed, such as the commit, in JSON's types. None allows changes."""
 
 
-class CheckpointError(FileError):
-    """There are checkpoints, but none is usable."""
-
-
-class StorageError(FileError):
-    """A file could not be written: the disk is full, the folder is read-only, or a quota is used up."""
-
-
 class OtherIdentityError(FileError):
     """Another training wrote the file; the message says what differs."""
 

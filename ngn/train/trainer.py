@@ -214,9 +214,9 @@ class Trainer:
         if penalty.requires_grad:
             penalty.sum().backward()
         if self.held_out is not None and (number := learner.held_out_batch(step)) is not None:
-            with evaluating(learner), self._autocast():
-                held = self.loss(learner, self.held_out.at(number))  # a wrapper would await gradients
-            learner.judge(held, number)
+            held = self.held_out.at
+            with evaluating(learner), self._autocast():  # not self._called(): a wrapper would await gradients
+                learner.judge(lambda part: self.loss(learner, held(part)), number)
         learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
         if plan.clip is not None:

@@ -181,17 +181,22 @@ def test_sizes_have_the_cost_of_the_limit(share, lead):
         assert float((counts[0] / counts[1]).log()) == pytest.approx(lead[0] - lead[1], abs=1e-9)
 
 
-@pytest.mark.parametrize("towards", [-1.0, 0.0, 1.0])
-def test_weak_evidence_decides_how_a_size_of_few_components_is_rounded(towards):
-    """Sizes below the significance stay together; that of 1.3 heads is one head, or two if they look worth more."""
+def attention():
+    """A learner that is to keep 1.3 heads, and the number of their size."""
     torch.manual_seed(0)
-    attention = torch.nn.TransformerEncoderLayer(16, 4, 64, batch_first=True, dropout=0.0)
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 64, batch_first=True, dropout=0.0)
     learner = ngn.learn_sizes(
-        attention, {"self_attn": ngn.Heads(), "": ngn.Width()}, example=torch.randn(2, 3, 16),
+        layer, {"self_attn": ngn.Heads(), "": ngn.Width()}, example=torch.randn(2, 3, 16),
         budget=ngn.Budget(parameters="35%"),
     )  # fmt: skip
     learner.set_progress(0.0)
-    heads = learner.names.index("self_attn")
+    return learner, learner.names.index("self_attn")
+
+
+@pytest.mark.parametrize("towards", [-1.0, 0.0, 1.0])
+def test_weak_evidence_decides_how_a_size_of_few_components_is_rounded(towards):
+    """Sizes below the significance stay together; that of 1.3 heads is one head, or two if they look worth more."""
+    learner, heads = attention()
     sign = torch.where(torch.arange(2) == heads, towards, -towards).double()
     for step in range(40):  # 1.5 to 2 standard errors
         noise = 1.0 + 4.0 * (-1) ** step
@@ -207,6 +212,46 @@ def test_weak_evidence_decides_how_a_size_of_few_components_is_rounded(towards):
     assert learner.count()[heads] == (2 if towards > 0 else 1)
     assert learner.even[heads] == 1
     assert 0.9 * float(learner.limit) < learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
+
+
+@pytest.mark.parametrize(
+    ("worth", "spread", "batches", "count"),
+    [
+        (0.1, 0.05, 1, 2),  # the loss falls by more than three standard errors
+        (0.1, 0.5, 1, 1),  # by less
+        (-0.1, 0.05, 1, 1),
+        (0.1, 0.05, 2 * PARTS, 1),  # seen for so long, the data confirm no learning
+    ],
+)
+def test_held_out_data_decide_how_a_size_of_few_components_is_rounded(worth, spread, batches, count):
+    learner, heads = attention()
+    seen = []
+
+    def loss(part):
+        second = learner.gates[heads].gates("soft")[1]
+        seen.append(round(float(second.detach()), 3))
+        return 1.0 - (worth + spread * (-1) ** part) * second * (second > 0.9)
+
+    for step in range(batches):
+        learner.set_progress(0.3)
+        learner.judge(loss, step)
+    assert len(seen) == batches
+    assert bool((learner.tried == -2).all()), "long before the commit nothing is tried"
+    learner.set_progress(0.35)
+    placed = [(float(gate.t().detach()), float(gate.beta)) for gate in learner.gates]
+    learner.judge(loss, batches)
+    assert [(float(gate.t().detach()), float(gate.beta)) for gate in learner.gates] == placed, "back in their places"
+    tried = {*seen[batches + 1 :]}
+    assert tried == ({0.0, 1.0} if batches == 1 else set())
+    once = len(seen)
+    learner.judge(loss, batches + 1)
+    assert len(seen) == once + 1, "and only once"
+    learner.set_progress(0.4)
+    assert learner.count()[heads] == count
+    assert learner.even[heads] == 1
+    assert 0.9 * float(learner.limit) < learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
+    learner.set_progress(0.0)
+    assert bool((learner.tried == -2).all())
 
 
 def test_no_size_parts_before_there_is_evidence_and_none_without_gradients():

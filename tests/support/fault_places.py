@@ -17,9 +17,9 @@ from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost,
 
 from experiments.config.identity import run_id
 from experiments.runs import launch
+from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
 from experiments.store.leases import Leases
-from ngn.train.checkpoint import StorageError
 
 
 def disk_full(folder: Path) -> Count:

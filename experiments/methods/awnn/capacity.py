@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ngn.gate import ordering_weights, prefix, rounded_up, softplus_inverse
+from experiments.models.widths import rounded_up
+from ngn.gate import ordering_weights, prefix, softplus_inverse
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
 

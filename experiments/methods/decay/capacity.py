@@ -14,7 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import ordering_weights, prefix, rounded_up
+from experiments.models.widths import rounded_up
+from ngn.gate import ordering_weights, prefix
 from ngn.methods.base import Mode, Scalar, setting
 from ngn.methods.ngn import CountGate
 

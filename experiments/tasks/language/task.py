@@ -31,12 +31,13 @@ from experiments.models.adapter import attach_adapters
 from experiments.store.sources import combined_digest
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
+from experiments.tasks.minibatches import MiniBatches
 from ngn.components.low_rank import attach_low_rank
 from ngn.contract import Learner
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.streams import generator
-from ngn.train.batches import Batches, MiniBatches, Split
+from ngn.train.batches import Batches, Split
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import Trainer
 

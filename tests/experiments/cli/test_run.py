@@ -20,9 +20,9 @@ from experiments.config.identity import run_id
 from experiments.contract.config import Config
 from experiments.data import sets
 from experiments.runs import launch
+from experiments.runs.errors import StorageError
 from experiments.runs.run_files import Run
 from experiments.store.records import RecordError
-from ngn.train.checkpoint import StorageError
 
 Engine = Callable[[Config], Any]
 

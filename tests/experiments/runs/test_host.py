@@ -15,11 +15,11 @@ import torch
 from experiments.config.compose import compose
 from experiments.paths import ROOT
 from experiments.runs import run_files, training
+from experiments.runs.errors import StorageError
 from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.train import checkpoint
 
 TINY = torch.finfo(torch.float32).tiny
 NEARLY_ZERO = 1e-30
@@ -157,7 +157,7 @@ def test_products_have_the_precision_of_the_setting_during_a_run_only(monkeypatc
         raise InterruptedError
 
     monkeypatch.setattr(training, "make_task", made)
-    with pytest.raises(checkpoint.StorageError):
+    with pytest.raises(StorageError):
         training.train_stack(Stack.of(compose({}, {"train.matmul": setting})))
     assert seen == [(setting, convolutions)]
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before

@@ -15,7 +15,7 @@ from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
-from ngn.train.batches import FullBatches, MiniBatches, Split
+from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.train.optim import ReplicaAdam, adam, clip_gradients
 from ngn.train.plan import TrainPlan
@@ -230,20 +230,6 @@ def test_curves_have_at_most_300_points_and_both_ends():
     assert len(history.curves["step"]) == 300
     assert history.curves["step"][[0, -1]].tolist() == [0, 319]
     assert history.curves["t"].shape == (300, 1, 1)
-
-
-def test_minibatches_are_permutations_by_seed_and_epoch():
-    split = Split(torch.arange(10), torch.arange(10))
-    batches = MiniBatches(split, 3, [5, 6], lambda x: x)
-    assert batches.per_epoch == 3
-    seen = torch.cat([batches.at(i)[0] for i in range(3)], -1)
-    assert seen.shape == (2, 9)
-    assert all(len(set(row.tolist())) == 9 for row in seen)
-    alone = MiniBatches(split, 3, 6, lambda x: x)
-    assert torch.equal(batches.at(4)[0][1], alone.at(4)[0])
-    again = MiniBatches(split, 3, 6, lambda x: x)
-    assert torch.equal(again.at(4)[0], alone.at(4)[0]), "a batch is addressed by its index, not by what came before"
-    assert not torch.equal(alone.at(0)[0], alone.at(3)[0])
 
 
 def test_cross_entropy_of_stacks_with_shared_and_own_targets():

@@ -22,11 +22,12 @@ from experiments.methods.ste.capacity import StraightThrough
 from experiments.models.kernels import KernelTrainer, unsupported
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
+from experiments.tasks.minibatches import MiniBatches
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
-from ngn.train.batches import Batches, FullBatches, MiniBatches, Split
+from ngn.train.batches import Batches, FullBatches, Split
 from ngn.train.losses import Loss, Supervised
 from ngn.train.plan import TrainPlan
 
