@@ -31,7 +31,7 @@ from units import committed, refuse_others, write, write_between_marks
 
 import ngn
 from experiments.store import provenance
-from experiments.tasks.minibatches import MiniBatches
+from experiments.tasks.base import MiniBatches
 from ngn.budget import LimitedLearner
 from ngn.confirmation import PARTS
 from ngn.schedules import Shape, warmed_up

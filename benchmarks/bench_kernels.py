@@ -35,7 +35,7 @@ from experiments.models.parallel import ParallelModel
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.minibatches import MiniBatches
+from experiments.tasks.base import MiniBatches
 from ngn.components.base import OrderedSum
 from ngn.gate import active_components
 from ngn.learner import CapacityLearner

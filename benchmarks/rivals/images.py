@@ -21,7 +21,7 @@ from experiments.data import cifar10, synthetic
 from experiments.data.source import DataInfo, ImageData
 from experiments.models.cifar_resnet import CifarResNet, load_trained
 from experiments.models.cifar_resnet import standardised as as_trained
-from experiments.tasks.minibatches import MiniBatches
+from experiments.tasks.base import MiniBatches
 from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches, Split
 

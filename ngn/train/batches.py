@@ -41,6 +41,7 @@ class FullBatches:
 class HeldOutParts:
     """Held-out samples in ``count`` parts, in their own order, again and again.
 
+    >>> import torch
     >>> HeldOutParts(Split(torch.arange(6), torch.arange(6)), 3).at(4)[0].tolist()
     [2, 3]
     """

@@ -29,9 +29,9 @@ from experiments.language.perplexity import documents, perplexity, perplexity_ch
 from experiments.language.prompts import SHOTS, prompt_ids, target_ids, with_examples
 from experiments.models.adapter import attach_adapters
 from experiments.store.sources import combined_digest
+from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
-from experiments.tasks.minibatches import MiniBatches
 from ngn.components.low_rank import attach_low_rank
 from ngn.contract import Learner
 from ngn.methods.batch import GateBatch

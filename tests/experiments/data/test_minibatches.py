@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from experiments.tasks.minibatches import MiniBatches
+from experiments.tasks.base import MiniBatches
 from ngn.train.batches import Split
 
 

@@ -22,7 +22,7 @@ from experiments.methods.ste.capacity import StraightThrough
 from experiments.models.kernels import KernelTrainer, unsupported
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
-from experiments.tasks.minibatches import MiniBatches
+from experiments.tasks.base import MiniBatches
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
