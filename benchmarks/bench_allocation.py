@@ -173,7 +173,6 @@ ROWS: dict[str, Callable[[Task, list[int]], Unit]] = {
 """Each trains a model, given the task and the learned sizes of the same seed."""
 NAMES = {
     "even": "even sizes from scratch",
-    "price": "learned by a price (before)",
     "learned": "**learned on evidence**",
     "scratch": "its sizes from scratch",
     "by hand": "sizes by hand from scratch",
@@ -236,16 +235,13 @@ def table(records: list[Unit]) -> str:
         title = CONTROLS[record["control"]].title
         heading = f"{title}; {record['share']}, {record['steps']:,} steps"
         for row in NAMES:
-            if not (known := [seed for seed in seeds if (row, seed) in at]):
-                continue  # of a former way to learn sizes, which no program trains
-            units, base, largest = ([at[name, seed] for seed in known] for name in (row, "even", "all"))
+            units, base, largest = ([at[name, seed] for seed in seeds] for name in (row, "even", "all"))
             gains = [b["error"] - u["error"] for u, b in zip(units, base, strict=True)]
             times = [u["processor_seconds"] / b["processor_seconds"] for u, b in zip(units, largest, strict=True)]
-            times = times if row in ROWS else []  # of another day than the largest models
-            if row == "learned" and (won := sum(gain > 0 for gain in gains)) < len(known):
-                lost.append(f"{record['control']} (better with {won} of {len(known)} seeds)")
+            if row == "learned" and (won := sum(gain > 0 for gain in gains)) < len(seeds):
+                lost.append(f"{record['control']} (better with {won} of {len(seeds)} seeds)")
             if row == "shuffled":
-                shuffled += len(known)
+                shuffled += len(seeds)
                 even += sum(u["sizes"] == b["sizes"] for u, b in zip(units, base, strict=True))
             cells = [
                 heading,
@@ -254,7 +250,7 @@ def table(records: list[Unit]) -> str:
                 mean([u["error"] for u in units] if row != "shuffled" else [], ".3f"),
                 mean(gains if row not in ("even", "shuffled") else [], "+.3f"),
                 mean(times, ".2f", spread=False),
-                str(len(known)),
+                str(len(seeds)),
             ]
             rows.append(f"| {' | '.join(cells)} |")
             heading = ""

@@ -26,7 +26,7 @@ def record(folder: Path, control: str, *more: str) -> dict:
 @pytest.mark.parametrize("control", CONTROLS)
 def test_every_row_is_trained_within_the_budget(control: str, tmp_path: Path) -> None:
     found = {unit["row"]: unit for unit in record(tmp_path, control)["units"]}
-    assert list(found) == list(ROWS) == [row for row in NAMES if row != "price"]
+    assert list(found) == list(ROWS) == list(NAMES)
     limit = float(CONTROLS[control].share[:-1]) / 100 * found["all"]["parameters"]
     for row, unit in found.items():
         assert row == "all" or 0.9 * limit < unit["parameters"] <= limit, row
@@ -57,7 +57,7 @@ def made(row: str, seed: int, error: float, sizes: tuple[int, ...] = (6, 6)) -> 
 def test_the_table_first_says_where_learned_sizes_lose() -> None:
     units = [made(row, seed, 0.5) for row in ROWS for seed in (0, 1) if row not in ("learned", "shuffled")]
     units += [made("learned", 0, 0.4, (2, 10)), made("learned", 1, 0.6), made("even", 2, 9.0)]
-    units += [made("shuffled", 0, 1.0), made("shuffled", 1, 1.0, (5, 7)), made("price", 1, 0.6)]
+    units += [made("shuffled", 0, 1.0), made("shuffled", 1, 1.0, (5, 7))]
     text = table([{"control": "layers", "share": "25%", "steps": 2, "units": units}])
     first, _, rest = text.partition("| control")
     assert " ".join(first.split()) == (
@@ -66,7 +66,6 @@ def test_the_table_first_says_where_learned_sizes_lose() -> None:
     )
     assert "| **learned on evidence** | 4, 8 | 0.500 ± 0.14 | +0.000 ± 0.14 | 1.00 | 2 |" in rest
     assert "even sizes from scratch | 6, 6 | 0.500 ± 0.00 | -- | 1.00 | 2 |" in rest, "seed 2 is not whole"
-    assert "learned by a price (before) | 6, 6 | 0.600 | -0.100 | -- | 1 |" in rest
     assert len(rest.splitlines()) == 2 + len(NAMES)
 
 
