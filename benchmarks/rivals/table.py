@@ -32,7 +32,7 @@ PEAKS = "peak"
 LEVEL = 0.05
 SMALL = {"transformer": 0.02, "smollm2": 0.01}
 """Differences of scores within which two methods are called equal; 0.3 points for images."""
-DIGITS = {"smollm2": 3}
+DIGITS = {"smollm2": 3, "transformer": 3}
 """Digits of a score behind the point; else 2."""
 SAMPLES = {"transformer": "characters", "smollm2": "tokens"}
 

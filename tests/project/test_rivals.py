@@ -165,11 +165,11 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
     scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0), early: (1.9, 2.2, 8.8)}
     found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
     text = table.table([*found, made("dense", 100, 0, 1.5)], [50])
-    own = "| 50 % | NGN | 49.5 | 2.25 ± 3.18 | -- | +0.20 ± 1.27, cannot tell | 0.50, --, -- | 7 | -- | 2 |"
+    own = "| 50 % | NGN | 49.5 | 2.250 ± 3.177 | -- | +0.200 ± 1.271, cannot tell | 0.50, --, -- | 7 | -- | 2 |"
     assert own in text  # t of 1 degree: 12.7
     half = stats.t.ppf(0.975, 2) * np.std([2.1, 2.4, 9.0], ddof=1) / 3**0.5
-    better = "+0.00 ± 1.27, cannot tell | +0.20 ± 0.00, ahead"
-    assert f"| 50 % | magnitude | 49.5 | 4.50 ± {half:.2f} | {better} | 0.50, --, --" in text
+    better = "+0.000 ± 1.271, cannot tell | +0.200 ± 0.000, ahead"
+    assert f"| 50 % | magnitude | 49.5 | 4.500 ± {half:.3f} | {better} | 0.50, --, --" in text
     assert early not in table.table([unit for unit in found if unit["method"] != early], [50])
     assert "Torch-Pruning" not in text
     page = tmp_path / "page.md"
