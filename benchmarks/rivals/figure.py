@@ -82,11 +82,11 @@ def without_far(units: list[Unit]) -> tuple[list[Unit], str]:
 
 
 def _point(units: list[Unit], share: int) -> tuple[float, float, float]:
-    """Mean cost in % of the dense one, mean score, and half of its interval, 0 for one seed."""
+    """Mean cost in % of the dense one, mean score, and half of its interval, 0 for fewer than three seeds."""
     these = [unit for unit in units if unit["share"] == share]
     # Units made before 2026-11-26 are limited in parameters and do not say so.
     costs = [{"cost": u["parameters"], "dense_cost": u["dense"]} | u for u in these]
     cost = [100 * each["cost"] / each["dense_cost"] for each in costs]
     scores = np.array([u["score"] for u in these])
-    interval = estimates.mean(scores).at(LEVEL) if len(scores) > 1 else None
+    interval = estimates.mean(scores).at(LEVEL) if len(scores) > 2 else None
     return float(np.mean(cost)), float(scores.mean()), interval.high - interval.value if interval else 0.0
