@@ -274,13 +274,17 @@ class BudgetLearner(LimitedLearner):
         confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
         sizes = self._leaning(self.scaled(self.limit.to(self.sizes.device))).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
+        self.tried.fill_(-1.0)
+        if not bool(few.any()):
+            return
         best = sizes.new_tensor(self._within(sizes))
-        lowest = self._losses(best, loss) if bool(few.any()) else best
+        lowest = self._losses(best, loss)
         for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
             allowed, other = sizes.new_tensor(self._allowed(g)), sizes.clone()
             apart = (allowed - sizes[:, g, None]).abs().masked_fill(allowed == best[:, g, None], torch.inf)
             other[:, g] = allowed[apart.argmin(-1)].clamp(min=0.5)
-            counts = sizes.new_tensor(self._within(other))
+            if torch.equal(counts := sizes.new_tensor(self._within(other)), best):
+                continue
             fall = lowest - (losses := self._losses(counts, loss))
             won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
             sizes[won], best[won], lowest[:, won] = other[won], counts[won], losses[:, won]

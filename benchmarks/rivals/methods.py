@@ -48,7 +48,7 @@ def train(
         penalty: fraction of the steps from ``first`` to ``last`` → a term of the loss.
         regularise: changes gradients before they are clipped.
     """
-    settings, batches = work.settings, work.batches(seed)
+    settings, batches, held_out = work.settings, work.batches(seed), work.held_out
     start, end = round(first * settings.steps), round(last * settings.steps)
     learner = model if isinstance(model, ngn.Learner) else None
     sizes = [] if learner is None else learner.controller_parameters()
@@ -67,9 +67,9 @@ def train(
             loss = loss + penalty((step - start) / (end - start))
         optimizer.zero_grad()
         loss.backward()
-        if learner is not None and work.held_out is not None and (part := learner.held_out_batch(step)) is not None:
+        if learner is not None and held_out is not None and (number := learner.held_out_batch(step)) is not None:
             with evaluating(learner):
-                learner.judge(functools.partial(held_out_loss, work, learner), part)
+                learner.judge(lambda part: work.loss(learner, held_out.at(part)), number)
         if regularise is not None:
             regularise()
         nn.utils.clip_grad_norm_(groups[0]["params"], 1.0)
@@ -77,12 +77,6 @@ def train(
         if learner is not None:
             learner.step((step + 1 - start) / (end - start), optimizer)
     return model.eval()
-
-
-def held_out_loss(work: Workload, model: nn.Module, part: int) -> Tensor:
-    """The loss of a held-out batch."""
-    assert work.held_out is not None
-    return work.loss(model, work.held_out.at(part))
 
 
 def dense(work: Workload, seed: int, limit: int) -> nn.Module:
