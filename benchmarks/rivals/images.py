@@ -89,7 +89,7 @@ def scratch(scale: str, root: Path, **changes: Any) -> Workload:
     settings = {
         "tiny": Settings(steps=4, batch=8, held=8, K=8),
         "small": Settings(steps=351, batch=128, held=5_000),
-        "full": Settings(steps=10 * 351, batch=128, held=10_000, autocast="bf16"),
+        "full": Settings(steps=20 * 351, batch=128, held=10_000, lr=1e-2, weight_decay=0.05, autocast="bf16"),
     }[scale]
     blocks, widths = (1, (16, 16, 16)) if scale == "tiny" else (3, (16, 32, 64))
 
