@@ -53,9 +53,9 @@ NEARLY_FULL = 0.95
 """Fraction of K above which a boundary moves beyond the last component."""
 COARSE = 2.5
 """Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
-TRIED_FROM, TRIALS = 0.85, 8
+TRIED_FROM, TRIALS, MOVED = 0.85, 8, 0.5
 """Fraction of the time before the commit from which roundings are tried; largest number of sizes and of held-out parts
-for it."""
+for it; components by which a size moves before it is tried again."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
@@ -105,7 +105,8 @@ class BudgetLearner(LimitedLearner):
     even: Tensor
     """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
     tried: Tensor
-    """The counts of few components that were tried on held-out data, else -1; -2 before that: float64 [*R, G]."""
+    tried_at: Tensor
+    """Counts of few components that were tried on held-out data, else -1; the sizes then, else 0: float64 [*R, G]."""
     moved: Tensor
     """Progress at the last change of the sizes."""
     progress: Tensor
@@ -114,8 +115,9 @@ class BudgetLearner(LimitedLearner):
         super().__init__(model, budget)
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
-        made = {"sizes": counts, "start": counts, "lead": none, "strongest": none, "even": none, "tried": none - 2.0}
-        for name, value in (made | {"above": torch.zeros_like(self.limit), "moved": never, "progress": never}).items():
+        made = {"sizes": counts, "start": counts, "tried": none - 1.0, "above": torch.zeros_like(self.limit)}
+        made |= {"lead": none, "strongest": none, "even": none, "tried_at": none, "moved": never, "progress": never}
+        for name, value in made.items():
             self.register_buffer(name, value.clone().to(self.gates[0].tau.device))
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
@@ -157,9 +159,9 @@ class BudgetLearner(LimitedLearner):
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
-        for value in (self.lead, self.strongest, self.above, self.moved):
+        for value in (self.lead, self.strongest, self.above, self.moved, self.tried_at):
             value.zero_()
-        self.tried.fill_(-2.0)
+        self.tried.fill_(-1.0)
         self.evidence.clear()
         self.confirmation.clear()
 
@@ -259,12 +261,14 @@ class BudgetLearner(LimitedLearner):
                 distributed.all_reduce(each)
         self.confirmation.add(number, value, gain)
         now = float(self.progress) / (self.gates[0].commit or 1.0)
-        if now >= TRIED_FROM and len(self.gates) > 1 and bool((self.tried < -1.0).any()):
-            self._try_roundings(loss)
-            self._place()
+        if now >= TRIED_FROM and len(self.gates) > 1:
+            sizes = self.scaled(self.limit.to(self.sizes.device))
+            asked = (self.tried >= 0.0) | (sizes < COARSE)
+            if bool((asked & ((sizes - self.tried_at).abs() >= MOVED)).any()):
+                self._try_roundings(sizes, loss)
 
     @torch.no_grad()
-    def _try_roundings(self, loss: Callable[[int], Tensor]) -> None:
+    def _try_roundings(self, sizes: Tensor, loss: Callable[[int], Tensor]) -> None:
         """Measure how sizes of few components are best rounded: the slope at a boundary does not know a whole head.
 
         One size after the other is tried at its other neighbour, while the rest follow the limit. It stays there if the
@@ -272,7 +276,7 @@ class BudgetLearner(LimitedLearner):
         confirm nothing.
         """
         confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
-        sizes = self._leaning(self.scaled(self.limit.to(self.sizes.device))).reshape(-1, len(self.gates))
+        sizes = self._leaning(self.tried_at.copy_(sizes)).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
         self.tried.fill_(-1.0)
         if not bool(few.any()):
@@ -289,6 +293,7 @@ class BudgetLearner(LimitedLearner):
             won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
             sizes[won], best[won], lowest[:, won] = other[won], counts[won], losses[:, won]
         self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
+        self._place()
 
     def _losses(self, counts: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
         """The loss on held-out parts with the gates at ``counts``, [R, G]: float64 [TRIALS, R]."""

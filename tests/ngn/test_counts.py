@@ -67,7 +67,7 @@ def test_held_out_data_decide_how_a_size_of_few_components_is_rounded(worth, spr
         learner.set_progress(0.3)
         learner.judge(loss, step)
     assert len(seen) == batches
-    assert bool((learner.tried == -2).all()), "long before the commit nothing is tried"
+    assert not bool(learner.tried_at.any()), "long before the commit nothing is tried"
     learner.set_progress(0.35)
     placed = [(float(gate.t().detach()), float(gate.beta)) for gate in learner.gates]
     learner.judge(loss, batches)
@@ -76,13 +76,35 @@ def test_held_out_data_decide_how_a_size_of_few_components_is_rounded(worth, spr
     assert tried == ({0.0, 1.0} if batches == 1 else set())
     once = len(seen)
     learner.judge(loss, batches + 1)
-    assert len(seen) == once + 1, "and only once"
+    assert len(seen) == once + 1, "once, unless the size moves"
     learner.set_progress(0.4)
     assert learner.count()[heads] == count
     assert learner.even[heads] == 1
     assert 0.9 * float(learner.limit) < learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
     learner.set_progress(0.0)
-    assert bool((learner.tried == -2).all())
+    assert not bool(learner.tried_at.any())
+
+
+def test_a_size_that_has_moved_is_tried_again():
+    """A trial that found one head may not hold a size that has grown to three since."""
+    learner, heads = attention()
+    learner.set_progress(0.35)
+    parts = []
+
+    def loss(part):  # a second head hurts
+        parts.append(part)
+        return 1.0 + 0.1 * learner.gates[heads].gates("soft")[1]
+
+    learner.judge(loss, 0)
+    assert learner.tried[heads] == 1
+    for lead, trials, tried in ((0.1, 0, 1), (0.6, 2, 1), (1.6, 0, -1)):  # sizes of 1.4, 1.9 and 2.8 heads
+        learner.lead[heads] = lead
+        before = len(parts)
+        learner.judge(loss, 1)
+        assert len(parts) - before == 1 + 8 * trials
+        assert learner.tried[heads] == tried
+    learner.set_progress(0.4)
+    assert learner.count()[heads] == 3
 
 
 def test_sizes_give_way_evenly():
