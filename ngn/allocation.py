@@ -55,7 +55,7 @@ COARSE = 2.5
 """Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
 TRIED_FROM, TRIALS, MOVED = 0.85, 8, 0.5
 """Fraction of the time before the commit from which roundings are tried; largest number of sizes and of held-out parts
-for it; components by which a size moves before it is tried again."""
+for it; components by which a size moves before it is tried again, if its count is no neighbour any more."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
@@ -263,8 +263,8 @@ class BudgetLearner(LimitedLearner):
         now = float(self.progress) / (self.gates[0].commit or 1.0)
         if now >= TRIED_FROM and len(self.gates) > 1:
             sizes = self.scaled(self.limit.to(self.sizes.device))
-            asked = (self.tried >= 0.0) | (sizes < COARSE)
-            if bool((asked & ((sizes - self.tried_at).abs() >= MOVED)).any()):
+            far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
+            if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()):
                 self._try_roundings(sizes, loss)
 
     @torch.no_grad()

@@ -76,7 +76,7 @@ def test_held_out_data_decide_how_a_size_of_few_components_is_rounded(worth, spr
     assert tried == ({0.0, 1.0} if batches == 1 else set())
     once = len(seen)
     learner.judge(loss, batches + 1)
-    assert len(seen) == once + 1, "once, unless the size moves"
+    assert len(seen) == once + 1, "once, unless the size leaves the count"
     learner.set_progress(0.4)
     assert learner.count()[heads] == count
     assert learner.even[heads] == 1
@@ -85,7 +85,7 @@ def test_held_out_data_decide_how_a_size_of_few_components_is_rounded(worth, spr
     assert not bool(learner.tried_at.any())
 
 
-def test_a_size_that_has_moved_is_tried_again():
+def test_a_size_that_has_left_its_count_is_tried_again():
     """A trial that found one head may not hold a size that has grown to three since."""
     learner, heads = attention()
     learner.set_progress(0.35)
@@ -97,7 +97,7 @@ def test_a_size_that_has_moved_is_tried_again():
 
     learner.judge(loss, 0)
     assert learner.tried[heads] == 1
-    for lead, trials, tried in ((0.1, 0, 1), (0.6, 2, 1), (1.6, 0, -1)):  # sizes of 1.4, 1.9 and 2.8 heads
+    for lead, trials, tried in ((0.6, 0, 1), (0.8, 1, 2), (2.4, 0, -1)):  # sizes of 1.9, 2.1 and 3.2 heads
         learner.lead[heads] = lead
         before = len(parts)
         learner.judge(loss, 1)
