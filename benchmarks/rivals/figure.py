@@ -40,6 +40,9 @@ def draw(units: list[Unit], path: Path) -> None:
                 axes.set_axis_off()
                 continue
             these, beyond = without_far([unit for unit in units if unit["work"] == name])
+            shares, cutting = {unit["share"] for unit in these}, {unit["method"] for unit in these} - {*WHOLE}
+            beside = [method for method in METHODS if method in cutting]
+            apart = max(0.2, (max(shares) - min(shares)) / 100)
             for at, method in enumerate(METHODS):
                 look = LOOKS[at]  # no method is left out where there are too few
                 own = [unit for unit in these if unit["method"] == method]
@@ -48,8 +51,8 @@ def draw(units: list[Unit], path: Path) -> None:
                 elif own:
                     points = np.array([_point(own, share) for share in sorted({unit["share"] for unit in own})])
                     x, y, half = points.T
-                    if method != "dense":
-                        x = x + 0.12 * (at - len(METHODS) / 2)  # side by side, as methods have almost the same cost
+                    if method in beside:  # side by side, as methods have almost the same cost
+                        x = x + apart * (beside.index(method) - (len(beside) - 1) / 2)
                     wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
