@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,8 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
             ours = [own for own in OWN if any(u["method"] == own for u in these)]
             better = "".join(f" {own} better by |" for own in ours)
             parts.append(
-                f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method,\n{scored}\n\n"
+                f"{title}, **{one['scale']}** budget: {budget} of {settings['batch']} per method,\n"
+                f"{fill(f'{scored}, {processors(these)}', 120)}\n\n"
                 f"| {limited} | method | % of dense | {one['unit']} |{better} latency x dense: "
                 "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
                 f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |"
@@ -79,6 +82,18 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
                 and any((u["method"], u["share"]) == (method, share) for u in these)
             )
     return "\n\n".join(parts)
+
+
+def processors(units: list[Unit]) -> str:
+    """Name the kind of processor of most units, and the methods that have units of another, as times depend on it."""
+    kinds = Counter(unit["machine"]["cpu"] for unit in units)
+    (most, _), *others = kinds.most_common()
+    text = f"one thread of {most}"
+    for kind in (kind for kind, _ in others):
+        found = Counter(unit["method"] for unit in units if unit["machine"]["cpu"] == kind)
+        models = "; ".join(f"{method} ({found[method]})" for method in METHODS if method in found)
+        text += f"; of {kind}, with the number of models: {models}"
+    return text
 
 
 def row(units: list[Unit], method: str, share: int, ours: Iterable[str], peak: str) -> str:
