@@ -86,13 +86,14 @@ def table(units: list[Unit], shares: Iterable[int], peaks: Iterable[Unit] = ()) 
 
 def processors(units: list[Unit]) -> str:
     """Name the kind of processor of most units, and the methods that have units of another, as times depend on it."""
-    kinds = Counter(unit["machine"]["cpu"] for unit in units)
-    (most, _), *others = kinds.most_common()
+    (most, _), *others = Counter(unit["machine"]["cpu"] for unit in units).most_common()
     text = f"one thread of {most}"
-    for kind in (kind for kind, _ in others):
-        found = Counter(unit["method"] for unit in units if unit["machine"]["cpu"] == kind)
-        models = "; ".join(f"{method} ({found[method]})" for method in METHODS if method in found)
-        text += f"; of {kind}, with the number of models: {models}"
+    for kind, _ in others:
+        found = [(u["method"], u["share"]) for u in units if u["machine"]["cpu"] == kind]
+        shares = {method: ", ".join(f"{s}" for m, s in sorted({*found}) if m == method) for method, _ in sorted(found)}
+        text += f"; of {kind} for some or all models of " + "; ".join(
+            f"{method} at {of} %" for method, of in shares.items()
+        )
     return text
 
 

@@ -154,17 +154,11 @@ def test_trained_weights_are_cut_where_they_are_trained() -> None:
 
 
 def made(method: str, share: int, seed: int, score: float) -> table.Unit:
-    fixed = {
-        "work": "transformer",
-        "unit": "bits",
-        "better": -1,
-        "dense": 200,
-        "scale": "small",
-        "machine": {"cpu": "X"},
-    }
+    fixed = {"work": "transformer", "unit": "bits", "better": -1, "dense": 200, "scale": "small"}
+    machine = {"machine": {"cpu": "X"}}
     of_work = {"steps": 2, "batch": 2, "held": 9}
     own = {"method": method, "share": share, "seed": seed, "score": score, "parameters": 2 * share - 1}
-    return fixed | own | {"settings": of_work, "latency": {"ratio": 0.5}, "processor_seconds": 7.0}
+    return fixed | own | machine | {"settings": of_work, "latency": {"ratio": 0.5}, "processor_seconds": 7.0}
 
 
 def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None:
@@ -181,7 +175,7 @@ def test_the_table_compares_by_seed_and_leaves_gaps_open(tmp_path: Path) -> None
     assert "Torch-Pruning" not in text
     assert "scored, one thread of X\n\n" in text
     found[2]["machine"] = found[0]["machine"] = {"cpu": "Y"}
-    assert "of X; of Y, with the number of models: NGN (1); magnitude (1)\n" in table.table(found, [50])
+    assert "of X; of Y for some or all models of NGN at 50 %; magnitude at 50 %\n" in table.table(found, [50])
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- rivals small: begin --> x <!-- rivals small: end -->\nb\n")
     write_between_marks(page, "rivals small", text)
