@@ -12,9 +12,15 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # A stamp exists only after its installation succeeded, so that an interrupted one is repeated.
 STAMPS := $(VENV)/stamps
-# The versions to install: the direct ones, or with LOCK=lock.txt all of them.
-LOCK := constraints.txt
-INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c $(LOCK)
+# The versions to install: the direct ones, or with LOCK=lock.txt all of them, each file checked by its hash (Linux,
+# x86_64, Python 3.11).
+LOCK :=
+PIP := $(PY) -m pip install --disable-pip-version-check --quiet
+ifdef LOCK
+INSTALL = $(PIP) --require-hashes -r $(LOCK) && $(PIP) --no-deps --no-build-isolation -e .
+else
+INSTALL = $(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
+endif
 # Number of test processes. Two cores have time for three, since some tests wait for Slurm, workers or a browser.
 WORKERS := 3
 # On small tensors, several threads are slower than one.
@@ -102,17 +108,20 @@ $(STAMPS)/python:
 	@mkdir -p $(STAMPS)
 	@touch $@
 
+$(STAMPS)/base: EXTRAS = suite
 $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[suite]'
+	$(INSTALL)
 	@# an unpacked archive is compared with its commit now, before anything in it changes
 	@$(PY) -c 'from experiments.store.provenance import code; code()'
 	@touch $@
 
 # One installation with all extras: each call of pip resolves all requirements again.
+$(STAMPS)/tests: EXTRAS = suite,graph,paper,cluster,language,docs,dev
 $(STAMPS)/tests: $(STAMPS)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[suite,graph,paper,cluster,language,docs,dev]'
+	$(INSTALL)
 	@touch $@
 
+$(STAMPS)/%: EXTRAS = $*
 $(STAMPS)/%: $(STAMPS)/base
-	$(INSTALL) -e '.[$*]'
+	$(INSTALL)
 	@touch $@

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import yaml
 from environments import CORE, closure, link
 from packaging.requirements import Requirement
 
@@ -44,19 +45,30 @@ def test_every_package_of_an_extra_is_known_by_its_module() -> None:
         assert {MODULES.get(name, name) for name in names_of(extra)} <= set(packages.EXTRAS[extra])
 
 
-def test_the_lock_has_every_version_and_agrees_with_the_constraints() -> None:
+def test_the_lock_has_every_version_with_hashes_and_agrees_with_the_constraints() -> None:
     def pinned(name: str) -> dict[str, str]:
-        lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
-        return {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower(): line.partition("==")[2] for line in lines}
+        lines = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / name).read_text(), re.MULTILINE)
+        return {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in lines}
 
     lock, direct = pinned("lock.txt"), pinned("constraints.txt")
-    assert {name: lock[name] for name in direct.keys() & lock.keys()} == {
-        name: direct[name] for name in direct.keys() & lock.keys()
-    }
-    needed = set().union(
-        *(names_of(extra) for extra in ("suite", "graph", "paper", "cluster", "language", "docs")), CORE
-    )
+    assert {name: lock.get(name, version) for name, version in direct.items()} == direct
+    needed = set().union(*(names_of(extra) for extra in set(DECLARED) - {"mamba"}), CORE)
     assert {re.sub(r"[-_.]+", "-", name).lower() for name in needed} <= lock.keys()
+    entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^#.*\n", "", (ROOT / "lock.txt").read_text(), flags=re.MULTILINE))
+    assert len(entries) == len(lock)
+    assert [entry for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry)] == []
+
+
+def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        content = yaml.safe_load(workflow.read_text())
+        assert content["permissions"] == {"contents": "read"}
+        used = [step["uses"] for job in content["jobs"].values() for step in job["steps"] if "uses" in step]
+        assert [action for action in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)] == []
+    image = (ROOT / "Containerfile").read_text()
+    assert re.search(r"^FROM \S+@sha256:[0-9a-f]{64}$", image, re.MULTILINE)
+    assert image.index("\nUSER ngn\n") < image.index("\nRUN make ")
+    assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
 def test_every_extra_promises_a_command() -> None:
