@@ -12,7 +12,7 @@ from experiments.analysis.alternative import Alternative, Phases
 from experiments.analysis.reductions import init_sweep
 from experiments.analysis.selection import Selection
 from experiments.studies.model import Study, selections_of
-from experiments.studies.one_d import BASELINE, DECAY, FIXED_FRONTIER, LAMBDA_SWEEP, SCHEDULES
+from experiments.studies.one_d import BASELINE, DECAY, FIXED_FRONTIER, LAMBDA_SWEEP
 from experiments.studies.transfer import DEPTH_SEEDS
 from experiments.tables import one_d as tables
 from experiments.tables.cora import CORA_COUNTS
@@ -60,7 +60,7 @@ def _inferred() -> list[Selection]:
     draws = list(tables.DRAWS.runs.values())
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
     learned = [runs for runs in DECAY.make() if dict(runs.overrides).get("method.boundary", True)]
-    rest = [*SCHEDULES.make(), *LAMBDA_SWEEP.make(), *grown, tables.CONTINUED, *learned]
+    rest = [*selections_of(tables.FOUR), *LAMBDA_SWEEP.make(), *grown, tables.CONTINUED, *learned]
     starts = [panel.start(t).with_seeds(_TEN_SEEDS) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
     # claims on figure 5 need half of fifty seeds at the highest start
     highest = [panel.start(init_sweep.STARTS[-1]).with_seeds(range(10, 25)) for panel in init_sweep.PANELS]
@@ -104,7 +104,7 @@ def gates_kept(phases: Phases) -> Phases:
 
 
 def _gates_kept() -> list[Selection]:
-    return [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *SCHEDULES.make(), *BASELINE.make()]
+    return [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(tables.FOUR), *BASELINE.make()]
 
 
 INFERRED = Study(

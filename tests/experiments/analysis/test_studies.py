@@ -17,7 +17,7 @@ from scripts import sweep
 @pytest.mark.parametrize(
     ("name", "runs"),
     [
-        ("schedules", 60),
+        ("schedules", 300),
         ("baseline", 50),
         ("lambda_sweep", 500),
         ("fixed_frontier", 750),
