@@ -70,7 +70,7 @@ def remove_stale_files(folder: Path) -> None:
     for name in os.listdir(folder) if folder.is_dir() else ():
         found = ours.fullmatch(name)
         if found is not None and start_tick(int(found[1])) is None:
-            with contextlib.suppress(FileNotFoundError):  # another process may sweep at the same time
+            with contextlib.suppress(OSError):  # another process sweeps at the same time, or the folder is read-only
                 remove(folder / name)
 
 

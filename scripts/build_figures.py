@@ -30,6 +30,7 @@ from experiments.figures import FIGURES
 from experiments.figures.model import Data
 from experiments.paths import RESULTS, paper_folder
 from experiments.store.records import Store
+from ngn.files import remove_stale_files
 
 
 def _key_value(text: str) -> tuple[str, Any]:
@@ -136,6 +137,7 @@ def main(argv: list[str] | None = None) -> int:
 
     output = arguments.output or paper_folder(arguments.results) / "figures"
     job = DrawingJob(arguments.results, output, arguments.dirty, overrides)
+    remove_stale_files(output)
     manifest = Manifest(output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
     status, changed = 0, []
     for name in names:

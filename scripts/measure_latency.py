@@ -39,7 +39,7 @@ from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
 from ngn.cost import milliseconds
-from ngn.files import write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 Forward = Callable[[Any], torch.Tensor]
 
@@ -134,6 +134,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{given.results} has no record of table 8", file=sys.stderr)
         return 1
     path = given.results / latency.NAME
+    remove_stale_files(path.parent)
     write_atomically(path, text(entries, given.rounds).encode(), replace=True)
     print(path)
     return 0

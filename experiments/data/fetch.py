@@ -23,7 +23,7 @@ import filelock
 
 from experiments.data.errors import DataError, MissingData
 from experiments.data.source import DataInfo
-from ngn.files import digest, write_atomically
+from ngn.files import digest, remove_stale_files, write_atomically
 
 CHUNK = 2**18
 WORKING = ".fetch"
@@ -102,6 +102,7 @@ def known_digest(path: Path, root: Path) -> str:
             return written
     found = digest(path)
     with contextlib.suppress(OSError):  # the data root may be read-only
+        remove_stale_files(note.parent)
         write_atomically(note, found.encode())
     return found
 
@@ -241,6 +242,12 @@ def _provide_files(name: str, origin: DataOrigin, working: Path, folder: Path, p
         origin.install(working, folder)
 
 
+def _tidy(folder: Path) -> None:
+    """Remove the working folder of a complete data set, and what killed calls left beside it."""
+    remove_stale_files(folder)
+    shutil.rmtree(folder / WORKING, ignore_errors=True)
+
+
 def fetch(name: str, root: Path, origin: DataOrigin, progress: Progress) -> tuple[DataInfo, bool]:
     """Fetch a data set into ``root/name`` unless it is there; return what it is and whether this call fetched it.
 
@@ -250,22 +257,26 @@ def fetch(name: str, root: Path, origin: DataOrigin, progress: Progress) -> tupl
     Raises:
         DataError: if the existing data set is damaged, or it cannot be fetched or written.
     """
+    folder = root / name
+    working, lock = folder / WORKING, folder / f"{WORKING}.lock"
     try:
-        return origin.verify(root), False
+        info = origin.verify(root)
+        if working.is_dir():  # another call is at work, or was killed after its last file
+            with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(lock, timeout=0):
+                _tidy(folder)
+        return info, False
     except MissingData:
         pass
-    folder = root / name
-    working = folder / WORKING
     try:
         working.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / f"{WORKING}.lock"):
+        with filelock.FileLock(lock):
             try:
                 info, fetched = origin.verify(root), False
             except MissingData:
                 working.mkdir(exist_ok=True)
                 _provide_files(name, origin, working, folder, progress)
                 info, fetched = origin.verify(root), True
-            shutil.rmtree(working, ignore_errors=True)
+            _tidy(folder)
             return info, fetched
     except DataError as fault:
         files = ", ".join(remote.file for remote in origin.remotes)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from experiments.data.errors import DataError
 from experiments.data.packages import require_packages
+from ngn.files import remove_stale_files, temporary_path
 
 
 def convert_to_safetensors(gguf: Path, folder: Path) -> None:
@@ -24,7 +24,9 @@ def convert_to_safetensors(gguf: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    working = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    remove_stale_files(folder.parent)
+    working = temporary_path(folder)
+    working.mkdir()
     try:
         try:
             place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
@@ -40,7 +42,6 @@ def convert_to_safetensors(gguf: Path, folder: Path) -> None:
         plain.generation_config = read.generation_config
         plain.save_pretrained(working)
         tokenizer.save_pretrained(working)
-        working.chmod(0o755)  # mkdtemp lets nobody else in
         os.replace(working, folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)

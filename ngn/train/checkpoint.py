@@ -120,11 +120,12 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
 
 
 def remove_newer(folder: Path, step: int | None) -> None:
-    """Remove the checkpoints of steps after ``step``; all of them if it is None.
+    """Remove the checkpoints of steps after ``step``, all of them if it is None, and what killed processes left.
 
     Call it before you resume a training from ``step``. :func:`save` keeps the checkpoints with the highest steps: it
     would keep the ones that :func:`latest` skipped, and remove the new ones.
     """
+    files.remove_stale_files(folder)
     for described in folder.glob("step-*.json"):
         if step is None or described.stem > _name(step):
             _discard(described)

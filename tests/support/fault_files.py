@@ -112,6 +112,35 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
     return result
 
 
+def damaged_checkpoints(folder: Path) -> Count:
+    """Truncate the newest checkpoint or flip one bit, at random places: the one before is used."""
+    expected = undisturbed(folder, "1d", 2)
+    result = Count("said so, went on from the one before, bit-equal")
+    for at in range(3, 11):
+        place = folder / str(at)
+        wanted = configs(place, "1d", 2)
+
+        def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+            Hook(at, KILL).at_steps()
+            train(place, wanted)
+
+        child(dies)
+        newest = max(place.rglob("step-*.safetensors"))
+        content = bytearray(newest.read_bytes())
+        where = at * len(content) // 11
+        if at % 2:
+            newest.write_bytes(content[:where])
+        else:
+            content[where] ^= 1 << at % 8
+            newest.write_bytes(content)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
+        missing = lost(expected, found(place, wanted))
+        said = (place / "log").read_text()
+        good = (again, missing) == (0, 0) and "cannot be used" in said
+        result.add(missing, good, f"{at}: {again}, {missing}\n{said}")
+    return result
+
+
 def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
     """Run ``run.py`` with these arguments in a forked process; return its status and output."""
 

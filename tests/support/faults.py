@@ -22,6 +22,7 @@ import fault_commands  # noqa: E402
 import fault_exports  # noqa: E402
 import fault_files  # noqa: E402
 import fault_places  # noqa: E402
+import fault_scripts  # noqa: E402
 import fault_sweeps  # noqa: E402
 import faulty  # noqa: E402
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
@@ -93,35 +94,6 @@ def signals(folder: Path) -> Count:
             missing = lost(expected, found(place, wanted))
             good = (status, saved, again, missing) == (128 + signum, [f"step-{at:010d}"], 0, 0)
             result.add(missing, good, f"{signum} at {at}: {status}, {saved}, {again}, {missing}")
-    return result
-
-
-def damaged_checkpoints(folder: Path) -> Count:
-    """Truncate the newest checkpoint or flip one bit, at random places: the one before is used."""
-    expected = undisturbed(folder, "1d", 2)
-    result = Count("said so, went on from the one before, bit-equal")
-    for at in range(3, 11):
-        place = folder / str(at)
-        wanted = configs(place, "1d", 2)
-
-        def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
-            Hook(at, KILL).at_steps()
-            train(place, wanted)
-
-        child(dies)
-        newest = max(place.rglob("step-*.safetensors"))
-        content = bytearray(newest.read_bytes())
-        where = at * len(content) // 11
-        if at % 2:
-            newest.write_bytes(content[:where])
-        else:
-            content[where] ^= 1 << at % 8
-            newest.write_bytes(content)
-        again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
-        missing = lost(expected, found(place, wanted))
-        said = (place / "log").read_text()
-        good = (again, missing) == (0, 0) and "cannot be used" in said
-        result.add(missing, good, f"{at}: {again}, {missing}\n{said}")
     return result
 
 
@@ -237,7 +209,7 @@ FAULTS = {
         "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
     ),
     "signals": Fault("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
-    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
+    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", fault_files.damaged_checkpoints),
     "damaged_files": Fault(
         "SIGKILL, then any file that is left damaged or the code changed, every kind",
         fault_files.killed_and_damaged,
@@ -262,10 +234,16 @@ FAULTS = {
         "a file of `ngn.save` damaged, then loaded", fault_exports.damaged_library_files, 10
     ),
     "kill_exports": Fault("SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2),
+    "kill_export_script": Fault(
+        "SIGKILL of `export_model.py`, anywhere (three formats)", fault_scripts.kill_export_script, 1
+    ),
     "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
     "kill_callbacks": Fault(
         "killed inside of a save of transformers' or Lightning's trainer", fault_callbacks.kill_callbacks, 1
     ),
+    "kill_fits": Fault("SIGKILL of `ngn.fit` with checkpoints, anywhere", fault_scripts.kill_fits, 2),
+    "kill_fetching": Fault("SIGKILL of `fetch_data.py`, anywhere", fault_scripts.kill_fetching, 2),
+    "kill_paper": Fault("SIGKILL of the three scripts of `make paper`, anywhere", fault_scripts.kill_paper, 1),
     "two_sweeps": Fault(
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
     ),

@@ -64,6 +64,11 @@ def child(work: Callable[[], object], log: Path | None = None) -> int:
 
     Its output goes to ``log``.
     """
+    return wait(start(work, log))
+
+
+def start(work: Callable[[], object], log: Path | None = None) -> int:
+    """Start ``work`` in a forked process; return its process id. See :func:`child`."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -86,7 +91,7 @@ def child(work: Callable[[], object], log: Path | None = None) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-    return wait(pid)
+    return pid
 
 
 def wait(pid: int) -> int:
@@ -127,6 +132,11 @@ class Hook:
         """Count the system calls of a save, each twice: before and after it."""
         for name in names:
             setattr(os, name, self._around(getattr(os, name)))
+        return self
+
+    def at_calls(self) -> Hook:
+        """Count the calls of functions in C, each twice: any moment of the main thread."""
+        sys.setprofile(lambda frame, event, _: self() if event.startswith("c_") else None)
         return self
 
     def _around(self, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ module calls the compiler directly, and a library is ready in seconds.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import logging
 import os
@@ -19,12 +20,11 @@ import platform
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ngn.files import write_atomically
+from ngn.files import digest, remove_stale_files, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -111,12 +111,9 @@ def build_kernel(source: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(library.with_suffix(".lock"), timeout=BUILD_SECONDS):
             if not _intact(library):
-                with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                    built = Path(scratch) / library.name
-                    _compile(command, source, built)
-                    content = built.read_bytes()
-                write_atomically(library, content, replace=True)
-                write_atomically(_digest_of(library), hashlib.sha256(content).hexdigest().encode(), replace=True)
+                remove_stale_files(folder)
+                write_atomically(library, functools.partial(_compile, command, source), replace=True)
+                write_atomically(_digest_of(library), digest(library).encode(), replace=True)
     except (OSError, Timeout) as fault:
         raise BuildError(f"{library} could not be written: {fault}") from fault
     return library
