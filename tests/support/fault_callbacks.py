@@ -1,4 +1,4 @@
-"""Kill the trainers of transformers and Lightning inside a save of their checkpoints. ``faults.py`` runs this."""
+"""Kill the trainers of transformers and Lightning inside of a save, or anywhere. ``faults.py`` runs this."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from faulty import Count, Hook, child
+from faulty import KILL, Count, Hook, child
 from torch import nn
 
 import ngn
@@ -118,8 +118,8 @@ def _saved(place: Path) -> list[Path]:
     return sorted((place / "saved").glob("*"), key=lambda path: -int("".join(filter(str.isdigit, path.name))))
 
 
-def kill_callbacks(folder: Path, count: int) -> Count:
-    """Kill inside of a save; then resume from the newest checkpoint that its trainer accepts."""
+def kill_callbacks(folder: Path, count: int, inside: bool = True) -> Count:
+    """Kill inside of a save, or anywhere; then resume from the newest checkpoint that its trainer accepts."""
     result = Count("a cut checkpoint is refused; resumed from the one before; sizes and weights bit-equal")
     trainers: list[Callable[[Path, Path | None, Hook], None]] = [_transformers, _lightning]
     for name in ("transformers", "lightning"):  # the children need not import them again
@@ -141,15 +141,20 @@ def kill_callbacks(folder: Path, count: int) -> Count:
             if status:
                 raise RuntimeError(f"the undisturbed training ended with status {status}")
         expected, sizes = calm[train]
-        limit = int(random.integers(1, random.choice(sizes)))
-        first = run(None, Hook(at, lambda limit=limit: _limit_files(limit)))
+        limit, call = int(random.integers(1, random.choice(sizes))), int(random.integers(1, 3000))
+
+        def dies(limit: int = limit, call: int = call) -> None:
+            _limit_files(limit) if inside else Hook(call, KILL).at_calls()
+
+        first = run(None, Hook(at if inside else at - 1, dies))
         refused = 0
         for start in [*_saved(place), None]:
             if (again := run(start, Hook(0, lambda: None))) == 0:
                 break
             refused += 1
         same = again == 0 and (place / "learned").read_text() == expected
-        good = (first, same, refused <= 1) == (-signal.SIGXFSZ, True, True)
-        told = f"{train.__name__} at {at}, files of at most {limit}: {first}, {again}, {refused} refused, equal: {same}"
+        good = (first, same, refused <= 1) == (-signal.SIGXFSZ if inside else -signal.SIGKILL, True, True)
+        where = f"files of at most {limit}" if inside else f"call {call} after it"
+        told = f"{train.__name__} at {at}, {where}: {first}, {again}, {refused} refused, equal: {same}"
         result.add(int(not same), good, told)
     return result

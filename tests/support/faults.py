@@ -241,11 +241,26 @@ FAULTS = {
     "kill_callbacks": Fault(
         "killed inside of a save of transformers' or Lightning's trainer", fault_callbacks.kill_callbacks, 1
     ),
+    "kill_callback_steps": Fault(
+        "SIGKILL of transformers' or Lightning's trainer, anywhere",
+        partial(fault_callbacks.kill_callbacks, inside=False),
+        1,
+    ),
     "kill_fits": Fault("SIGKILL of `ngn.fit` with checkpoints, anywhere", fault_scripts.kill_fits, 2),
     "kill_fetching": Fault("SIGKILL of `fetch_data.py`, anywhere", fault_scripts.kill_fetching, 2),
     "kill_paper": Fault("SIGKILL of the three scripts of `make paper`, anywhere", fault_scripts.kill_paper, 1),
     "two_sweeps": Fault(
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
+    ),
+    "kill_workers": Fault(
+        "SIGKILL of a worker or the supervisor of a sweep with two workers; every second time clocks jump",
+        fault_sweeps.kill_workers,
+        0.5,
+    ),
+    "two_hosts": Fault(
+        "two hosts on the same runs: one alive, killed, or suspended until it is replaced; clocks jump",
+        fault_sweeps.two_hosts,
+        1.5,
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
