@@ -11,8 +11,11 @@ A figure is redrawn only if its records, its drawing code or its file have chang
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -107,13 +110,21 @@ class DrawingJob:
         return Drawn(tuple(data.runs), _state(data), svg.save(style.draw(FIGURES[name], data), self.output, name))
 
 
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the main process, and end with it: once it is killed, a worker would wait for work for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
 def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
     """Yield the outcome of each figure, in the order of the names."""
     workers = min(len(names), processes)
     if workers < 2:
         yield from map(job, names)
         return
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_prepare_worker) as pool:
         yield from pool.map(job, names)
 
 

@@ -25,6 +25,7 @@ import fault_places  # noqa: E402
 import fault_scripts  # noqa: E402
 import fault_sweeps  # noqa: E402
 import faulty  # noqa: E402
+from fault_files import damaged_checkpoints  # noqa: E402
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
@@ -209,7 +210,7 @@ FAULTS = {
         "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
     ),
     "signals": Fault("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
-    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", fault_files.damaged_checkpoints),
+    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
     "damaged_files": Fault(
         "SIGKILL, then any file that is left damaged or the code changed, every kind",
         fault_files.killed_and_damaged,
