@@ -13,6 +13,7 @@ import data_samples as samples
 import filelock
 import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
+from waiting import leave_partial
 
 from experiments.data import DataError, DataInfo, MissingData
 from experiments.data import fetch as fetching
@@ -53,6 +54,20 @@ def test_a_later_call_resumes_what_an_earlier_one_left(server, tmp_path):
     fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
     assert server.requests == [("/one.bin", "bytes=123456-")]
     assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
+
+
+def test_what_a_call_left_that_was_killed_at_its_end_is_removed(server, tmp_path):
+    server.files["one.bin"] = CONTENT
+    origin = origin_of(server.url("one.bin"))
+    fetch("tiny", tmp_path, origin, silent)
+    before = sorted(tmp_path.rglob("*"))
+    samples.put(tmp_path / "tiny" / WORKING, {"one.bin": CONTENT})
+    leave_partial(tmp_path / "tiny" / "one.bin")
+    with filelock.FileLock(tmp_path / "tiny" / f"{WORKING}.lock"):  # somebody is at work
+        assert fetch("tiny", tmp_path, origin, silent)[1] is False
+        assert len(list(tmp_path.rglob("*"))) == len(before) + 3
+    assert fetch("tiny", tmp_path, origin, silent)[1] is False
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("left", [b"another file", CONTENT, CONTENT + b"and more"])

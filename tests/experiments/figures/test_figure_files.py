@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import programs
 import pytest
 import record_samples as samples
 from figure_samples import baseline, data, put_grown
+from waiting import leave_partial, until
 
 from experiments.analysis.collect import Reader
 from experiments.figures import FIGURES
 from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE, FOUR
+from ngn.files import start_tick
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
@@ -135,6 +139,24 @@ def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     shown = capsys.readouterr().out
     assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
+
+
+def test_no_process_outlives_a_killed_build_nor_any_file(store: Store, tmp_path: Path) -> None:
+    """A worker that waits for work would wait for ever."""
+    words = [f"--results={store.root}", f"--output={tmp_path / 'out'}", "--only", "figure1", "figure2"]
+    log = tmp_path / "log"
+    build = programs.start(build_figures.__file__, *words, "--jobs=2", cwd=tmp_path, env=os.environ, out=log, err=log)
+    children = Path(f"/proc/{build.pid}/task/{build.pid}/children")
+    until(lambda: children.read_text().split(), "workers")
+    os.kill(build.pid, signal.SIGSTOP)
+    workers = [int(pid) for pid in children.read_text().split()]
+    build.send_signal(signal.SIGKILL)
+    assert build.wait() == -signal.SIGKILL
+    until(lambda: all(start_tick(pid) is None for pid in workers), "the end of the workers")
+    (tmp_path / "out").mkdir(exist_ok=True)
+    leave_partial(tmp_path / "out" / "figure1.svg")
+    assert main(words) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"figure1.svg", "figure2.svg", manifest.NAME}
 
 
 def test_figures_need_no_torch(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import programs
 import pytest
 import safetensors.torch
 import torch
+from waiting import leave_partial
 
 from experiments.paths import ROOT
 from ngn.files import digest, write_atomically, write_tensors
@@ -85,6 +86,14 @@ def test_a_folder_is_removed_completely_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     checkpoint.remove(tmp_path / "run")
     assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
+
+
+def test_what_a_killed_save_left_is_removed_when_the_training_resumes(tmp_path):
+    write(tmp_path, 1, 2)
+    before = sorted(tmp_path.iterdir())
+    leave_partial(tmp_path / "step-0000000003.json")
+    checkpoint.remove_newer(tmp_path, 2)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_tensors_without_their_json_file_are_skipped(tmp_path):

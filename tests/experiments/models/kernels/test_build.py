@@ -14,6 +14,7 @@ from typing import BinaryIO
 import pytest
 import torch
 from kernel_cases import BANK, LOSS, needs_kernel, plan
+from waiting import leave_partial
 
 from experiments.models.kernels import unsupported
 from experiments.models.kernels.build import BuildError, _run, build_kernel, compiler, load_library
@@ -88,6 +89,8 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CXX", str(fake_compiler(tmp_path, body)))
     source = tmp_path / "some.cpp"
     source.write_text("int x;")
+    (cache := tmp_path / "ngn" / "lib").mkdir(parents=True)
+    leave_partial(cache / "some.so")
     built: list[Path] = []
     together = [threading.Thread(target=lambda: built.append(build_kernel(source))) for _ in range(6)]
     for thread in together:
@@ -96,6 +99,7 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         thread.join()
     assert log.read_text().splitlines() == ["call"]
     assert len(built) == 6
+    assert not list(tmp_path.rglob("*.part"))
     assert set(built) == {build_kernel(source)}
     assert built[0].read_text() == "library\n"
     source.write_text("int y;")
