@@ -113,9 +113,13 @@ class DrawingJob:
 def _prepare_worker() -> None:
     """Leave Ctrl-C to the main process, and end with it: once it is killed, a worker would wait for work for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def follow() -> None:
+        if (main := multiprocessing.parent_process()) is not None:
+            main.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:

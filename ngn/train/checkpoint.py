@@ -122,8 +122,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
 def remove_newer(folder: Path, step: int | None) -> None:
     """Remove the checkpoints of steps after ``step``, all of them if it is None, and what killed processes left.
 
-    Call it before you resume a training from ``step``. :func:`save` keeps the checkpoints with the highest steps: it
-    would keep the ones that :func:`latest` skipped, and remove the new ones.
+    Call it before you resume: :func:`save` keeps the highest steps, which would be those that :func:`latest` skipped.
     """
     files.remove_stale_files(folder)
     for described in folder.glob("step-*.json"):

@@ -1,10 +1,8 @@
-"""Kill scripts and ``ngn.fit`` anywhere, and run commands on a read-only mount. ``tests/support/faults.py`` runs these."""
+"""Kill scripts and ``ngn.fit`` anywhere. ``tests/support/faults.py`` runs these."""
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import os
 import shutil
 import signal
 import warnings
@@ -66,12 +64,12 @@ def _done(work: Callable[[], object], log: Path) -> None:
 def kill_anywhere(folder: Path, count: int, commands: Sequence[Command], result: Count) -> Count:
     """Kill each command in turn, half the times at a system call of writing, else at any call of a function in C.
 
-    Every file is then the old or the new one, whole. After the same command again, all files are those of an undisturbed
-    command, and there are no others.
+    Every file is then the old or the new one, whole. After the same command again, all files are those of an
+    undisturbed command, and there are no others.
     """
-    random, log = np.random.default_rng(count), folder / "log"
+    random, log, told = np.random.default_rng(count), folder / "log", folder / "events"
     for index, command in enumerate(commands[:count]):
-        place, sound, told = folder / f"{index}" / "place", folder / f"{index}" / "sound", folder / "events"
+        place, sound = folder / f"{index}" / "place", folder / f"{index}" / "sound"
         place.mkdir(parents=True)
         _done(partial(command.ready, place), log)
         shutil.copytree(place, sound)

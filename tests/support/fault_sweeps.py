@@ -189,7 +189,7 @@ def two_hosts(folder: Path, count: int) -> Count:
             outcomes = train(place if shared else place / name, wanted)
             (place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
 
-        acts = {"alive": lambda: (place / "goes").touch(), "killed": KILL, "suspended": faulty.send(signal.SIGSTOP)}
+        acts = {"alive": (place / "goes").touch, "killed": KILL, "suspended": faulty.send(signal.SIGSTOP)}
         one = faulty.start(partial(host, "one", Hook(at, acts[what])), place / "log")
         if what == "alive":
             until((place / "goes").exists, "a step")
@@ -207,6 +207,6 @@ def two_hosts(folder: Path, count: int) -> Count:
         alone = {"alive": ["present"] * 2, "killed": ["complete"] * 2}.get(what, told["two"])
         good = (two, ended, again) == (0, -signal.SIGKILL if what == "killed" else 0, 0)
         good = good and missing == 0 and told["two"] == alone and not list(place.rglob("*.lease"))
-        said = f"{number} {what} at {at}, {then}, clocks jump {jumps}, shared {shared}: {ended}, {two}, {again}, {missing}"
+        said = f"{number} {what} at {at}, {then}, jumps {jumps}, shared {shared}: {ended}, {two}, {again}, {missing}"
         result.add(missing, good, f"{said}, {told}, {faulty.left(place)}\n{(place / 'log').read_text()}")
     return result

@@ -265,7 +265,7 @@ FAULTS = {
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
-    "read_only_mount": Fault("commands on a read-only mount", fault_places.read_only_mount),
+    "read_only_mount": Fault("commands on a read-only mount", fault_commands.read_only_mount),
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),
     "out_of_memory": Fault("out of memory in a stack", out_of_memory),
     "one_run_many_processes": Fault("sixteen processes on one run", fault_places.one_run_many_processes),

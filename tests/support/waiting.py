@@ -1,4 +1,4 @@
-"""Other processes: wait for them, for a condition with a deadline and never for a fixed time; what killed ones leave."""
+"""Wait for other processes: for a condition with a deadline, never for a fixed time. What killed ones leave."""
 
 from __future__ import annotations
 
