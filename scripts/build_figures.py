@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,13 +162,17 @@ def main(argv: list[str] | None = None) -> int:
             changed.append(name)
         else:
             print(f"{name}: unchanged ({state})")
-    for name, done in zip(changed, _drawn(job, changed, arguments.jobs), strict=True):
-        if isinstance(done, Drawn):
-            manifest.note(name, done.runs, done.file, done.state)
-            print(f"{name}: drawn ({done.state}): {done.file}", flush=True)
-        else:
-            print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
-            status = 2
+    try:
+        for name, done in zip(changed, _drawn(job, changed, arguments.jobs), strict=True):
+            if isinstance(done, Drawn):
+                manifest.note(name, done.runs, done.file, done.state)
+                print(f"{name}: drawn ({done.state}): {done.file}", flush=True)
+            else:
+                print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
+                status = 2
+    except BrokenProcessPool:
+        print("a process was killed while it drew, perhaps for lack of memory; try it with --jobs 1", file=sys.stderr)
+        return 1
     return status
 
 

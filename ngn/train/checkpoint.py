@@ -125,9 +125,9 @@ def remove_newer(folder: Path, step: int | None) -> None:
     Call it before you resume: :func:`save` keeps the highest steps, which would be those that :func:`latest` skipped.
     """
     files.remove_stale_files(folder)
-    for described in folder.glob("step-*.json"):
-        if step is None or described.stem > _name(step):
-            _discard(described)
+    for path in sorted(folder.glob("step-*")):  # a JSON file before its tensors
+        if step is None or path.stem > _name(step) or not path.with_suffix(".json").exists():
+            files.remove(path)
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -92,6 +92,8 @@ def test_what_a_killed_save_left_is_removed_when_the_training_resumes(tmp_path):
     write(tmp_path, 1, 2)
     before = sorted(tmp_path.iterdir())
     leave_partial(tmp_path / "step-0000000003.json")
+    for step in (0, 3):  # killed while it removed a checkpoint, and before it described one
+        (tmp_path / f"step-{step:010d}.safetensors").touch()
     checkpoint.remove_newer(tmp_path, 2)
     assert sorted(tmp_path.iterdir()) == before
 
