@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.errors import DataError
-from ngn.files import digest, write_atomically
+from ngn.files import digest, remove_stale_files, write_atomically
 
 FILE = "manifest.json"
 MAX_PROVENANCE = 500
@@ -66,6 +66,7 @@ def write_manifest(path: Path, manifest: DataManifest) -> None:
     """Write the manifest atomically; it replaces an existing one."""
     line = checked_provenance(manifest.provenance, str(path))
     text = json.dumps({"provenance": line, "files": dict(sorted(manifest.files.items()))}, indent=1)
+    remove_stale_files(path.parent)
     write_atomically(path, text.encode() + b"\n", replace=True)
 
 

@@ -24,7 +24,7 @@ from experiments.runs.shutdown import shut_down
 from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
-from ngn.files import FileError, write_atomically
+from ngn.files import FileError, remove_stale_files, write_atomically
 from ngn.train import interrupt
 
 PATIENCE = LEASE + 30
@@ -43,6 +43,7 @@ def note_failure(plan: Path, names: list[str], error: str) -> None:
     """Write the reason why runs failed into files, for ``status``."""
     job = os.environ.get("SLURM_JOB_ID")
     where = platform.node() + (f", Slurm job {job}" if job else "")
+    remove_stale_files(plan.parent / "failures")
     for name in names:
         content = json.dumps({"run_id": name, "error": error, "where": where})
         write_atomically(failure_path(plan, name), content.encode(), replace=True)
