@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.allocation import BudgetLearner
@@ -65,7 +65,7 @@ def fit(
 
     Raises:
         TypeError: if an argument has the wrong type, or arguments do not fit together.
-        ValueError: if the loss is not one number per model, or ``batch`` is below 1.
+        ValueError: if the loss is not one number per model, or ``batch`` is no number of rows.
 
     Returns:
         The curves of objective, task loss and t.
@@ -132,65 +132,54 @@ def _checked(inputs: Any, targets: Any, loss: Any, plan: Any, settings: Mapping[
     """The plan. Arguments that do not fit together are refused with the reader's call."""
     given = (inputs, targets, loss, plan)
     short = [repr(each) if each is None or isinstance(each, str | int | float) else named(each) for each in given]
-    call = f"ngn.fit(learner, {', '.join(short)})"
-    for name, value in (("inputs", inputs), ("targets", targets)):
-        if isinstance(value, np.ndarray):
-            raise TypeError(f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})")
-    if targets is not None and isinstance(inputs, DataLoader):
-        raise TypeError(f"{call}: a DataLoader already yields the targets: call fit(learner, loader, None, loss, plan)")
-    if isinstance(inputs, Dataset) and not isinstance(inputs, IterableDataset):
-        raise TypeError(
-            f"{call}: a data set yields single samples: pass torch.utils.data.DataLoader(data, batch_size=64, "
-            "shuffle=True)"
-        )
-    if targets is None and _are_tensors(inputs):
-        raise TypeError(
-            f"{call}: a tuple of tensors is no batches: call fit(learner, inputs, targets, loss, plan), or pass a list "
-            "of batches"
-        )
-    if isinstance(targets, nn.Module) or callable(targets):
-        raise TypeError(f"{call}: targets come before the loss: call fit(learner, inputs, targets, loss, plan)")
-    if not isinstance(plan, TrainPlan) or not (loss is None or callable(loss)):
-        raise TypeError(f"{call}: after the data, fit needs a loss function, then an ngn.TrainPlan(steps=...)")
-    if isinstance(loss, type):
-        raise TypeError(f"{call}: {loss.__name__} is a class: pass an object of it, {loss.__name__}()")
-    if loss is None and targets is not None:
-        raise TypeError(
-            f"{call}: loss=None takes the loss of the model's output, and targets need a loss, such as "
-            "torch.nn.functional.cross_entropy. Or pass inputs that have the labels, and no targets"
-        )
-    known = [each.name for each in fields(Trainer) if each.init][4:]
-    for name in settings:
-        if name not in known:
-            raise TypeError(_unknown(name, known))
+    arrays = [name for name, value in (("inputs", inputs), ("targets", targets)) if isinstance(value, np.ndarray)]
+    name = named(loss)
+    mistakes = {
+        "a DataLoader already yields the targets: call fit(learner, loader, None, loss, plan)": targets is not None
+        and isinstance(inputs, DataLoader),
+        "a data set yields single samples: pass torch.utils.data.DataLoader(data, batch_size=64, shuffle=True)": (
+            isinstance(inputs, Dataset) and not isinstance(inputs, IterableDataset)
+        ),
+        "a tuple of tensors is no batches: call fit(learner, inputs, targets, loss, plan), or pass a list of batches": (
+            targets is None and _are_tensors(inputs)
+        ),
+        "targets come before the loss: call fit(learner, inputs, targets, loss, plan)": callable(targets),
+        "after the data, fit needs a loss function, then an ngn.TrainPlan(steps=...)": not isinstance(plan, TrainPlan)
+        or not (loss is None or callable(loss)),
+        f"{name} is a class: pass an object of it, {name}()": isinstance(loss, type),
+        "loss=None takes the loss of the model's output, and targets need a loss, such as "
+        "torch.nn.functional.cross_entropy. Or pass inputs that have the labels, and no targets": (
+            loss is None and targets is not None
+        ),
+    }
+    mistakes |= {f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})": True for name in arrays}
+    known = [*(each.name for each in fields(Trainer) if each.init), "batch", "commit", "by_importance"][4:]
+    for name in [name for name in settings if name not in known]:
+        of_plan = name in [each.name for each in fields(TrainPlan)]
+        near = get_close_matches(name, known, 1, 0.5)
+        hint = f": pass ngn.TrainPlan({name}=...)" if of_plan else f": did you mean {near[0]}=?" if near else ""
+        mistakes[f"fit has no {name}={hint}"] = True
+    for why, made in mistakes.items():
+        if made:
+            raise TypeError(f"ngn.fit(learner, {', '.join(short)}): {why}")
     return plan
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    if name in [each.name for each in fields(TrainPlan)]:
-        return f"{name}= belongs to the plan: pass ngn.TrainPlan({name}=...)"
-    near = difflib.get_close_matches(name, [*known, "batch", "commit", "held_out", "by_importance"], 1, 0.5)
-    return f"fit has no {name}=" + (f": did you mean {near[0]}=?" if near else "")
 
 
 def _batches(inputs: Any, targets: Any, batch: int | None) -> Batches:
     """The batches of tensors, of an iterable, or of an object that has them."""
-    if targets is None and (hasattr(inputs, "at") or not isinstance(inputs, Tensor | Mapping)):
+    if targets is None and not isinstance(inputs, Tensor | Mapping):
+        kind, numbered = type(inputs).__name__, hasattr(inputs, "at")
         if batch is not None:
-            raise TypeError(
-                f"batch={batch} is for tensors: a {type(inputs).__name__} has its own batches, so leave it out"
-            )
-        if not hasattr(inputs, "at") and not isinstance(inputs, Iterable):
-            raise TypeError(f"inputs must be tensors or batches, such as a DataLoader, not a {type(inputs).__name__}")
-        return inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
+            raise TypeError(f"batch={batch} is for tensors: a {kind} has its own batches, so leave it out")
+        if not numbered and not isinstance(inputs, Iterable):
+            raise TypeError(f"inputs must be tensors or batches, such as a DataLoader, not a {kind}")
+        return inputs if numbered else IteratedBatches(inputs)
     inputs = dict(inputs) if isinstance(inputs, Mapping) else inputs
     data = inputs if targets is None else (inputs, targets)
     rows = rows_of(data)
     if batch is not None:
-        if not isinstance(batch, int) or isinstance(batch, bool):
-            raise TypeError(f"batch must be a number of rows, such as 64, not {batch!r}")
-        if batch < 1:
-            raise ValueError(f"batch must be at least 1, not {batch}")
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"batch must be a number of rows, such as 64, not {batch!r}")
         if rows is None:
             what = told(inputs) if targets is None else f"{told(inputs)} and {told(targets)}"
             raise TypeError(f"batch={batch} takes rows of tensors of equal length, not of {what}")

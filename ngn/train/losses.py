@@ -41,17 +41,25 @@ class Supervised:
     """Why the criterion is no ``loss(model, batch)``, for the note."""
 
     def __call__(self, model: nn.Module, batch: tuple[Any, Tensor]) -> Tensor:
-        name = named(self.criterion)
-        if not is_pair(batch):
-            raise TypeError(_not_pairs(self.criterion, batch))
+        self.check(batch)
         x, target = batch
         output = model(**x) if isinstance(x, Mapping) else model(*x) if type(x) is tuple else model(x)
         try:
             return self.criterion(output, target)
         except Exception as error:
+            name = named(self.criterion)
             how = f"It was called as {name}(output, target), with output: {told(output)}, target: {told(target)}."
             error.add_note(f"{how} {self.refused}".rstrip())
             raise
+
+    def check(self, batch: Any) -> None:
+        """Raise a TypeError if ``batch`` is not a pair."""
+        if not is_pair(batch):
+            raise TypeError(
+                f"{named(self.criterion)}(output, target) needs batches of two, (input, target), but a batch is "
+                f"{told(batch)}: write a loss(model, batch) that calls the model itself, or pass loss=None if the "
+                f"model's output has a loss. {self.refused}".rstrip()
+            )
 
 
 def own_loss(model: nn.Module, batch: Any) -> Tensor:
@@ -92,12 +100,8 @@ def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: 
     Raises:
         TypeError: if the loss does not take two arguments, or is ``loss(output, target)`` and batches are no pairs.
     """
-    if loss is None:
-        return own_loss
-    if isinstance(loss, Supervised):
-        return loss
-    if takes_output_and_target(loss):
-        return Supervised(loss)
+    if loss is None or isinstance(loss, Supervised):
+        return loss or own_loss
     try:
         inspect.signature(loss).bind(None, None)
     except ValueError:  # Python knows no signature of it
@@ -107,24 +111,7 @@ def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: 
             "a loss is loss(output, target) or loss(model, batch), but "
             f"{named(loss)}({', '.join(inspect.signature(loss).parameters)}) does not take two arguments ({error})"
         ) from None
-    batch = first()
-    refused = _refusal(loss, model, batch)
-    if refused is None:
-        return loss
-    why = f"raised {type(refused).__name__}: {refused}" if isinstance(refused, Exception) else "did not call the model"
-    why = f"As {named(loss)}(model, batch) it {why}"
-    if not is_pair(batch):
-        raise TypeError(f"{_not_pairs(loss, batch)}. {why}") from (refused if isinstance(refused, Exception) else None)
-    return Supervised(loss, f"{why}.")
-
-
-class _ModelCalled(BaseException):
-    """Ends a trial call of a loss at its first call of the model."""
-
-
-def _refusal(loss: Callable[[Any, Any], Tensor], model: nn.Module, batch: Any) -> Exception | str | None:
-    """None if ``loss(model, batch)`` calls the model; else what it raised or returned before that."""
-    parts = {*model.modules()}
+    batch, parts, refused = first(), {*model.modules()}, "did not call the model"
 
     def stop(module: nn.Module, args: Any) -> None:
         if module in parts:
@@ -136,19 +123,18 @@ def _refusal(loss: Callable[[Any, Any], Tensor], model: nn.Module, batch: Any) -
             warnings.simplefilter("ignore")  # of a compiled model, about the hook
             loss(model, batch)
     except _ModelCalled:
-        return None
-    except Exception as error:  # it goes into the note of Supervised, or is raised again in the first step
-        return error
+        return loss
+    except Exception as error:  # stays in the messages below
+        refused = f"raised {type(error).__name__}: {error}"
     finally:
         handle.remove()
-    return "a number"
+    supervised = Supervised(loss, f"As {named(loss)}(model, batch) it {refused}.")
+    supervised.check(batch)
+    return supervised
 
 
-def _not_pairs(loss: Any, batch: Any) -> str:
-    return (
-        f"{named(loss)}(output, target) needs batches of two, (input, target), but a batch is {told(batch)}: write a "
-        "loss(model, batch) that calls the model itself, or pass loss=None if the model's output has a loss"
-    )
+class _ModelCalled(BaseException):
+    """Ends a trial call of a loss at its first call of the model."""
 
 
 def is_pair(batch: Any) -> bool:
@@ -170,15 +156,6 @@ def told(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"
-
-
-def takes_output_and_target(loss: Callable[..., Tensor]) -> bool:
-    """Whether a loss takes output and target, as torch's losses do: their first arguments are ``input, target``."""
-    try:
-        names = [*inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters]
-    except (TypeError, ValueError):  # Python knows no signature of it
-        return False
-    return names[:2] == ["input", "target"]
 
 
 def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:

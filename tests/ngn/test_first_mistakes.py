@@ -87,7 +87,7 @@ MISTAKES = {
         learner_at(1.0), X, lambda output, target: 1.0
     ),
     "but total(output) does not take two arguments": lambda: fit(learner_at(1.0), X, total),
-    "steps= belongs to the plan: pass ngn.TrainPlan(steps=...)": lambda: ngn.fit(
+    "fit has no steps=: pass ngn.TrainPlan(steps=...)": lambda: ngn.fit(
         learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), steps=3
     ),
     "fit has no batch_size=: did you mean batch=?": lambda: ngn.fit(
@@ -101,7 +101,9 @@ MISTAKES = {
     "batch=2 is for tensors: a DataLoader has its own batches": lambda: ngn.fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), None, MSE, ngn.TrainPlan(steps=1), batch=2
     ),
-    "batch must be at least 1, not 0": lambda: ngn.fit(learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), batch=0),
+    "batch must be a number of rows, such as 64, not 0": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), batch=0
+    ),
     "batch=1 takes rows of tensors of equal length, not of float32 [2, 1] and float32 [1, 1]": lambda: ngn.fit(
         learner_at(1.0), X, X[:1], MSE, ngn.TrainPlan(steps=1), batch=1
     ),
@@ -168,6 +170,7 @@ def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
     assert [*report.scores] == [*want]
     assert all(torch.allclose(report.scores[mode], want[mode]) for mode in want)
     assert len({round(float(v), 9) for v in want.values()}) == 3
-    values = (f"{mode} {float(v):.4g}" for mode, v in report.scores.items())
-    assert f"score: {', '.join(values)}" in str(report).splitlines()
+    soft, kept, hard = (f"{float(v):.4g}" for v in report.scores.values())
+    words = f"score: {soft} as trained (soft), {kept} with gates on what is kept (kept), {hard} as deployed (hard)"
+    assert words in str(report).splitlines()
     assert learner.report().scores == {}
