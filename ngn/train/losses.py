@@ -66,9 +66,9 @@ def own_loss(model: nn.Module, batch: Any) -> Tensor:
     """The ``loss`` of the output of ``model``, as models of transformers give it if the batch has ``labels``.
 
     Raises:
-        TypeError: if the output has no loss, or the batch is a list.
+        TypeError: if the output has no loss, or the batch is a tuple or a list.
     """
-    if is_pair(batch) or isinstance(batch, list):
+    if isinstance(batch, tuple | list):
         raise TypeError(
             f"loss=None takes the loss of the model's output. A batch is {told(batch)}, which does not name the "
             "arguments of the model: pass a loss, such as torch.nn.functional.cross_entropy, or batches that are "
@@ -119,9 +119,8 @@ def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: 
 
     handle = register_module_forward_pre_hook(stop)
     try:
-        with torch.random.fork_rng(), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a compiled model, about the hook
-            loss(model, batch)
+        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(), torch.no_grad():
+            loss(model, batch)  # warnings: a compiled model minds the hook
     except _ModelCalled:
         return loss
     except Exception as error:  # stays in the messages below

@@ -52,6 +52,9 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     assert units == 4 * (int(t + 0.5) + 1) < 0.95 * 64
     whole, left = re.findall(r"^parameters: (\d+) -> (\d+) ", own, re.M)[0]
     assert int(left) < 0.95 * int(whole)
+    shown = TEXT.split("It prints the report")[1].split("```")[1].splitlines()[1:]
+    words = [re.sub(r"[-\d.,%]+(e-\d+)?", "0", line) for line in (*shown, *own.splitlines()[: len(shown)])]
+    assert [line.split() for line in words[: len(shown)]] == [line.split() for line in words[len(shown) :]]
     assert float(re.findall(r"deployed (\S+)", own)[0]) < 1e-2
     assert 4 <= int(own.splitlines()[-1].split()[0]) < 0.95 * 64
     assert task.count("/sine-waves-ngn") == 2
