@@ -15,6 +15,9 @@ from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
 from ngn.cost import cut_to, milliseconds
 
+MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
+"""What the modes of a score are."""
+
 
 @dataclass(frozen=True)
 class SizeReport:
@@ -42,22 +45,14 @@ class SizeReport:
     evidence: float | None = None
 
     def __str__(self) -> str:
-        text = f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}"
-        if self.entries and self.entries > 1:
-            text += f", {self.before * self.entries:,} -> {self.after * self.entries:,}"
-        text += f", -{_short(self.removed)} parameters"
-        if self.even is None or self.evidence is None:
-            return f"{text} (t = {self.t:.2f})"
-        if self.after == self.even:
-            return f"{text} (even)"
-        return f"{text} (even: {self.even}; benefit {self.evidence:+.1f} standard errors from the mean)"
+        return f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}, -{_short(self.removed)} parameters"
 
 
 @dataclass(frozen=True)
 class Report:
     """The result of :meth:`~ngn.contract.Learner.report` for G learned sizes; a stack has one list per model.
 
-    ``print(report)`` prints a line for each size.
+    ``print(report)`` prints a table of the sizes, what the model costs, and what the words mean.
 
     Attributes:
         size, count: continuous sizes (t for a boundary) and retained components, [G].
@@ -81,7 +76,7 @@ class Report:
     budget: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        lines = [str(group) for group in self.groups] or [f"count {self.count}, t {self.size}"]
+        lines = _table(self.groups) if self.groups else [f"count {self.count}, t {self.size}"]
         left = self.deployed if isinstance(self.deployed, list) else [self.deployed]
         smaller = ", ".join(f"{n:,} ({n / max(1, self.parameters) - 1:+.0%})" for n in left)
         lines.append(f"parameters: {self.parameters:,} -> {smaller}")
@@ -89,10 +84,57 @@ class Report:
             before, after = self.milliseconds
             lines.append(f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians, this machine")
         if self.scores:
-            lines.append(f"score: {', '.join(f'{mode} {_number(value)}' for mode, value in self.scores.items())}")
+            each = (f"{_number(value)} {MODE_WORDS[mode]} ({mode})" for mode, value in self.scores.items())
+            lines.append(f"score: {', '.join(each)}")
         if self.budget is not None:
             lines.append(f"budget: {self.budget}")
-        return "\n".join(lines)
+        return "\n".join(lines + _explained(self.groups))
+
+
+def _uneven(groups: Sequence[SizeReport]) -> bool:
+    return any(group.even is not None and group.even != group.after for group in groups)
+
+
+def _explained(groups: Sequence[SizeReport]) -> list[str]:
+    """What the columns of :func:`_table` mean."""
+    if _uneven(groups):
+        return [
+            "even: the count if all sizes had shrunk alike",
+            "benefit: what a component is worth against the mean, in standard errors; sizes part beyond 3 "
+            "(significance=)",
+        ]
+    if len(groups) > 1 and groups[0].even is not None:
+        return ["even: all sizes shrank alike, as no component was clearly worth more than the mean (significance=)"]
+    return ["t: the boundary between kept and cut components"] if any(group.even is None for group in groups) else []
+
+
+def _table(groups: Sequence[SizeReport]) -> list[str]:
+    """A line for each size, in aligned columns below their names."""
+    first, last = (max(len(str(getattr(group, name))) for group in groups) for name in ("before", "after"))
+    columns = {
+        "size": [group.name or "model" for group in groups],
+        "before -> after": [f"{group.before:{first}} -> {group.after:{last}} {group.unit}" for group in groups],
+    }
+    entries = [group.entries or 1 for group in groups]
+    if max(entries) > 1:
+        pairs = zip(groups, entries, strict=True)
+        columns["entries"] = [f"{g.before * n:,} -> {g.after * n:,}" if n > 1 else "" for g, n in pairs]
+    columns["change"] = [f"{group.after / max(1, group.before) - 1:.0%}" for group in groups]
+    columns["parameters"] = [f"{'-' * (group.removed > 0)}{_short(group.removed)}" for group in groups]
+    if _uneven(groups):
+        columns["even"] = [str(group.even) for group in groups]
+        columns["benefit"] = [f"{group.evidence or 0.0:+.1f}" for group in groups]
+    elif any(group.even is None for group in groups):
+        columns["t"] = [f"{group.t:.2f}" for group in groups]
+    texts = ("size", "before -> after", "entries")
+    rows = [[*columns], *map(list, zip(*columns.values(), strict=True))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(columns, row, widths, strict=True)
+        each = (cell.ljust(width) if name in texts else cell.rjust(width) for name, cell, width in cells)
+        lines.append("  ".join(each).rstrip())
+    return lines
 
 
 def _number(value: Any) -> str:

@@ -111,8 +111,10 @@ class Sized(nn.Module, ABC):
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         >>> print(learner.report())
-        axis: 4 -> 2 components, -12 parameters (t = 1.25)
+        size  before -> after    change  parameters     t
+        axis  4 -> 2 components    -50%         -12  1.25
         parameters: 36 -> 24 (-33%)
+        t: the boundary between kept and cut components
         """
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.cut(r, share_frozen=True) for r in each]

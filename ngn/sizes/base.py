@@ -57,7 +57,7 @@ class Size(ABC):
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
     >>> learner = ngn.learn_sizes(model, {"": Hidden(4, t0=1.0)}, example=torch.randn(5, 3))
     >>> print(learner.report().groups[0])
-    model: 4 -> 2 features, 8 -> 4, -24 parameters (t = 1.00)
+    model: 4 -> 2 features, -24 parameters
     """
 
     unit = "components"

@@ -69,8 +69,9 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 120][-1])  # last before the commit
     soft = float(learner.cost((learned + 1.0).minimum(torch.tensor(groups)))[0])
     assert soft > limit - sum(each - measured(tuple(counts)) for each in more), "as it was trained, not only when cut"
-    used = f"budget: {measured(tuple(counts)):,.0f} of {limit:,.0f} parameters, above it for 40% of training"
-    assert str(learner.report()).endswith(used)
+    used = f"budget: {measured(tuple(counts)):,.0f} of {limit:,.0f} parameters ({measured(tuple(counts)) / limit:.1%})"
+    assert f"{used}, held from 40% of training on" in str(learner.report())
+    assert f"({whole.cost.full / limit:.1%}), to be held from 40% of training on" in str(whole.report())
 
 
 def test_a_budget_out_of_reach_is_refused_before_training():

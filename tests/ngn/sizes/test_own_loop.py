@@ -199,9 +199,11 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     before = sum(p.numel() for p in learner.body_parameters())
     learner.deploy(verbose=True)
     assert capsys.readouterr().out.splitlines() == [
-        "mlp: 6 -> 2 slices, 12 -> 4, -24 parameters (t = 1.03)",
-        "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
+        "size  before -> after  entries  change  parameters     t",
+        "mlp   6 -> 2 slices    12 -> 4    -67%         -24  1.03",
+        "last  4 -> 2 terms                -50%          -4  2.00",
         f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
+        "t: the boundary between kept and cut components",
     ]
     assert "medians, this machine" in str(report)
     timed = []
