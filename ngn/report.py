@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +15,8 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
-from ngn.cost import cut_to, milliseconds
+from ngn.cost import cut_to
+from ngn.measuring import in_turns
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,10 @@ def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     return groups
 
 
-@torch.no_grad()
-def latency_of(model: nn.Module, example: Any) -> float:
-    """Measure a call of ``model`` in eval mode, ms; ``example`` is a tuple or dictionary for several arguments."""
+def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[float, float]:
+    """Measure calls of two models in turns, in eval mode, ms; ``example`` is a tuple or dictionary for arguments."""
     args, named = arguments(example)
-    with evaluating(model):
-        return milliseconds(lambda: model(*args, **named), next(model.parameters()).device)
+    with evaluating(whole), evaluating(small):
+        device = next(small.parameters()).device
+        before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
+    return statistics.median(before), statistics.median(after)

@@ -7,7 +7,8 @@ from torch import nn
 
 import ngn
 from ngn.allocation import BudgetLearner
-from ngn.cost import cut_to, multiply_adds
+from ngn.cost import cut_to
+from ngn.measuring import multiply_adds
 from ngn.train.trainer import Trainer
 
 EACH = 16 + 16 + 256 + 16 + 16

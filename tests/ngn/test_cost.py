@@ -10,7 +10,8 @@ from torch import nn
 import ngn
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from ngn.cost import Cost, multiply_adds
+from ngn.cost import Cost
+from ngn.measuring import multiply_adds
 
 
 def test_multiply_adds_of_layers_by_hand():
