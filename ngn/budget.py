@@ -232,16 +232,14 @@ class LimitedLearner(CapacityLearner):
         Without the components that were cut on the way, a cost ``before_cuts`` is an estimate.
         """
         allowed = [self._allowed(g, before_cuts) for g in range(len(self.gates))]
-        counted = not before_cuts and self.budget.kind != "milliseconds"
-        measured = self.cost.measured if counted else self.cost.estimate
+        timed = not before_cuts and self.budget.kind == "milliseconds"
+        measured = self.cost.estimate if before_cuts or timed else self.cost.measured
+        least, found = tuple(counts[0] for counts in allowed), []
         each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
-        found = []
         for size, limit in each:
             counts = largest(size, allowed, self.cost.estimate, measured, bound := limit)
-            # Times are measured where the formula ends, and not at every count on the way, of which a lucky one would win.
-            while not (counted or before_cuts) and (took := self.cost.measured(counts)) > limit:
-                if counts == tuple(a[0] for a in allowed):
-                    break
+            # Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
+            while timed and (took := self.cost.measured(counts)) > limit and counts != least:
                 bound *= min(STEP, limit / took)
                 counts = largest(size, allowed, self.cost.estimate, measured, bound)
             found.append(counts)

@@ -123,7 +123,7 @@ def shortest(forwards: Sequence[Callable[[], Any]], device: torch.device) -> tup
     for _ in range(MORE):
         times = [[*own, *more] for own, more in zip(times, in_turns(forwards, device), strict=True)]
         half = len(times[0]) // 2
-        early, late = ([min(part) for part in parts] for parts in zip(*((t[:half], t[half:]) for t in times)))
+        early, late = [min(own[:half]) for own in times], [min(own[half:]) for own in times]
         apart = [(a / early[0]) / (b / late[0]) for a, b in zip(early, late, strict=True)]
         if (spread := max(apart) / min(apart) - 1) <= AGREED:
             break

@@ -38,8 +38,8 @@ from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
-from ngn.measuring import in_turns
 from ngn.files import write_atomically
+from ngn.measuring import in_turns
 
 Forward = Callable[[Any], torch.Tensor]
 
