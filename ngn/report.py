@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
 from ngn.cost import cut_to
+from ngn.cutting import distinct, is_stack, owned
 from ngn.measuring import in_turns
 
 
@@ -113,16 +114,34 @@ def _short(n: int) -> str:
 
 
 def component_parameters(axis: OrderedAxis) -> Tensor:
-    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack."""
-    parts = torch.zeros(axis.K, dtype=torch.int64)
-    stacks = [m for m in (getattr(cut.module, cut.name) for cut in axis.cuts) if isinstance(m, nn.ModuleList)]
-    for layers in stacks:
-        parts += torch.tensor([sum(p.numel() for p in layer.parameters()) for layer in layers])
-    for part in () if stacks else axis.component_parameters():
-        at = 0 if axis.capacity.replicas is None else 1
-        held = part.shape[at]
-        parts[axis.K - held :] += part[0].numel() // (1 if at == 0 else held)
-    return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
+    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack.
+
+    A parameter goes with the first component that takes it, also if several layers share it, or if the axis lies along
+    both dimensions of a weight.
+    """
+    parts, lead = torch.zeros(axis.K, dtype=torch.int64), 0 if axis.capacity.replicas is None else 1
+    at = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
+    counted: set[int] = set()
+    owners: dict[int, tuple[Tensor, dict[int, Tensor]]] = {}
+    for cut in distinct(axis).values():
+        value = owned(cut)
+        if is_stack(value):
+            for place in at.argsort().tolist():
+                new = {id(p): p.numel() for p in value[place].parameters() if id(p) not in counted}
+                parts[at[place]] += sum(new.values())
+                counted |= new.keys()
+        elif isinstance(value, nn.Parameter):
+            dim, first = cut.dim % (value.dim() - lead) + lead, max(0, cut.start)
+            along = owners.setdefault(id(value), (value, {}))[1]
+            owner = along.setdefault(dim, torch.full((value.shape[dim],), -1))
+            owner[first : cut.start + axis.places * cut.width] = at.repeat_interleave(cut.width)[first - cut.start :]
+    for value, along in owners.values():
+        owner = torch.tensor(-1)
+        for own in along.values():
+            owner = torch.maximum(owner.unsqueeze(-1), own)
+        each = value.numel() // owner.numel() // (len(value) if lead else 1)
+        parts += each * torch.bincount(owner[owner >= 0], minlength=axis.K)
+    return parts
 
 
 @dataclass(frozen=True)
