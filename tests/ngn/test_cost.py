@@ -231,6 +231,19 @@ def test_what_other_programs_do_does_not_choose_the_sizes(monkeypatch):
         monkeypatch.undo()
 
 
+def test_a_time_is_compared_no_closer_than_it_was_measured(monkeypatch):
+    """A training that goes on in another process measures again."""
+    learner, _ = chosen(monkeypatch, Clock(), milliseconds="60%")
+    learner.set_progress(1.0)
+    spent = learner.cost.measured(tuple(learner.count().tolist()))
+    assert spent <= learner.limit
+    learner.limit.fill_(0.985 * spent)
+    learner.deploy(unsettled="allow")
+    learner.limit.fill_(0.9 * spent)
+    with pytest.raises(ValueError, match="milliseconds are above the budget of"):
+        learner.deploy(unsettled="allow")
+
+
 def test_uncertain_times_are_called_so(monkeypatch):
     clock = Clock(delayed=1.0)  # no pass is ever undisturbed
     with pytest.warns(UserWarning, match=r"Sizes under this budget are uncertain. Times .* differ by up to \d+%"):
