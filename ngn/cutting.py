@@ -54,7 +54,13 @@ def owned(cut: Cut) -> Any:
 
 def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     """The cuts of an axis by tensor, dimension and start: a tensor of several modules or names counts once."""
-    return {(id(t), cut.dim, cut.start): cut for cut in axis.cuts if (t := owned(cut)) is not None}
+    found = {}
+    for cut in axis.cuts:
+        if (held := owned(cut)) is not None:
+            lead = isinstance(cut.module, Stacked) and cut.module.replicas is not None
+            dim = cut.dim + held.dim() - lead if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
+            found[id(held), dim, cut.start] = cut
+    return found
 
 
 def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:

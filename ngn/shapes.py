@@ -48,7 +48,7 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
 
     Raises:
         TypeError: if the model is a learner.
-        ValueError: if sizes are still learned.
+        ValueError: if sizes are still learned, or the model has a state that is no tensor.
         OSError: if the file cannot be written, or ``path`` is a folder or a device.
 
     >>> import tempfile, torch, ngn
@@ -57,12 +57,14 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """
     check_deployed(model, "save")
     tensors = tensors_of(model)
+    if others := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
+        raise ValueError(f"a file holds tensors only, and {listed(others)} is none: leave it out of get_extra_state()")
     left_out = {name: value for name, value in tensors.items() if not frozen and is_frozen(value)}
     kept = {name: value for name, value in tensors.items() if name not in left_out}
     said = {FROZEN: _digest(left_out)} if left_out else {}
     first = {id(value): name for name, value in tensors.items()}
     every = model.state_dict(keep_vars=True).items()
-    if tied := {name: held for name, value in every if (held := first[id(value)]) != name and held in kept}:
+    if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
         said[TIED] = json.dumps(tied, sort_keys=True)
     write_checked(path, kept, said)
 
