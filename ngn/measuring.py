@@ -37,6 +37,10 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys((ATEN.mv, ATEN.dot, ATEN.vdot), _dot),
     ATEN.addmv: lambda bias, x, y, **rest: _dot(x, y),
     ATEN.addbmm: lambda bias, x, y, **rest: 2 * x.numel() * y.shape[-1],
+    ATEN._grouped_mm: lambda x, y, *rest, **more: 2 * x.numel() * y.shape[-1] // (len(x) if x.dim() > y.dim() else 1),
+    torch.ops.higher_order.flex_attention: lambda q, k, v, *rest, **more: (
+        2 * k.shape[-2] * (q.numel() + q.shape[:-1].numel() * v.shape[-1])
+    ),
     ATEN._int_mm: lambda x, y, **rest: 2 * x.numel() * y.shape[-1],
     ATEN._trilinear: lambda x, w, y, *rest, out_val: 2 * out_val.numel() * w.shape[-2] * w.shape[-1],  # nn.Bilinear
     ATEN.mkldnn_rnn_layer: lambda x, w, v, *rest, **out: _recurrent(x, (w, v)),
@@ -59,9 +63,9 @@ class _Counter(TorchDispatchMode):
             holds, yes, no, operands = args
             with self:
                 return (yes if holds else no)(*operands)
-        if isinstance(func, HigherOrderOperator):
+        kwargs, formula = kwargs or {}, FORMULAS.get(getattr(func, "overloadpacket", func))
+        if isinstance(func, HigherOrderOperator) and formula is None:
             return NotImplemented
-        kwargs, formula = kwargs or {}, FORMULAS.get(func.overloadpacket)
         if formula is None and any(t is not Tensor for t in types):
             return NotImplemented
         if formula is None:

@@ -72,6 +72,10 @@ def test_multiply_adds_of_vectors_and_branches():
         frozen = torch.randn(4, 8)
     assert multiply_adds(lambda: nn.functional.linear(frozen, x)) == 4 * 4 * 8
     assert multiply_adds(lambda: torch.func.vmap(nn.Linear(8, 3))(x)) == 4 * 8 * 3
+    experts, ends = torch.randn(2, 8, 16).bfloat16(), torch.tensor([1, 4], dtype=torch.int32)
+    assert multiply_adds(lambda: torch._grouped_mm(x.bfloat16(), experts, offs=ends)) == 4 * 8 * 16
+    held = torch.nested.nested_tensor([x, x[:3]], layout=torch.jagged)
+    assert multiply_adds(lambda: nn.Linear(8, 3)(held)) == 7 * 8 * 3
 
 
 def test_one_example_is_enough_for_a_budget_of_multiply_adds():
