@@ -116,8 +116,8 @@ def _short(n: int) -> str:
 def component_parameters(axis: OrderedAxis) -> Tensor:
     """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack.
 
-    A parameter goes with the first component that takes it, also if several layers share it, or if the axis lies along
-    both dimensions of a weight.
+    A parameter counts once, with the component whose removal frees it: the last of the layers that share it, and the
+    first of two components where the axis lies along both dimensions of a weight.
     """
     parts, lead = torch.zeros(axis.K, dtype=torch.int64), 0 if axis.capacity.replicas is None else 1
     at = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
@@ -139,7 +139,7 @@ def component_parameters(axis: OrderedAxis) -> Tensor:
         owner = torch.tensor(-1)
         for own in along.values():
             owner = torch.maximum(owner.unsqueeze(-1), own)
-        each = value.numel() // owner.numel() // (len(value) if lead else 1)
+        each = value.numel() // max(1, owner.numel()) // (len(value) if lead else 1)
         parts += each * torch.bincount(owner[owner >= 0], minlength=axis.K)
     return parts
 

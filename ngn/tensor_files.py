@@ -65,7 +65,7 @@ def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         tensors = safetensors.torch.load(content)
     except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as fault:
-        raise FileError(f"{path} is no file of safetensors, or is damaged ({fault})") from None
+        raise FileError(f"{path} is no file of safetensors, or is damaged ({fault}); write it again") from None
     length = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
     written = metadata.pop(DIGEST, next(filter(HEXADECIMAL.fullmatch, metadata.values()), None))
