@@ -162,10 +162,11 @@ class Cost:
             return
         args, named = arguments(self.example)
         whole, device = self.axes[0].whole, next(self.model.parameters()).device
+        uncut = self.largest == tuple(axis.K for axis in self.axes)
         for at in range(0, len(new), BLOCK):
             block = new[at : at + BLOCK]
             # A model that was cut in place has a copy of its whole. The machine may be busier by now: times are ratios.
-            first = cut_to(self.model, self.axes, self.largest) if whole is None else whole.on(device)
+            first = cut_to(self.model, self.axes, self.largest) if uncut else whole.on(device)
             models = [first, *(cut_to(self.model, self.axes, counts) for counts in block)]
             times, spread = shortest([partial(small, *args, **named) for small in models], device)
             full = self._known.get(self.largest, times[0])
