@@ -288,10 +288,13 @@ class OrderedAxis(nn.Module):
         return int(h.shape[dim] // max(1, places))
 
     def component_parameters(self) -> Iterator[Tensor]:
-        """Yield the parameters of the components, each as [*R, K, ...]."""
+        """Yield the parameters of the components, each as [*R, K, ...]; one that several modules hold once."""
+        held: set[tuple[int, int, int]] = set()
         for cut in self.cuts:
             value = getattr(cut.module, cut.name)
-            if isinstance(value, nn.Parameter):
+            place = id(value), cut.dim, cut.start
+            if isinstance(value, nn.Parameter) and place not in held:
+                held.add(place)
                 span = value.narrow(cut.dim, cut.start, self.places * cut.width)
                 span = span.movedim(cut.dim, 0).unflatten(0, (self.places, cut.width))
                 span = span if self.ranks is None else span[self.ranks.argsort()]

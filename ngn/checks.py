@@ -226,7 +226,7 @@ def _relative(want: Tensor, got: Tensor) -> float:
     same = (want == got) | (want.isnan() & got.isnan())  # covers infinities
     differing = torch.where(same, torch.zeros_like(want), want - got).abs()
     largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()
-    return float(differing.max()) / max(1e-30, float(largest))
+    return float(differing.detach().max()) / max(1e-30, float(largest.detach()))  # a view of a parameter has a gradient
 
 
 def _tolerance(dtype: torch.dtype) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import json
 import os
 import platform
 import re
@@ -155,6 +156,8 @@ def system_error(fault: Exception) -> OSError:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
 
+    Equal tensors and metadata give equal bytes.
+
     Raises:
         OSError: if the file cannot be written.
     """
@@ -166,6 +169,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         try:
             alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
             safetensors.torch.save_file(alone, place / "tensors", metadata)
+            _sort_metadata(place / "tensors")
             to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
             os.chmod(place / "tensors", to.stat().st_mode)
             os.replace(place / "tensors", to)
@@ -175,6 +179,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
             shutil.rmtree(place)
 
     write_atomically(path, write, replace=True)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the metadata of a file of safetensors, which writes them in a random order."""
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        if len(said := header.get("__metadata__", {})) > 1:
+            header["__metadata__"] = dict(sorted(said.items()))
+            content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+            if len(content) <= length:  # else some character is written in a longer way than there
+                file.seek(8)
+                file.write(content.ljust(length))
 
 
 def digest(path: Path) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +15,9 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
-from ngn.cost import cut_to, milliseconds
+from ngn.cost import cut_to
+from ngn.cutting import distinct, is_stack, owned
+from ngn.measuring import in_turns
 
 MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
 """What the modes of a score are."""
@@ -152,16 +156,34 @@ def _short(n: int) -> str:
 
 
 def component_parameters(axis: OrderedAxis) -> Tensor:
-    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack."""
-    parts = torch.zeros(axis.K, dtype=torch.int64)
-    stacks = [m for m in (getattr(cut.module, cut.name) for cut in axis.cuts) if isinstance(m, nn.ModuleList)]
-    for layers in stacks:
-        parts += torch.tensor([sum(p.numel() for p in layer.parameters()) for layer in layers])
-    for part in () if stacks else axis.component_parameters():
-        at = 0 if axis.capacity.replicas is None else 1
-        held = part.shape[at]
-        parts[axis.K - held :] += part[0].numel() // (1 if at == 0 else held)
-    return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
+    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack.
+
+    A parameter counts once, with the component whose removal frees it: the last of the layers that share it, and the
+    first of two components where the axis lies along both dimensions of a weight.
+    """
+    parts, lead = torch.zeros(axis.K, dtype=torch.int64), 0 if axis.capacity.replicas is None else 1
+    at = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
+    counted: set[int] = set()
+    owners: dict[int, tuple[Tensor, dict[int, Tensor]]] = {}
+    for cut in distinct(axis).values():
+        value = owned(cut)
+        if is_stack(value):
+            for place in at.argsort().tolist():
+                new = {id(p): p.numel() for p in value[place].parameters() if id(p) not in counted}
+                parts[at[place]] += sum(new.values())
+                counted |= new.keys()
+        elif isinstance(value, nn.Parameter):
+            dim, first = cut.dim % (value.dim() - lead) + lead, max(0, cut.start)
+            along = owners.setdefault(id(value), (value, {}))[1]
+            owner = along.setdefault(dim, torch.full((value.shape[dim],), -1))
+            owner[first : cut.start + axis.places * cut.width] = at.repeat_interleave(cut.width)[first - cut.start :]
+    for value, along in owners.values():
+        owner = torch.tensor(-1)
+        for own in along.values():
+            owner = torch.maximum(owner.unsqueeze(-1), own)
+        each = value.numel() // max(1, owner.numel()) // (len(value) if lead else 1)
+        parts += each * torch.bincount(owner[owner >= 0], minlength=axis.K)
+    return parts
 
 
 @dataclass(frozen=True)
@@ -212,9 +234,10 @@ def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     return groups
 
 
-@torch.no_grad()
-def latency_of(model: nn.Module, example: Any) -> float:
-    """Measure a call of ``model`` in eval mode, ms; ``example`` is a tuple or dictionary for several arguments."""
+def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[float, float]:
+    """Measure calls of two models in turns, in eval mode, ms; ``example`` is a tuple or dictionary for arguments."""
     args, named = arguments(example)
-    with evaluating(model):
-        return milliseconds(lambda: model(*args, **named), next(model.parameters()).device)
+    with evaluating(whole), evaluating(small):
+        device = next(small.parameters()).device
+        before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
+    return statistics.median(before), statistics.median(after)

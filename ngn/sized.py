@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ngn.checks import evaluating
 from ngn.methods.base import MODES, Mode
-from ngn.report import Report, SizeReport, latency_of
+from ngn.report import Report, SizeReport, latencies_of
 from ngn.truncation import deploy
 
 
@@ -127,7 +127,7 @@ class Sized(nn.Module, ABC):
             self._parameters_before() // len(left),
             left[0] if self.replicas is None else left,
             self._groups(),
-            None if latency is None else (latency_of(self._whole(), latency), latency_of(models[0], latency)),
+            None if latency is None else latencies_of(self._whole(), models[0], latency),
             {} if score is None else self._scores(score),
             self._budget_used(),
         )

@@ -38,8 +38,8 @@ from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
-from ngn.cost import milliseconds
 from ngn.files import write_atomically
+from ngn.measuring import in_turns
 
 Forward = Callable[[Any], torch.Tensor]
 
@@ -86,7 +86,7 @@ def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[st
         times: list[list[float]] = [[] for _ in built]
         for number in range(rounds):
             for own, (_, forward) in zip(times, built, strict=True):
-                own.append(milliseconds(partial(forward, x), torch.device("cpu")))
+                own += map(statistics.median, in_turns([partial(forward, x)], torch.device("cpu")))
             print(f"{key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
         entries += [
             {**entry, "milliseconds": float(f"{statistics.median(own):.4g}")}

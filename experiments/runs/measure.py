@@ -22,9 +22,9 @@ from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
-from ngn.files import digest
 from ngn.methods.base import Mode
 from ngn.shapes import save
+from ngn.tensor_files import contents_digest
 from ngn.train.batches import Batches
 from ngn.train.plan import History
 from ngn.train.trainer import Trainer
@@ -110,7 +110,7 @@ def measure_phase(
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's
                     keep[r].unlink()
                 save(deployed, keep[r], frozen=task.keeps_frozen)
-                result.model_sha256 = digest(keep[r])
+                result.model_sha256 = contents_digest(keep[r])
         results.append(result)
     return results
 

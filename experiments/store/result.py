@@ -192,7 +192,8 @@ class Result:
     model_sha256: Annotated[
         str | Absent,
         key(
-            "SHA-256 of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); loading checks it",
+            "SHA-256 over the contents of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); before "
+            "2026-11-28, over the file. Loading checks it",
             pattern="^[0-9a-f]{64}$",
         ),
     ] = None

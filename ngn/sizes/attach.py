@@ -138,6 +138,10 @@ def learn_sizes(
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder):
                 module.use_nested_tensor = False  # its fast path skips the hooks of the axes
+        if budget is not None and budget.kind != "parameters" and budget.example is None:
+            example = dummy(model) if example is None else example
+            given = example.example if isinstance(example, FoundSizes) else example
+            budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
     learner.found = found

@@ -58,6 +58,15 @@ def _mv(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [lead]
 
 
+@rule("mkldnn_rnn_layer _cudnn_rnn miopen_rnn")
+def _recurrent(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Nothing of a recurrent layer is cut; every weight matrix meets every sample of every step."""
+    dims = trace.unknown(args, out)
+    weights = [args["weight0"], args["weight1"]] if "weight0" in args else args["weight"]
+    trace.work += [[*trace.dims(args["input"])[:-1], *trace.dims(w)] for w in weights if w.dim() > 1]
+    return dims
+
+
 @rule("_grouped_mm")
 def _grouped(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     a, b = trace.dims(args["self"]), trace.dims(args["mat2"])

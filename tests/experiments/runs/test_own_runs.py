@@ -127,7 +127,10 @@ def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
+    from experiments.runs import models
     from experiments.runs.models import load_model
+    from ngn.files import digest
+    from ngn.tensor_files import contents_digest
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
@@ -143,6 +146,8 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
     assert again.message.endswith("add force=true to run it again")
     load_model(made.path)
     (model,) = tmp_path.rglob("*.grown.safetensors")
+    assert json.loads(made.path.read_text())["phases"]["grown"]["model_sha256"] == contents_digest(model)
+    models._check(model, digest(model))  # of the file, as older records have it
     content = model.read_bytes()
     for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:99], b""):
         model.write_bytes(damaged)
