@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from typing_extensions import Self
 
 
 class ConfigError(ValueError):
@@ -15,10 +17,36 @@ class Incomplete(ConfigError):
     """Nothing is wrong, but a required setting is missing: the configuration can be shown, but not run."""
 
 
+CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Characters without a glyph that change how the text around them is shown or read: C0, C1 and escape bytes, separators
+of lines, marks of direction, unpaired surrogates."""
+
+
+def control_in(text: str) -> str | None:
+    """Return the first control character of a text as ``U+001B``; None if there is none."""
+    found = None if text.isprintable() else CONTROL.search(text)
+    return None if found is None else f"U+{ord(found[0]):04X}"
+
+
+def visible(text: object) -> str:
+    """Return a text in which each control character is written as ``<U+001B>``."""
+    return CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", str(text))
+
+
 class Closed(BaseModel):
-    """A block of settings. It refuses unknown keys, NaN and infinities, and is immutable after the check."""
+    """A block of settings. It refuses unknown keys, NaN, infinities and control characters, and is immutable after the
+    check."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _printable(self) -> Self:
+        for name, value in self.__dict__.items():
+            if isinstance(value, str) and (found := control_in(value)) is not None:
+                raise ValueError(f"{name} contains the control character {found}: remove it")
+        return self
 
 
 def _half(value: float) -> float:

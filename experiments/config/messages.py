@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from experiments.blocks import ConfigError
+from ngn.files import read_regular
 
 WORDS = {
     "int": "must be a whole number",
@@ -138,9 +139,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     from omegaconf._utils import get_yaml_loader
 
     try:
-        if path.stat().st_size > YAML_BYTES:
-            raise ConfigError(f"{path}: is larger than a file of settings may be ({YAML_BYTES} bytes)")
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, YAML_BYTES).decode()
         _require_shallow(text, str(path))
         content = yaml.load(text, Loader=get_yaml_loader())
     except yaml.MarkedYAMLError as error:

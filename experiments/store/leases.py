@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.store.records import HIDDEN, RecordError, Store
-from ngn.files import machine_id, remove, start_tick, temporary_path
+from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store
+from ngn.files import machine_id, read_regular, remove, start_tick, temporary_path
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
@@ -80,7 +80,7 @@ class Leases:
         """
         path = self.path(name)
         try:
-            content, facts = path.read_bytes(), path.stat()
+            content, facts = read_regular(path, MAX_FILE_BYTES), path.stat()
         except FileNotFoundError:  # or a dangling link, which nobody holds
             self._seen.pop(name, None)
             return None
@@ -148,7 +148,7 @@ class Leases:
 
     def _ours(self, name: str) -> bool:
         try:
-            return self.path(name).read_bytes().startswith(self._content.rstrip(b"\n"))
+            return read_regular(self.path(name), MAX_FILE_BYTES).startswith(self._content.rstrip(b"\n"))
         except OSError:
             return False
 
@@ -174,7 +174,7 @@ class Leases:
             for name in sorted(self._held):
                 try:
                     # no O_CREAT: a removed lease must not come back
-                    file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND)
+                    file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
                     try:
                         os.write(file, b"\n")
                     finally:

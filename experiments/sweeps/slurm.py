@@ -20,8 +20,11 @@ from experiments.packages import missing, sentence
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
+from ngn.files import read_regular
 
 log = logging.getLogger(__name__)
+MAX_NOTED_BYTES = 2**30
+"""Larger notes of submitted jobs are not read. A million tasks have a tenth of that."""
 WITH_BLOCKED_SIGNALS = ("env", "--block-signal=USR1,USR2")
 """Prefix of a command. A warning that arrives while Python starts waits until :mod:`ngn.train.interrupt` handles it."""
 
@@ -149,7 +152,7 @@ def submitted(folder: Path) -> list[Submitted]:
     path = folder / "jobs.jsonl"
     jobs: list[Submitted] = []
     try:
-        lines = path.read_text(errors="replace").splitlines() if os.path.lexists(path) else []
+        lines = read_regular(path, MAX_NOTED_BYTES).decode(errors="replace").splitlines() if os.path.lexists(path) else []
     except OSError as fault:
         log.warning("%s: unreadable, so the jobs in Slurm's queue are unknown (%s)", path, fault.strerror)
         return jobs

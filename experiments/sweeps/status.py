@@ -23,7 +23,8 @@ from experiments.runs.run_files import Run
 from experiments.runs.same import differences
 from experiments.store.leases import Leases
 from experiments.store.provenance import machine
-from experiments.store.records import HIDDEN, RecordError, Store, read_record
+from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store, read_record
+from ngn.files import read_regular
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics
@@ -196,7 +197,7 @@ def failures(folder: Path) -> dict[str, str]:
     errors = {}
     for path in (folder / "failures").glob("*.json"):
         try:
-            note = json.loads(path.read_bytes())
+            note = json.loads(read_regular(path, MAX_FILE_BYTES))
             errors[str(note["run_id"])] = f"{note['error']} ({note['where']})"
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             errors[path.stem] = f"the reason is unknown, because {path} is damaged"

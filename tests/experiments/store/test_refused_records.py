@@ -32,7 +32,7 @@ def _text(store: Store, change: Any) -> None:
 
 
 def _edited(store: Store, **changes: Any) -> None:
-    _text(store, lambda text: json.dumps({**json.loads(text), **changes}))
+    _text(store, lambda text: json.dumps(samples.sealed({**json.loads(text), **changes})))
 
 
 def _other_configuration(store: Store) -> None:
