@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 
@@ -35,7 +35,27 @@ def visible(text: object) -> str:
     return CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", str(text))
 
 
-class Closed(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _Explaining(ModelMetaclass):
+    """Makes ``Block(key=value)`` raise a ConfigError. Blocks inside others are checked with these, by pydantic."""
+
+    def __call__(cls, *args: Any, **settings: Any) -> Any:
+        try:
+            return super().__call__(*args, **settings)
+        except ValidationError as error:
+            lines = []
+            for fault in error.errors():
+                key, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")
+                lines.append(f"{key}: {message} (given: {fault['input']!r})" if key else message)
+            raise ConfigError("\n".join(lines)) from None
+
+
+class Closed(BaseModel, metaclass=_Explaining):
     """A block of settings. It refuses unknown keys, NaN, infinities and control characters, and is immutable after the
     check."""
 

@@ -21,6 +21,7 @@ WORDS = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "bool": "must be true or false",
+    "string_pattern_mismatch": "must have the form {pattern}",
     "string": "must be text",
     "list": "must be a list, such as [1,2]",
     "dict": "must be a block of settings",
