@@ -46,6 +46,8 @@ class State:
 
     state: str
     text: str = ""
+    digest: bool = True
+    """Whether its record has a digest of its contents; older ones have none."""
 
 
 @dataclass
@@ -58,6 +60,7 @@ class StudyProgress:
         left_seconds: estimated seconds of the unfinished runs on one worker, without runs of unknown speed.
         unknown: number of unfinished runs of unknown speed.
         more: number of notes beyond the limit.
+        undigested: number of records that count and have no digest of their contents.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -65,6 +68,7 @@ class StudyProgress:
     left_seconds: float = 0.0
     unknown: int = 0
     more: int = 0
+    undigested: int = 0
 
 
 def _sample(folder: Path) -> Iterator[Path]:
@@ -189,7 +193,8 @@ class View:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
         if self.results.resolve() != RESULTS and (how := differences(record, run.config, self.results)):
             return State("stale", f"was trained {' and '.join(how)}")
-        return State("done") if record["status"] == "complete" else State("diverged", "according to its record")
+        ended = ("done",) if record["status"] == "complete" else ("diverged", "according to its record")
+        return State(*ended, digest="sha256" in record)
 
 
 def failures(folder: Path) -> dict[str, str]:
@@ -210,6 +215,7 @@ def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -
     for run in runs:
         state = view.state(run)
         counted.counts[state.state] += 1
+        counted.undigested += not state.digest
         if state.state in UNFINISHED:
             seconds = speeds.seconds(run.config)
             counted.left_seconds += seconds or 0.0
