@@ -49,6 +49,10 @@ def _other_data(store: Store) -> None:
     _edited(store, data={"name": "regression1d", "sha256": "1" * 64, "provenance": "elsewhere"})
 
 
+def _line_break(store: Store) -> None:
+    _edited(store, data={"name": "regression1d", "sha256": "0" * 64, "provenance": "mine\n\\input{/etc/passwd}"})
+
+
 def _synthetic_data(store: Store) -> None:
     _edited(store, data={"name": "synthetic-regression1d", "sha256": "0" * 64, "provenance": "made"})
 
@@ -75,6 +79,7 @@ def _two_gates(store: Store) -> None:
         (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
         (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "in the file's name"),
         (_other_configuration, "foreign", "schedule.lambda0"),
+        (_line_break, "damaged", "data.provenance has the control character U+000A"),
         (_not_finite, "damaged", "not a finite number"),
     ],
 )
