@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 MAX_CURVE_POINTS = 300
+STEPS, NUMBERS = (np.int32, np.int64), (np.float32, np.float64)
 MAX_CURVE_BYTES = 2**24
 """Size limit of unpacked curves; 50 KiB are usual."""
 
@@ -47,7 +48,7 @@ def _check(name: str, curves: Mapping[str, np.ndarray], phase: Mapping[str, Any]
         steps = curves.get("held_step" if key.startswith("held") else "step", np.empty(0))
         shape = (len(steps), len(phase.get("t", curve[0]))) if key == "t" else (len(steps),)
         of_steps = key.endswith("step")
-        if len(steps) > MAX_CURVE_POINTS or curve.shape != shape or curve.dtype.kind not in ("iu" if of_steps else "f"):
+        if len(steps) > MAX_CURVE_POINTS or curve.shape != shape or curve.dtype not in (STEPS if of_steps else NUMBERS):
             raise ValueError(f"{name}.{key} has shape {curve.shape} and type {curve.dtype}, but must have {shape}")
         if of_steps and ((np.diff(curve) <= 0).any() or curve.min(initial=0) < 0):
             raise ValueError(f"{name}.{key} does not rise from step to step")

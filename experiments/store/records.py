@@ -90,6 +90,8 @@ def _refuse_impossible(phases: Mapping[str, Mapping[str, Any]]) -> None:
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
+        if min(phase.get("prefixes", ()), default=0) < 0 <= min(phase.get("truncated", {}).values(), default=-1):
+            raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
 
 
 def check(record: Any, where: str, plain: bool = False) -> dict[str, Any]:

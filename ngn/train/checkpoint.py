@@ -41,7 +41,7 @@ REMOVED = ".removed"
 MAX_SEALED_BYTES = 2**30
 """A larger file is no sealed one, and is not read."""
 _SEAL = "seal"
-_NO_FILE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EFBIG)
+_NO_FILE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EFBIG)
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
 """Exceptions from reading a damaged file."""
 

@@ -240,6 +240,7 @@ def _set(record, path, value):
         ("phases.grown.count", [2.0], "integers"),
         ("phases.grown.n", {"accuracy": 1e30}, "n"),
         ("phases.grown.seconds", 1e300, "seconds"),
+        ("phases.grown.prefixes", [-1e-9], "negative score"),
         ("data.provenance", "official files\n\\write18{x}", "data.provenance has the control character U\\+000A"),
         ("data.name", "co\u2028ra", "U\\+2028"),
         ("execution.device", "cpu\x1b[31m", "U\\+001B"),
