@@ -6,7 +6,7 @@ A schema has the keys that the suite reads. Records may have others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 

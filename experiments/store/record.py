@@ -124,9 +124,7 @@ class CodeBlock(TypedDict):
         ]
     ]
     plugins: NotRequired[
-        Annotated[
-            str, key("if $NGN_PLUGINS was set: SHA-256 over its modules and YAML files", pattern=_SHA256)
-        ]
+        Annotated[str, key("if $NGN_PLUGINS was set: SHA-256 over its modules and YAML files", pattern=_SHA256)]
     ]
     numerics: Annotated[
         dict[str, int],

@@ -270,7 +270,7 @@ class Store:
         return FileLock(lock)
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
-        """Return the curves of a run; None if there are none, or (with a warning) if they are damaged or not its own."""
+        """Return the curves of a run; None if there are none or, with a warning, if they are damaged or not its own."""
         path = self.curves_path(run_id)
         if not os.path.lexists(path):
             return None

@@ -162,7 +162,9 @@ def submitted(folder: Path) -> list[Submitted]:
     path = folder / "jobs.jsonl"
     jobs: list[Submitted] = []
     try:
-        lines = read_regular(path, MAX_NOTED_BYTES).decode(errors="replace").splitlines() if os.path.lexists(path) else []
+        lines = (
+            read_regular(path, MAX_NOTED_BYTES).decode(errors="replace").splitlines() if os.path.lexists(path) else []
+        )
     except OSError as fault:
         log.warning("%s: unreadable, so the jobs in Slurm's queue are unknown (%s)", path, fault.strerror)
         return jobs

@@ -193,8 +193,8 @@ class View:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
         if self.results.resolve() != RESULTS and (how := differences(record, run.config, self.results)):
             return State("stale", f"was trained {' and '.join(how)}")
-        ended = ("done",) if record["status"] == "complete" else ("diverged", "according to its record")
-        return State(*ended, digest="sha256" in record)
+        complete, digest = record["status"] == "complete", "sha256" in record
+        return State("done", "", digest) if complete else State("diverged", "according to its record", digest)
 
 
 def failures(folder: Path) -> dict[str, str]:

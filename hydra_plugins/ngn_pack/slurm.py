@@ -15,6 +15,7 @@ from typing import Any, Optional
 from hydra.core.config_store import ConfigStore
 
 from experiments.runs.run_files import Run
+from experiments.store.records import MAX_FILE_BYTES
 from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
 from ngn.files import read_regular
 

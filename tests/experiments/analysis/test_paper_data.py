@@ -264,7 +264,9 @@ def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.Captu
     older = store.path(baseline_id(2))
     told = json.loads(older.read_text())
     older.write_text(json.dumps({key: value for key, value in told.items() if key != "sha256"}))
-    assert "no digest, so a change would not show: 1 of 10" in explain(Reader(store), *find("datafourbody.baseline.t")[0])
+    assert "no digest, so a change would not show: 1 of 10" in explain(
+        Reader(store), *find("datafourbody.baseline.t")[0]
+    )
     store.path(baseline_id(7)).unlink()
     text = explain(Reader(store), *find("datafourbody.baseline.t")[0])
     assert f"missing: {baseline_id(7)}" in text
