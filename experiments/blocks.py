@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -37,6 +38,27 @@ def printable(text: str) -> str:
 def visible(text: object) -> str:
     """Return a text in which each control character is written as ``<U+001B>``."""
     return CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", str(text))
+
+
+def _texts(part: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Yield (its place, text) of every key and text in a part of a record."""
+    if isinstance(part, str):
+        yield where, part
+    elif isinstance(part, Mapping):
+        for key, value in part.items():
+            yield where, key
+            yield from _texts(value, f"{where}.{key}".lstrip("."))
+    elif isinstance(part, list | tuple):
+        for value in part:
+            yield from _texts(value, where)
+
+
+def refuse_control(content: Any) -> None:
+    """Raise a ValueError if a key or text has a control character; only stories of a model may have several lines."""
+    for where, text in _texts(content, ""):
+        found = control_in(text.replace("\n", "") if where.startswith("phases.") and ".samples." in where else text)
+        if found is not None:
+            raise ValueError(f"{visible(where) or 'a key'} has the control character {found}; no text may have one")
 
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any
 
 import fastjsonschema
 
+from experiments.blocks import refuse_control
 from experiments.store.records import MAX_FILE_BYTES, RecordError, strict_json
 from ngn.files import read_regular
 
@@ -59,6 +60,7 @@ def read_latencies(root: Path) -> Latencies:
         return Latencies("", {})
     try:
         document = strict_json(read_regular(path, MAX_FILE_BYTES))
+        refuse_control(document)
         _validator()(document)
     except (OSError, ValueError, RecursionError, fastjsonschema.JsonSchemaException) as fault:
         raise RecordError(f"{path}: {fault}; scripts/measure_latency.py writes it anew") from None

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from experiments.blocks import visible
 from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store
 from ngn.files import machine_id, read_regular, remove, start_tick, temporary_path
 
@@ -60,7 +61,7 @@ class _Seen:
 def _owner(content: bytes) -> Owner | None:
     try:
         owner: dict[str, Any] = json.loads(content)
-        return Owner(str(owner["machine"]), int(owner["pid"]), str(owner["started"]), str(owner["host"]))
+        return Owner(str(owner["machine"]), int(owner["pid"]), str(owner["started"]), visible(owner["host"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 

@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import fastjsonschema
 import numpy as np
 from filelock import FileLock
 
-from experiments.blocks import control_in, visible
+from experiments.blocks import refuse_control, visible
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
 from experiments.store.record import SCHEMA_VERSION
 from ngn.files import FileError, read_regular, write_atomically
@@ -60,27 +60,6 @@ def digest_of(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _texts(part: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Yield (its place, text) of every key and text in a part of a record."""
-    if isinstance(part, str):
-        yield where, part
-    elif isinstance(part, Mapping):
-        for key, value in part.items():
-            yield where, key
-            yield from _texts(value, f"{where}.{key}".lstrip("."))
-    elif isinstance(part, list | tuple):
-        for value in part:
-            yield from _texts(value, where)
-
-
-def _refuse_control(record: Mapping[str, Any]) -> None:
-    for where, text in _texts(record, ""):
-        # the stories that a model writes have several lines
-        found = control_in(text.replace("\n", "") if where.startswith("phases.") and ".samples." in where else text)
-        if found is not None:
-            raise ValueError(f"{visible(where) or 'a key'} has the control character {found}; no text may have one")
-
-
 def _refuse_impossible(phases: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse what the schema cannot: counts written as 2.0, and lists over axes that differ in length."""
     for name, phase in phases.items():
@@ -110,7 +89,7 @@ def check(record: Any, where: str, plain: bool = False) -> dict[str, Any]:
         raise RecordError(f"{where}: schema version {version!r}; this code reads version {SCHEMA_VERSION}")
     try:
         if not plain:
-            _refuse_control(record)
+            refuse_control(record)
         _validator()(record)
         _refuse_impossible(record["phases"])
         if "sha256" in record and record["sha256"] != digest_of(record):
@@ -136,11 +115,12 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def strict_json(content: str | bytes) -> Any:
-    """Return the data of a JSON text in which every key of an object stands once, and every number is finite.
+    """Return the data of a JSON text in UTF-8 in which every key of an object stands once and every number is finite.
 
     Raises:
         ValueError, RecursionError: if it is not of this form.
     """
+    content = content if isinstance(content, str) else content.decode()
     return json.loads(content, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.analysis.collect import fault_of
+from experiments.blocks import visible
 from experiments.contract.config import Config, TaskSettings
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
@@ -203,7 +204,7 @@ def failures(folder: Path) -> dict[str, str]:
     for path in (folder / "failures").glob("*.json"):
         try:
             note = json.loads(read_regular(path, MAX_FILE_BYTES))
-            errors[str(note["run_id"])] = f"{note['error']} ({note['where']})"
+            errors[str(note["run_id"])] = visible(f"{note['error']} ({note['where']})")
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             errors[path.stem] = f"the reason is unknown, because {path} is damaged"
     return errors

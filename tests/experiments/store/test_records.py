@@ -263,6 +263,12 @@ def test_what_no_run_can_have_is_refused(tmp_path, path, value, named):
         Store(tmp_path).write(json.loads(text))
 
 
+def test_a_record_is_in_utf_8():
+    """In UTF-16, a separator of lines looks like two letters."""
+    with pytest.raises(RecordError, match="unreadable"):
+        parse(json.dumps(changed(hardware={"cpu": "a\u2028b"}), ensure_ascii=False).encode("utf-16"), "here")
+
+
 def test_stories_may_have_several_lines():
     assert parse(_set(RECORD, "phases.grown.samples", {"soft": "Once\nupon"}).encode(), "here")
 
