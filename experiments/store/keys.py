@@ -10,9 +10,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 FORBID = ConfigDict(extra="forbid")
 Natural = Annotated[int, Field(ge=0, le=2**53)]
-PositiveInt = Annotated[int, Field(ge=1, le=2**53)]
+AtLeastOne = Annotated[int, Field(ge=1, le=2**53)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
-Size = Annotated[float, Field(ge=0, le=2**31)]
+SizeValue = Annotated[float, Field(ge=0, le=2**31)]
 """A size before rounding. Models have at most 2**16 components of a group, or grow one by one."""
 Share = Annotated[float, Field(ge=0, le=1)]
 ERRORS = "^(n?mse|loss|nats|bits_per_character|perplexity)$"

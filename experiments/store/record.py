@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, key, without_none
+from experiments.store.keys import FORBID, Absent, Amount, AtLeastOne, Natural, key, without_none
 from experiments.store.result import Result
 
 SCHEMA_VERSION: Final = 1
@@ -56,10 +56,10 @@ class ExecutionBlock(TypedDict):
             'Older records may have "fused-step", "fused-autoencoder" or "fused-branches"'
         ),
     ]
-    replicas: Annotated[PositiveInt, key("number of runs in the stack, trained together")]
-    threads: Annotated[PositiveInt, key("number of torch threads")]
+    replicas: Annotated[AtLeastOne, key("number of runs in the stack, trained together")]
+    threads: Annotated[AtLeastOne, key("number of torch threads")]
     processes: NotRequired[
-        Annotated[PositiveInt, key("number of processes that shared the training (`torchrun`); absent for one")]
+        Annotated[AtLeastOne, key("number of processes that shared the training (`torchrun`); absent for one")]
     ]
     resumed: NotRequired[Annotated[Natural, key("number of times that an interrupted training resumed")]]
     scan: NotRequired[Annotated[str, key("package whose kernel computed the scan of a state space; none: torch")]]

@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, Scores, Share, Size, key, without_none
+from experiments.store.keys import (
+    FORBID,
+    Absent,
+    Amount,
+    AtLeastOne,
+    Natural,
+    Scores,
+    Share,
+    SizeValue,
+    key,
+    without_none,
+)
 
 
 @with_config(FORBID)
@@ -16,7 +27,7 @@ class CostBlock(TypedDict):
     """Cost of one forward pass, on the device and with the threads of the run."""
 
     samples: Annotated[
-        PositiveInt,
+        AtLeastOne,
         key("samples in one forward pass; tasks where its cost means nothing have no `cost`"),
     ]
     multiply_adds: Annotated[
@@ -94,7 +105,7 @@ class Result:
     ]
     diverged_at: Annotated[Natural | Absent, key("first step at which a loss was found to be infinite or NaN")] = None
     t: Annotated[
-        list[Size] | Absent,
+        list[SizeValue] | Absent,
         key(
             "size per axis: the boundary, or the method's own size (AWNN: width before rounding up; L0: expected "
             "number of open gates; learned decay: width of the quantile). Fixed models have none"
