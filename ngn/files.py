@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +86,47 @@ def chosen_file(path: str | Path) -> Path:
     if os.path.lexists(file) and not stat.S_ISREG(file.stat().st_mode):
         raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
     return file
+
+
+def open_regular(path: str | Path, largest: int) -> int:
+    """Open a regular file of at most ``largest`` bytes for reading. Return its descriptor, which the caller closes.
+
+    A pipe without a writer would block the usual open, and a device may have no end.
+
+    Raises:
+        OSError: if it cannot be opened, is no regular file, or is larger.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode):
+            code = errno.EISDIR if stat.S_ISDIR(facts.st_mode) else errno.EINVAL
+            raise OSError(code, "is no regular file", str(path))
+        if facts.st_size > largest:
+            raise OSError(errno.EFBIG, f"has {facts.st_size} bytes, more than the limit of {largest}", str(path))
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def read_regular(path: str | Path, largest: int) -> bytes:
+    """Return the content of a regular file of at most ``largest`` bytes.
+
+    Raises:
+        OSError: as :func:`open_regular`.
+    """
+    file = open_regular(path, largest)
+    try:
+        content = b""
+        # usually two calls; a file may also grow, and one of /proc does not tell its size
+        while block := os.read(file, max(os.fstat(file).st_size - len(content), 0) + 2**12):
+            content += block
+            if len(content) > largest:
+                raise OSError(errno.EFBIG, f"has more bytes than the limit of {largest}", str(path))
+        return content
+    finally:
+        os.close(file)
 
 
 def remove(path: Path) -> None:
@@ -196,5 +238,5 @@ def _sort_metadata(path: Path) -> None:
 
 def digest(path: Path) -> str:
     """SHA-256 of a file, read in blocks."""
-    with open(path, "rb") as stored:
+    with os.fdopen(open_regular(path, sys.maxsize), "rb") as stored:
         return hashlib.file_digest(stored, "sha256").hexdigest()

@@ -183,6 +183,8 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     for state in status.STATES[1:]:
         if progress.counts[state]:
             print(f"  {progress.counts[state]:>7} {state}")
+    if progress.undigested:
+        print(f"  {progress.undigested:>7} of the records have no digest (made before 2026-11-28)")
     for name, state, text in progress.notes:
         print(f"  {name}: {state}{f': {text}' if text else ''}")
     if progress.more:

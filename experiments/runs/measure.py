@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.blocks import printable
 from experiments.config.schema import is_integer
 from experiments.contract.config import Config
 from experiments.contract.task import Task
@@ -105,7 +106,9 @@ def measure_phase(
                     "even": [int(n) for n in even],
                     "evidence": [float(f"{z:.4g}") for z in evidence],
                 }
-            result.samples = {name: text for name, text in samples.items() if text is not None} or None
+            result.samples = {
+                name: "\n".join(map(printable, text.split("\n"))) for name, text in samples.items() if text is not None
+            } or None
             if keep:
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's
                     keep[r].unlink()

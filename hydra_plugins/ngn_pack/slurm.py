@@ -15,7 +15,9 @@ from typing import Any, Optional
 from hydra.core.config_store import ConfigStore
 
 from experiments.runs.run_files import Run
+from experiments.store.records import MAX_FILE_BYTES
 from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
+from ngn.files import read_regular
 
 POLL = 2.0
 """Seconds between two checks of Slurm's queue."""
@@ -67,7 +69,7 @@ class PackSlurmLauncher(PackLauncher):
         for name in (run.id for run in wanted):
             record, failure = store.get(name), failure_path(plan.path, name)
             if failure.exists():
-                note = json.loads(failure.read_text())
+                note = json.loads(read_regular(failure, MAX_FILE_BYTES))
                 outcomes[name] = RecordError(f"{note['error']} ({note['where']})")
             elif record is None:
                 outcomes[name] = RecordError(

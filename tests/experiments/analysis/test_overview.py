@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from record_samples import grown, record
+from record_samples import grown, record, sealed
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
@@ -86,7 +86,7 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
     older, *_ = sorted(folder.glob("regression1d/*.json"))
     content = json.loads(older.read_text())
     del content["config"]["train"]["matmul"], content["config"]["train"]["warmup"]
-    older.write_text(json.dumps(content))
+    older.write_text(json.dumps(sealed(content)))
     Store(folder).write(
         record(compose({"method": "l0"}, {"schedule.lambda0": 1e-4}), {"grown": grown([9.0], 0.1, 0.1)})
     )

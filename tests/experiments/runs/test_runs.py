@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from record_samples import sealed
 from whole_runs import ALL, checked
 
 from experiments.config.compose import compose
@@ -86,7 +87,8 @@ def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
     record = json.loads(fixed.path.read_text())
     assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
     outcome.path.unlink()
-    fixed.path.write_text(json.dumps(record | {"execution": {**record["execution"], "engine": "fused-branches"}}))
+    other = {**record["execution"], "engine": "fused-branches"}
+    fixed.path.write_text(json.dumps(sealed(record | {"execution": other})))
     (again,) = launch([grown])
     rewritten = json.loads(again.path.read_text())
     taken = rewritten["phases"]["fixed"]

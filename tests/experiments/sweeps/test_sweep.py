@@ -100,6 +100,11 @@ def test_status_distinguishes_all_states(tiny, capsys):
     for state in ("running", "failed", "missing", "stale", "refused"):
         assert f"      1 {state}" in shown, state
     assert "out of luck (node1)" in shown
+    assert "digest" not in shown
+    told = json.loads(Store(tiny.results).path(names[0]).read_text())
+    Store(tiny.results).path(names[0]).write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
+    tiny("status")
+    assert "1 of the records have no digest" in capsys.readouterr().out
     assert tiny("status", "--strict") == 1
     assert tiny("run", "--strict") == 2
     assert "add --again to run them again" in capsys.readouterr().err
