@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -13,6 +14,17 @@ class ConfigError(ValueError):
 
 class Incomplete(ConfigError):
     """Nothing is wrong, but a required setting is missing: the configuration can be shown, but not run."""
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters as escapes, such as ``\x1b``; line breaks and tabs stay.
+
+    A terminal obeys escape sequences. So everything from a record or a file's name is printed through this function.
+    """
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class Closed(BaseModel):

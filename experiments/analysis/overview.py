@@ -186,12 +186,27 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def format_rows(found: Sequence[FlatRecord]) -> str:
-    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros."""
+def format_rows(found: Sequence[FlatRecord], room: int | None = None) -> str:
+    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros.
+
+    Args:
+        room: width of the terminal in characters. Columns that do not fit follow below, beside the first column again.
+    """
     names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
     lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    blocks: list[list[int]] = [[]]
+    for at, width in enumerate(widths):
+        taken = sum(widths[other] + 2 for other in blocks[-1])
+        if room is not None and len(blocks[-1]) > 1 and taken + width > room:
+            blocks.append([0])
+        blocks[-1].append(at)
+    words = bool(found) and all(isinstance(entry[names[0]], str) for entry in found)
+
+    def cell(line: list[str], at: int) -> str:
+        return line[at].ljust(widths[at]) if words and at == 0 else line[at].rjust(widths[at])
+
+    return "\n".join("  ".join(cell(line, at) for at in block) for block in blocks for line in lines)
 
 
 def _shown(value: Any) -> str:

@@ -96,6 +96,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if argv is None else argv)
     try:
         rewritten, jobs = prepare(typed)
+        if any(job.run.config.show for job in jobs):
+            from experiments.cli import recorded
+
+            return recorded.show([(job.label, job.run) for job in jobs], verbose=any(token.startswith("hydra.verbose=") for token in rewritten))
         machine.check(jobs, rewritten)
         machine.warn_of_uncounted(job.run for job in jobs)
     except ConfigError as error:
@@ -108,7 +112,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _follow(jobs)
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
-    session = Session([job.run for job in jobs], [job.label for job in jobs], command)
+    missing = [job.run for job in jobs if not machine.recorded(job.run)]
+    if missing:
+        from experiments.cli import recorded
+
+        if told := recorded.forecast(missing):
+            print(told, file=sys.stderr, flush=True)
+    session = Session([job.run for job in jobs], [job.label for job in jobs])
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     sys.argv = [program, *rewritten]
     try:

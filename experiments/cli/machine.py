@@ -17,7 +17,6 @@ from experiments.data import DataError, data_root, sets
 from experiments.packages import missing, sentence
 from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
-from experiments.store.records import Store
 from experiments.tasks.language import Adaptation
 
 LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
@@ -85,7 +84,7 @@ def _several(configs: Sequence[Config], count: int) -> None:
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
     """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
     if why := why_not_counted():
-        place = next((run.root for run in runs if run.config.profile == "full" and not _recorded(run)), None)
+        place = next((run.root for run in runs if run.config.profile == "full" and not recorded(run)), None)
         if place is not None:
             print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
@@ -214,11 +213,10 @@ def _data(jobs: Sequence[Job]) -> None:
         try:
             sets.require_files(name, data_root(configured))
         except DataError as missing:
-            if any(not _recorded(job.run) for job in group):
+            if any(not recorded(job.run) for job in group):
                 raise ConfigError(str(missing)) from None
 
 
-def _recorded(run: Run) -> bool:
-    """Return whether a run has a record, its own or the suite's, and ``force=true`` does not ask for a new one."""
-    places = [run.path, *([Store(paths.RESULTS).path(run.id)] if run.config.results is None else [])]
-    return not run.config.force and any(path.is_file() for path in places)
+def recorded(run: Run) -> bool:
+    """Return whether a run has its record, and ``force=true`` does not ask for a new one."""
+    return not run.config.force and run.path.is_file()

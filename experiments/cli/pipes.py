@@ -1,18 +1,61 @@
-"""Output to a reader that may go away, such as ``| head``."""
+"""What the programs print, and how they end when Ctrl-C, a full disk or a reader that goes away stops them.
+
+Every program imports this module first, and ends with :func:`exit_with`. So nobody sees a traceback for what is no bug.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import signal
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from experiments.blocks import printable
+from ngn.files import storage_fault
 
 READER_GONE = 141
 """Exit status of a program that SIGPIPE has ended, 128 + 13."""
+INTERRUPTED = 130
+"""Exit status of a program that Ctrl-C has ended, 128 + 2."""
+NARROWEST, USUAL = 40, 100
+"""Characters of a line: at least, and where there is no terminal."""
+
+
+class Cleaned:
+    """A stream whose text is made :func:`~experiments.blocks.printable`, whoever prints it.
+
+    So no escape sequence from a record or a file's name reaches the terminal. Progress bars may still go back to the
+    start of their line, or up one. Rich draws on :attr:`rich_proxied_file`; what it is given must be printable.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write the text; return the number of its characters."""
+        if not re.fullmatch(r"\r?(\x1b\[A)*", text):
+            text = text[: text.startswith("\r")] + printable(text[text.startswith("\r") :])
+        return int(self.rich_proxied_file.write(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def room() -> int:
+    """Return the width of the terminal in characters."""
+    return max(NARROWEST, shutil.get_terminal_size((USUAL, 24)).columns)
 
 
 def drop_output() -> None:
-    """Send all further output nowhere: its reader has closed the pipe."""
+    """Send all further output nowhere: its reader has closed the pipe, or it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -24,8 +67,28 @@ def print_line(line: str) -> None:
         drop_output()
 
 
+def _stop(*_: object) -> NoReturn:
+    os.write(2, b"\nstopped; nothing was started\n")
+    os._exit(INTERRUPTED)  # an exception could be swallowed by a module that is being imported
+
+
+def until_main() -> None:
+    """Let Ctrl-C end the program at once until :func:`exit_with`, while it imports its modules."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if it is ignored
+        signal.signal(signal.SIGINT, _stop)
+
+
 def exit_with(main: Callable[[], int | None]) -> NoReturn:
-    """Exit with the status of a script's ``main``; without a traceback if the reader of its output has gone."""
+    """Exit with the status of a script's ``main``.
+
+    It ends without a traceback if the reader of its output has gone, at Ctrl-C, and if a file cannot be read or
+    written (status 1). ``HYDRA_FULL_ERROR=1`` shows the traceback of the last.
+    """
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(Cleaned, streams)  # type: ignore[assignment]
+    if signal.getsignal(signal.SIGINT) is _stop:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    status: int | None
     try:
         try:
             status = main()
@@ -34,4 +97,15 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
     except BrokenPipeError:
         drop_output()
         status = READER_GONE
+    except KeyboardInterrupt as stopped:
+        print("\nstopped", file=sys.stderr)
+        status = getattr(stopped, "status", INTERRUPTED)
+    except OSError as fault:
+        said = storage_fault(fault)
+        if said is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        if fault.filename is None:  # the output itself
+            drop_output()
+        print(said, file=sys.stderr)
+        status = 1
     sys.exit(status)

@@ -7,7 +7,6 @@ This process, a launcher that trains stacks, or a cluster may start a job. In al
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,12 +18,10 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.expand import expand
-from experiments.cli.pipes import print_line
+from experiments.cli.pipes import print_line, room
 from experiments.contract.config import Config
-from experiments.paths import RUNS
 from experiments.runs.run_files import Run
 from ngn.files import FileError
 
@@ -66,6 +63,12 @@ def train(run: Run) -> RunOutcome | Exception:
     return share([run])[run.id]
 
 
+def _fitted(line: str, several: bool) -> str:
+    """Cut one of several lines on a terminal to its width. The record and the table at the end have the rest."""
+    width = room()
+    return f"{line[: width - 1]}…" if several and len(line) > width and sys.stdout.isatty() else line
+
+
 @dataclass
 class Session:
     """The jobs of a command and their outcomes.
@@ -73,7 +76,6 @@ class Session:
     Attributes:
         runs: the runs of the jobs, in order. They are not sent to other processes.
         labels: the overrides that distinguish each job, such as ``schedule.lambda0=1e-4 seed=0``.
-        command: the command as typed.
         process: id of the process that reports.
         failed, diverged: one line for each failed or diverged job.
         done: outcomes with a record, in job order.
@@ -82,7 +84,6 @@ class Session:
 
     runs: list[Run]
     labels: list[str]
-    command: str = "python run.py"
     process: int = field(default_factory=os.getpid)
     failed: list[str] = field(default_factory=list)
     diverged: list[str] = field(default_factory=list)
@@ -116,7 +117,7 @@ class Session:
             outcome = self.ready.pop(run.id, None) or train(run)
             if isinstance(outcome, Exception):
                 raise outcome
-            print_line(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")
+            print_line(_fitted(f"{prefix or f'{outcome.run_id}: '}{outcome.message}", several))
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
@@ -137,24 +138,20 @@ class Session:
     def summary(self) -> None:
         """Print the end of a command's output.
 
-        It has a table of a multirun, the failed and diverged runs, and how to train runs that came with the suite.
+        It has a table of a multirun, the committed and published numbers of the same runs, and the runs that failed or
+        diverged.
         """
         several = len(self.labels) > 1
-        if several and any(outcome.path.exists() for outcome in self.done):
-            table = overview.record_rows(outcome.path for outcome in self.done if outcome.path.exists())
-            found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-            print_line(f"medians:\n{overview.format_rows(found)}")
+        made = [outcome.path for outcome in self.done if outcome.path.exists()]
+        if made:
+            from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
+
+            if told := closing(list(zip(self.labels, self.runs, strict=True)), made):
+                print_line(told)
         for what, names in (("failed", self.failed), ("diverged", self.diverged)):
             if names and several:
                 lines = "\n".join(f"  {name}" for name in names)
                 print(f"{len(names)} of {len(self.labels)} runs {what}:\n{lines}", file=sys.stderr)
-        came = sum(outcome.status == "reference" for outcome in self.done)
-        if came:
-            place = os.path.relpath(RUNS) if RUNS.is_relative_to(Path.cwd()) else RUNS
-            what = "the run is" if not several else f"{came} of the runs are"
-            them = "them" if came > 1 else "it"
-            print(f"{what} among the suite's own records; to train {them} yourself:", file=sys.stderr)
-            print(f"  {self.command} {shlex.quote(f'results={place}')}", file=sys.stderr)
 
     def status(self) -> int:
         """Return the exit status of the command."""
