@@ -1,0 +1,308 @@
+"""The committed records and the published values of a command's runs. Imports no torch.
+
+A command says first how long such runs took (:func:`forecast`). It ends with its numbers beside the committed and the
+published ones (:func:`closing`). ``show=true`` prints the committed records alone (:func:`show`) and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from experiments.analysis import overview, published
+from experiments.analysis.collect import Reader
+from experiments.analysis.reduce import reduce_cell
+from experiments.analysis.selection import keys_of
+from experiments.analysis.terminal import tex_to_text
+from experiments.cli.pipes import print_line, room
+from experiments.config.compose import DEFAULT_CHOICES
+from experiments.config.identity import identity_keys
+from experiments.config.numerics import numerics
+from experiments.contract.config import Config
+from experiments.contract.training import Train
+from experiments.paths import RESULTS
+from experiments.runs.outcome import relative, summary
+from experiments.runs.run_files import Run
+from experiments.runs.same import data_differences, named
+from experiments.store.provenance import changed_since
+from experiments.store.records import RecordError, Store
+from experiments.sweeps.status import ENGINES, duration_text
+from experiments.tables import MACROS
+from experiments.tables.model import Row, Table
+
+Found = Mapping[str, Any]
+"""A record."""
+Rows = Mapping[str, overview.FlatRecord]
+"""Run id → the row of its record."""
+Labelled = Sequence[tuple[str, Run]]
+"""The runs of a command, each with the overrides that distinguish it."""
+SAMPLE = 8
+"""Most records of other settings that are read to estimate a time."""
+FEW = 3
+"""Most runs that a note names; of more it says the number."""
+SHORT = 10.0
+"""Seconds. Of a shorter training no time is told before it."""
+
+
+def _record(name: str, store: Store) -> Found | None:
+    """Return a record; None if there is none, or if it is damaged."""
+    try:
+        return store.get(name)
+    except RecordError:
+        return None
+
+
+def _seconds(record: Found) -> float:
+    """Return a run's share of the wall time; the time of a resumed run covers only its last part."""
+    trained = sum(phase["seconds"] for phase in record["phases"].values()) / record["execution"]["replicas"]
+    return float(max(trained, record["time"]["seconds"]))
+
+
+def _alike(config: Config, store: Store) -> list[Found]:
+    """Return a few records of a run's task, gate, method, model and profile, with other settings."""
+    stem = f"{config.task.name}-{config.gate.component}-{config.method.name}*-s*.json"
+    paths = sorted((store.root / config.task.name).glob(stem))
+    found = []
+    for path in paths[:: max(1, len(paths) // SAMPLE)]:
+        record = _record(path.stem, store)
+        if record is not None:
+            then, model = record["config"], None if config.model is None else config.model.name
+            if (then["method"]["name"], then["profile"]) == (config.method.name, config.profile):
+                found += [record] if (then.get("model") or {}).get("name") == model else []
+    return found
+
+
+def _per_step(record: Found, config: Config) -> float:
+    steps = Train.model_validate(record["config"]["train"]).steps_on(config.task.usual_samples)
+    return _seconds(record) / steps / len(record["phases"])
+
+
+def forecast(runs: Sequence[Run], store: Store | None = None) -> str:
+    """Say how long runs take by the committed records: of the same runs, else of their task, gate and method.
+
+    Returns:
+        two lines; empty if no record tells, or if it is less than :data:`SHORT` seconds.
+    """
+    store = store or Store(RESULTS)
+    each: list[float] = []
+    used: dict[str, Found] = {}
+    same, speeds = True, dict[tuple[str, ...], tuple[float, list[Found]] | None]()
+    for run in runs:
+        if (record := _record(run.id, store)) is not None:
+            each.append(_seconds(record))
+            used[record["run_id"]] = record
+            continue
+        config, same = run.config, False
+        kind = (config.task.name, config.gate.component, config.method.name, str(config.model), config.profile)
+        if kind not in speeds:
+            alike = _alike(config, store)
+            speeds[kind] = (median(_per_step(record, config) for record in alike), alike) if alike else None
+        if (known := speeds[kind]) is not None:
+            plain = config.method.sizes(config.gate) is not None
+            phases = 1 if plain else len(config.phases) + len(config.continue_with)
+            each.append(known[0] * config.train.steps_on(config.task.usual_samples) * phases)
+            used |= {record["run_id"]: record for record in known[1]}
+    if sum(each) < SHORT:
+        return ""
+    time = f"about {duration_text(median(each))}"
+    if len(runs) > 1:
+        time += f" each, {duration_text(sum(each))} in all"
+    unknown = f"; of {len(runs) - len(each)} runs no record tells" if len(each) < len(runs) else ""
+    whose = "the same runs" if same else "this task and method"
+    return f"{_counted(len(runs), 'run')} to train: {time}{unknown}\n  by records of {whose}: {_how(used.values())}"
+
+
+def _how(records: Iterable[Found]) -> str:
+    """Return how and on which hardware records were trained, as far as this decides their time."""
+    records = list(records)
+
+    def span(numbers: Iterable[int]) -> str:
+        low, *_, high = sorted([*numbers] * 2)
+        return str(low) if low == high else f"{low} to {high}"
+
+    together = span(record["execution"]["replicas"] for record in records)
+    devices = dict.fromkeys(
+        record["hardware"].get("cpu", "cpu") if record["execution"]["device"] == "cpu" else record["execution"]["device"]
+        for record in records
+    )
+    threads = span(record["execution"].get("threads", 1) for record in records)
+    engines = {engine for record in records for engine in record["execution"]["engine"].split("+")}
+    gone = sorted(engines - ENGINES)
+    how = "one at a time" if together == "1" else f"{together} trained at once"
+    how += f", on {' or '.join(devices)}, {threads} thread{'' if threads == '1' else 's'}"
+    return how + (f", partly by an engine that is gone ({', '.join(gone)})" if gone else "")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def show(jobs: Labelled, verbose: bool = False) -> int:
+    """Print the record of every run, in ``results/`` or in the folder of ``results=``. Nothing is written.
+
+    Args:
+        verbose: also say which sources changed since the commit of each record.
+
+    Returns:
+        the exit status: 1 if a run has no record, or a damaged one.
+    """
+    status, found, notes = 0, dict[str, overview.FlatRecord](), dict[str, list[str]]()
+    for label, run in jobs:
+        store = Store(run.config.results or RESULTS)
+        name = label if len(jobs) > 1 else run.id
+        try:
+            record = store.get(run.id)
+        except RecordError as damaged:
+            record, why = None, str(damaged)
+        else:
+            why = f"no record in {relative(store.root)}"
+        if record is None:
+            status = 1
+            notes.setdefault(why, []).append(name)
+            continue
+        found[run.id] = overview.record_row(record)
+        for note in _notes(record, run.config, verbose):
+            notes.setdefault(note, []).append(name)
+        if len(jobs) == 1:
+            print_line(f"{name}: {summary(record)} in {relative(store.path(run.id))}")
+    if len(jobs) > 1 and found:
+        print_line(_by_run(jobs, found, {}))
+    for note, names in notes.items():
+        listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
+        print_line(note if len(jobs) == 1 else f"{note}: {listed}")
+    if told := _paper(jobs, {}):
+        print_line(told)
+    return status
+
+
+def _notes(record: Found, config: Config, verbose: bool) -> list[str]:
+    """Return in what a record differs from what would be trained now, in short phrases."""
+    code = record["code"]
+    if code["numerics"] != numerics(config):
+        return [f"made by numerics version {code['numerics']}, which is out of date"]
+    notes = [f"trained {how}" for how in data_differences(record, config)]
+    if code["commit"] and (changed := changed_since(code["commit"])):
+        since = f" (since {code['commit'][:10]} changed: {named(changed)})" if verbose else ""
+        notes.append(f"made by earlier code of the same numerics version{since}")
+    return notes
+
+
+def closing(jobs: Labelled, made: Sequence[Path]) -> str:
+    """Return the end of a command's output: its numbers beside the committed and the published ones.
+
+    Args:
+        made: the records of the command's runs, which it has made or found.
+
+    Returns:
+        lines that fit the terminal; empty for a single run that nobody has recorded.
+    """
+    table = overview.record_rows(made)
+    own = {row["run_id"]: row for row in table}
+    committed: dict[str, overview.FlatRecord] = {}
+    for _, run in jobs:
+        if run.id in own and run.store.root.resolve() != RESULTS and (record := _record(run.id, Store(RESULTS))):
+            committed[run.id] = overview.record_row(record)
+    parts = []
+    if committed:
+        parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
+    paper = _paper(jobs, own)
+    if len(jobs) > 1 and not (committed and paper and _only_seeds(jobs)):
+        found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
+        parts.append(f"medians:\n{overview.format_rows(found, room())}")
+    parts += [paper] if paper else []
+    if len(jobs) > 1:
+        parts.append(f"records: {', '.join(sorted({relative(path.parent) for path in made}))}")
+    return "\n".join(parts)
+
+
+def _only_seeds(jobs: Labelled) -> bool:
+    return all(label in ("", f"seed={run.config.seed.value}") for label, run in jobs)
+
+
+def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> str:
+    """Return one line per run with the size and the score of every phase; those of ``beside`` in brackets."""
+    names = overview.usual_columns([*rows.values()])
+    names = [name for name in names if not name.endswith(".count") or f"{name[:-5]}t" not in names]
+    lines = []
+    for label, run in jobs:
+        if run.id in rows and (run.id in beside or not beside):
+            head = {"seed": run.config.seed.value} if _only_seeds(jobs) else {"run": label}
+            values = [_value(name, rows[run.id].get(name)) for name in names]
+            if beside:
+                theirs = (_value(name, beside[run.id].get(name)) for name in names)
+                values = [f"{text} ({other})" for text, other in zip(values, theirs, strict=True)]
+            titles = (name.replace(".truncated", "").replace(".", " ") for name in names)
+            lines.append(head | dict(zip(titles, values, strict=True)))
+    return overview.format_rows(lines, room())
+
+
+def _value(name: str, value: float | None) -> str:
+    if value is None:
+        return "--"
+    return f"{value:.2e}" if name.endswith("mse") else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _paper(jobs: Labelled, own: Rows) -> str:
+    """Return the rows of the paper that have the runs of a command: yours, the committed and the published values.
+
+    Of several rows with the same runs, it is those of the fewest seeds that are no fewer than the command's.
+    """
+    seeds: dict[str, list[int]] = {}
+    roots: dict[str, Path] = {}
+    for _, run in jobs:
+        key = _settings(identity_keys(run.config))
+        roots.setdefault(key, run.root)
+        seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
+    tasks = {run.config.task.name for _, run in jobs}
+    same: dict[str, list[tuple[Table, Row]]] = {}
+    for table in MACROS:
+        for row in table.rows:
+            if row.runs is not None and dict(row.runs.choices).get("task", DEFAULT_CHOICES["task"]) in tasks:
+                if (key := _settings(keys_of(row.runs, 0))) in seeds and not row.runs.about:
+                    same.setdefault(key, []).append((table, row))
+    lines: list[overview.FlatRecord] = []
+    values, committed = published.load_published(), Reader(Store(RESULTS))
+    for key, rows in same.items():
+        enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]
+        mine = Reader(Store(roots[key]), allow_dirty=True) if own else None
+        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed, values)
+    if not lines:
+        return ""
+    if len(titles := {line["row"] for line in lines}) == 1:
+        lines = [{name: text for name, text in line.items() if name != "row"} for line in lines]
+    about = f"the paper's row {next(iter(titles))}" if len(titles) == 1 else "the paper's rows"
+    return f"{about}:\n{overview.format_rows(lines, room())}"
+
+
+def _paper_lines(
+    rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader, values: Any
+) -> list[overview.FlatRecord]:
+    """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
+    lines: dict[str, overview.FlatRecord] = {}
+    title = ""
+    for table, row in rows:
+        title = title or tex_to_text(row.title or table.title)
+        for column in table.columns:
+            paper = published.value_of(values, table, row, column.key)
+            if paper is None or row.runs is None:
+                continue
+            line: overview.FlatRecord = {"row": title, "number": tex_to_text(column.title)}
+            if mine is not None:
+                cell = reduce_cell(mine, table, row, column.key, row.runs.with_seeds(seeds))
+                if cell.value is None:
+                    continue  # it needs runs that the command does not have
+                line[f"yours ({_counted(len(seeds), 'seed')})"] = tex_to_text(cell.text)
+            cell = reduce_cell(committed, table, row, column.key)
+            line[f"committed ({cell.wanted})"] = tex_to_text(cell.printed)
+            line[f"published ({row.seeds})"] = text = tex_to_text(paper[0].render(paper[1]))
+            before = lines.get(table.quantity(row, column.key))
+            if before is None or len(before[f"published ({row.seeds})"]) < len(text):
+                lines[table.quantity(row, column.key)] = line
+    return list(lines.values())
+
+
+def _settings(keys: Mapping[str, Any]) -> str:
+    """Return the settings that a run has in common with its other seeds."""
+    return repr({key: value for key, value in sorted(keys.items()) if key != "seed.value"})
