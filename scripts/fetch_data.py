@@ -10,12 +10,17 @@ Without --data-root, $NGN_DATA or the suite's cache folder is used. docs/data.md
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
+import time
 
 from experiments.cli.pipes import exit_with
 from experiments.data import DataError, data_root, sets

@@ -99,9 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if any(job.run.config.show for job in jobs):
             from experiments.cli import recorded
 
-            return recorded.show([(job.label, job.run) for job in jobs], verbose=any(token.startswith("hydra.verbose=") for token in rewritten))
+            verbose = any(token.startswith("hydra.verbose=") for token in rewritten)
+            return recorded.show([(job.label, job.run) for job in jobs], verbose)
         machine.check(jobs, rewritten)
-        machine.warn_of_uncounted(job.run for job in jobs)
+        machine.require_room(jobs, rewritten)
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
@@ -114,10 +115,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", program, *typed])
     missing = [job.run for job in jobs if not machine.recorded(job.run)]
     if missing:
-        from experiments.cli import recorded
+        from experiments.cli import recorded  # imported here, as its tables take time to import
 
         if told := recorded.forecast(missing):
             print(told, file=sys.stderr, flush=True)
+        machine.warn_of_uncounted(missing)
     session = Session([job.run for job in jobs], [job.label for job in jobs])
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     sys.argv = [program, *rewritten]

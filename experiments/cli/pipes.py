@@ -6,15 +6,13 @@ Every program imports this module first, and ends with :func:`exit_with`. So nob
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
 
-from experiments.blocks import printable
-from ngn.files import storage_fault
+TYPE_CHECKING = False  # nothing more is imported before `until_main`, which is called first
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
 
 READER_GONE = 141
 """Exit status of a program that SIGPIPE has ended, 128 + 13."""
@@ -36,8 +34,11 @@ class Cleaned:
 
     def write(self, text: str) -> int:
         """Write the text; return the number of its characters."""
-        if not re.fullmatch(r"\r?(\x1b\[A)*", text):
-            text = text[: text.startswith("\r")] + printable(text[text.startswith("\r") :])
+        from experiments.blocks import printable
+
+        start = int(text.startswith("\r"))
+        if text[start:].replace("\x1b[A", ""):
+            text = text[:start] + printable(text[start:])
         return int(self.rich_proxied_file.write(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -51,6 +52,8 @@ class Cleaned:
 
 def room() -> int:
     """Return the width of the terminal in characters."""
+    import shutil
+
     return max(NARROWEST, shutil.get_terminal_size((USUAL, 24)).columns)
 
 
@@ -60,11 +63,17 @@ def drop_output() -> None:
 
 
 def print_line(line: str) -> None:
-    """Print a line at once. If the reader has gone, the program goes on in silence: its runs are what counts."""
+    """Print a line at once. If the reader has gone, the program goes on in silence: its runs are what counts.
+
+    If the output cannot be written otherwise, it goes on, too, and says so once on stderr.
+    """
     try:
         print(line, flush=True)
     except BrokenPipeError:
         drop_output()
+    except OSError as fault:
+        drop_output()
+        print(f"the output cannot be written ({fault.strerror}); the runs go on without it", file=sys.stderr)
 
 
 def _stop(*_: object) -> NoReturn:
@@ -85,7 +94,7 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
     written (status 1). ``HYDRA_FULL_ERROR=1`` shows the traceback of the last.
     """
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(Cleaned, streams)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = map(Cleaned, streams)
     if signal.getsignal(signal.SIGINT) is _stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int | None
@@ -101,6 +110,8 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
         print("\nstopped", file=sys.stderr)
         status = getattr(stopped, "status", INTERRUPTED)
     except OSError as fault:
+        from ngn.files import storage_fault
+
         said = storage_fault(fault)
         if said is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise

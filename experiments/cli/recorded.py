@@ -124,7 +124,7 @@ def _how(records: Iterable[Found]) -> str:
 
     together = span(record["execution"]["replicas"] for record in records)
     devices = dict.fromkeys(
-        record["hardware"].get("cpu", "cpu") if record["execution"]["device"] == "cpu" else record["execution"]["device"]
+        record["hardware"].get("cpu", device) if (device := record["execution"]["device"]) == "cpu" else device
         for record in records
     )
     threads = span(record["execution"].get("threads", 1) for record in records)
@@ -259,9 +259,11 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     same: dict[str, list[tuple[Table, Row]]] = {}
     for table in MACROS:
         for row in table.rows:
-            if row.runs is not None and dict(row.runs.choices).get("task", DEFAULT_CHOICES["task"]) in tasks:
-                if (key := _settings(keys_of(row.runs, 0))) in seeds and not row.runs.about:
-                    same.setdefault(key, []).append((table, row))
+            runs = row.runs
+            if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
+                continue
+            if (key := _settings(keys_of(runs, 0))) in seeds:
+                same.setdefault(key, []).append((table, row))
     lines: list[overview.FlatRecord] = []
     values, committed = published.load_published(), Reader(Store(RESULTS))
     for key, rows in same.items():

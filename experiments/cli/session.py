@@ -6,6 +6,7 @@ This process, a launcher that trains stacks, or a cluster may start a job. In al
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -23,10 +24,13 @@ from experiments.cli.expand import expand
 from experiments.cli.pipes import print_line, room
 from experiments.contract.config import Config
 from experiments.runs.run_files import Run
-from ngn.files import FileError
+from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:
     from experiments.runs.outcome import RunOutcome
+
+
+log = logging.getLogger(__name__)
 
 
 class RunFailed(RuntimeError):
@@ -49,11 +53,18 @@ def is_for_reader(error: Exception) -> bool:
 
 
 def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None:
-    """Write ``config.yaml``, the trained configuration, and ``overrides.yaml`` into a job's ``.hydra`` folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``config.yaml``, the trained configuration, and ``overrides.yaml`` into a job's ``.hydra`` folder.
+
+    If this cannot be done, there is a warning: the record holds the configuration, too.
+    """
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if installed, is ten times as fast
-    for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
-        (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
+            (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    except OSError as fault:
+        fault.filename = str(folder)
+        log.warning("%s", storage_fault(fault) or fault)
 
 
 def train(run: Run) -> RunOutcome | Exception:
@@ -77,7 +88,8 @@ class Session:
         runs: the runs of the jobs, in order. They are not sent to other processes.
         labels: the overrides that distinguish each job, such as ``schedule.lambda0=1e-4 seed=0``.
         process: id of the process that reports.
-        failed, diverged: one line for each failed or diverged job.
+        failed: reason → the failed jobs.
+        diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
         ready: run id → outcome or exception of a run that a launcher trained before its job reports.
     """
@@ -85,7 +97,7 @@ class Session:
     runs: list[Run]
     labels: list[str]
     process: int = field(default_factory=os.getpid)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, list[str]] = field(default_factory=dict)
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
     ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
@@ -128,12 +140,15 @@ class Session:
                 raise RunFailed(str(error)) from None
             if elsewhere or (not several and (not for_reader or wants_tracebacks())):
                 raise
-            if not for_reader or wants_tracebacks():
+            reason = str(error).splitlines()[0] if str(error) else "no message"
+            reason = reason if for_reader else f"{type(error).__name__}: {reason}"
+            if reason in self.failed:
+                pass  # all runs on a full disk fail for one reason, which has been told
+            elif not for_reader or wants_tracebacks():
                 traceback.print_exception(error)
             else:
                 print(f"{prefix}{error}", file=sys.stderr, flush=True)
-            reason = str(error).splitlines()[0] if str(error) else "no message"
-            self.failed.append(f"{prefix}{reason if for_reader else f'{type(error).__name__}: {reason}'}")
+            self.failed.setdefault(reason, []).append(prefix)
 
     def summary(self) -> None:
         """Print the end of a command's output.
@@ -148,10 +163,13 @@ class Session:
 
             if told := closing(list(zip(self.labels, self.runs, strict=True)), made):
                 print_line(told)
-        for what, names in (("failed", self.failed), ("diverged", self.diverged)):
-            if names and several:
-                lines = "\n".join(f"  {name}" for name in names)
-                print(f"{len(names)} of {len(self.labels)} runs {what}:\n{lines}", file=sys.stderr)
+        count = sum(map(len, self.failed.values()))
+        more = {reason: f" (and {len(jobs) - 1} more)" for reason, jobs in self.failed.items() if jobs[1:]}
+        failed = [f"{jobs[0]}{reason}{more.get(reason, '')}" for reason, jobs in self.failed.items()]
+        for what, number, lines in (("failed", count, failed), ("diverged", len(self.diverged), self.diverged)):
+            if number and several:
+                told = "".join(f"\n  {line}" for line in lines)
+                print(f"{number} of {len(self.labels)} runs {what}:{told}", file=sys.stderr)
 
     def status(self) -> int:
         """Return the exit status of the command."""
