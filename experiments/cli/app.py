@@ -17,8 +17,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-import hydra
-
 from experiments import paths, processes
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
@@ -72,6 +70,8 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
 
 def start(session: Session) -> None:
     """Let Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
+    import hydra
+
     hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
 
 
