@@ -50,7 +50,7 @@ class Bar:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the script; return 0 if every data set is present and checked, 1 if not, 2 for a wrong command line."""
+    """Run the script; return 0 if all data are present and checked, 1 if not, 2 for a wrong command, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -86,14 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
         except DataError as fault:
             print(f"{name}: {fault}", file=sys.stderr)
             failed = True
+        except KeyboardInterrupt:
+            print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
+            return 130
         else:
             print(f"{name}: {'fetched' if fetched else 'present'} in {root} ({info.provenance})")
     return int(failed)
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main)
-    except KeyboardInterrupt:
-        print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
-        sys.exit(130)
+    exit_with(main)

@@ -38,6 +38,7 @@ def show() -> None:
         for text in (f"{study.title}{needs}", *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
             print(fill(text, 112, initial_indent="    ", subsequent_indent="      "))
     print(NOTES)
+    gc.enable()
 
 
 def _time_and_memory(configs: Iterable[Config], speeds: Speeds) -> tuple[str, str]:

@@ -93,8 +93,7 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
     It ends without a traceback if the reader of its output has gone, at Ctrl-C, and if a file cannot be read or
     written (status 1). ``HYDRA_FULL_ERROR=1`` shows the traceback of the last.
     """
-    streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(Cleaned, streams)
+    sys.stdout, sys.stderr = Cleaned(sys.stdout), Cleaned(sys.stderr)
     if signal.getsignal(signal.SIGINT) is _stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int | None

@@ -6,6 +6,7 @@ published ones (:func:`closing`). ``show=true`` prints the committed records alo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,7 @@ from experiments.runs.run_files import Run
 from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since
 from experiments.store.records import RecordError, Store
+from experiments.store.sources import sources_digest
 from experiments.sweeps.status import ENGINES, duration_text
 from experiments.tables import MACROS
 from experiments.tables.model import Row, Table
@@ -183,9 +185,10 @@ def _notes(record: Found, config: Config, verbose: bool) -> list[str]:
     if code["numerics"] != numerics(config):
         return [f"made by numerics version {code['numerics']}, which is out of date"]
     notes = [f"trained {how}" for how in data_differences(record, config)]
-    if code["commit"] and (changed := changed_since(code["commit"])):
-        since = f" (since {code['commit'][:10]} changed: {named(changed)})" if verbose else ""
-        notes.append(f"made by earlier code of the same numerics version{since}")
+    if code.get("sources") != sources_digest():
+        changed = changed_since(code["commit"]) if verbose and code["commit"] else None
+        since = f" (since {code['commit'][:10]} changed: {named(changed)})" if changed else ""
+        notes.append(f"made by other sources of the same numerics version{since}")
     return notes
 
 
@@ -212,7 +215,7 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
         found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
         parts.append(f"medians:\n{overview.format_rows(found, room())}")
     parts += [paper] if paper else []
-    if len(jobs) > 1:
+    if len(jobs) > 1 and sys.stdout.isatty():  # where the line of a run is cut before its record
         parts.append(f"records: {', '.join(sorted({relative(path.parent) for path in made}))}")
     return "\n".join(parts)
 
@@ -253,7 +256,8 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     roots: dict[str, Path] = {}
     for _, run in jobs:
         key = _settings(identity_keys(run.config))
-        roots.setdefault(key, run.root)
+        if own:
+            roots.setdefault(key, run.root)
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
     tasks = {run.config.task.name for _, run in jobs}
     same: dict[str, list[tuple[Table, Row]]] = {}
