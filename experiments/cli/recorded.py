@@ -42,6 +42,8 @@ Labelled = Sequence[tuple[str, Run]]
 """The runs of a command, each with the overrides that distinguish it."""
 SAMPLE = 8
 """Most records of other settings that are read to estimate a time."""
+MOST_READ = 64
+"""Most runs of a command whose own records are read for it."""
 FEW = 3
 """Most runs that a note names; of more it says the number."""
 SHORT = 10.0
@@ -62,6 +64,12 @@ def _seconds(record: Found) -> float:
     return float(max(trained, record["time"]["seconds"]))
 
 
+def _fits(record: Found, config: Config) -> bool:
+    """Return whether a record is of the engine and the kind of device that a command asks for, if it does."""
+    engines, device = record["execution"]["engine"].split("+"), record["execution"]["device"]
+    return config.engine in ("auto", *engines) and config.device in ("auto", "cpu" if device == "cpu" else "cuda")
+
+
 def _alike(config: Config, store: Store) -> list[Found]:
     """Return a few records of a run's task, gate, method, model and profile, with other settings."""
     stem = f"{config.task.name}-{config.gate.component}-{config.method.name}*-s*.json"
@@ -69,7 +77,7 @@ def _alike(config: Config, store: Store) -> list[Found]:
     found = []
     for path in paths[:: max(1, len(paths) // SAMPLE)]:
         record = _record(path.stem, store)
-        if record is not None:
+        if record is not None and _fits(record, config):
             then, model = record["config"], None if config.model is None else config.model.name
             if (then["method"]["name"], then["profile"]) == (config.method.name, config.profile):
                 found += [record] if (then.get("model") or {}).get("name") == model else []
@@ -81,23 +89,24 @@ def _per_step(record: Found, config: Config) -> float:
     return _seconds(record) / steps / len(record["phases"])
 
 
-def forecast(runs: Sequence[Run], store: Store | None = None) -> str:
+def forecast(runs: Sequence[Run]) -> str:
     """Say how long runs take by the committed records: of the same runs, else of their task, gate and method.
 
     Returns:
         two lines; empty if no record tells, or if it is less than :data:`SHORT` seconds.
     """
-    store = store or Store(RESULTS)
+    store, looked_at = Store(RESULTS), runs[:: max(1, len(runs) // MOST_READ)]
     each: list[float] = []
     used: dict[str, Found] = {}
     same, speeds = True, dict[tuple[str, ...], tuple[float, list[Found]] | None]()
-    for run in runs:
-        if (record := _record(run.id, store)) is not None:
+    for run in looked_at:
+        if (record := _record(run.id, store)) is not None and _fits(record, run.config):
             each.append(_seconds(record))
             used[record["run_id"]] = record
             continue
         config, same = run.config, False
         kind = (config.task.name, config.gate.component, config.method.name, str(config.model), config.profile)
+        kind = (*kind, config.engine, config.device)
         if kind not in speeds:
             alike = _alike(config, store)
             speeds[kind] = (median(_per_step(record, config) for record in alike), alike) if alike else None
@@ -106,12 +115,14 @@ def forecast(runs: Sequence[Run], store: Store | None = None) -> str:
             phases = 1 if plain else len(config.phases) + len(config.continue_with)
             each.append(known[0] * config.train.steps_on(config.task.usual_samples) * phases)
             used |= {record["run_id"]: record for record in known[1]}
-    if sum(each) < SHORT:
+    times = len(runs) / len(looked_at)
+    if times * sum(each) < SHORT:
         return ""
     time = f"about {duration_text(median(each))}"
     if len(runs) > 1:
-        time += f" each, {duration_text(sum(each))} in all"
-    unknown = f"; of {len(runs) - len(each)} runs no record tells" if len(each) < len(runs) else ""
+        time += f" each, {duration_text(times * sum(each))} in all"
+    lacking = round(times * (len(looked_at) - len(each)))
+    unknown = f"; of {_counted(lacking, 'run')} no record tells" if lacking else ""
     whose = "the same runs" if same else "this task and method"
     return f"{_counted(len(runs), 'run')} to train: {time}{unknown}\n  by records of {whose}: {_how(used.values())}"
 
@@ -132,9 +143,10 @@ def _how(records: Iterable[Found]) -> str:
     threads = span(record["execution"].get("threads", 1) for record in records)
     engines = {engine for record in records for engine in record["execution"]["engine"].split("+")}
     gone = sorted(engines - ENGINES)
+    how_fast = f", engine {' or '.join(sorted(engines & ENGINES))}" if engines & ENGINES else ""
     how = "one at a time" if together == "1" else f"{together} trained at once"
     how += f", on {' or '.join(devices)}, {threads} thread{'' if threads == '1' else 's'}"
-    return how + (f", partly by an engine that is gone ({', '.join(gone)})" if gone else "")
+    return how + how_fast + (f", by an engine that is gone ({', '.join(gone)})" if gone else "")
 
 
 def _counted(number: int, word: str) -> str:

@@ -41,9 +41,10 @@ def test_the_time_of_the_same_runs_is_that_of_their_records(committed: Store) ->
     runs = [made(committed, seed) for seed in range(3)]
     assert recorded.forecast(runs) == (
         "3 runs to train: about 1.0 min each, 3.0 min in all\n"
-        "  by records of the same runs: 20 trained at once, on Some CPU, 2 threads"
+        "  by records of the same runs: 20 trained at once, on Some CPU, 2 threads, engine torch"
     )
     assert recorded.forecast(runs[:1]).startswith("1 run to train: about 1.0 min\n")
+    assert recorded.forecast(runs * 100).startswith("300 runs to train: about 1.0 min each, 5.0 h in all\n")
 
 
 def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Store) -> None:
@@ -53,19 +54,21 @@ def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Sto
         [Run.of(longer)]
     )
     other = Run.of(compose({"task": "cora"}))
-    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 runs no record tells" in recorded.forecast(
+    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in recorded.forecast(
         [Run.of(longer), other]
     )
     assert recorded.forecast([other]) == "", "nothing is guessed"
     assert recorded.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
     assert recorded.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
+    for typed in ({"engine": "fused"}, {"device": "cuda"}):
+        assert recorded.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
 
 
 def test_an_engine_that_is_gone_is_named(committed: Store) -> None:
     run = made(committed, 0)
     content = committed.path(run.id).read_text().replace('"torch"', '"fused-step"')
     committed.path(run.id).write_text(content)
-    assert recorded.forecast([run]).endswith("2 threads, partly by an engine that is gone (fused-step)")
+    assert recorded.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
 
 
 def shown(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
