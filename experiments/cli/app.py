@@ -21,6 +21,7 @@ from experiments import paths, processes
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
+from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, is_for_reader, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.runs.shutdown import shut_down
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         rewritten, jobs = prepare(typed)
         if any(job.run.config.show for job in jobs):
-            from experiments.cli import recorded
+            from experiments.cli import recorded  # imported here: its tables take time
 
             verbose = any(token.startswith("hydra.verbose=") for token in rewritten)
             return recorded.show([(job.label, job.run) for job in jobs], verbose)
@@ -115,9 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", program, *typed])
     missing = [job.run for job in jobs if not machine.recorded(job.run)]
     if missing:
-        from experiments.cli import recorded  # imported here, as its tables take time to import
-
-        if told := recorded.forecast(missing):
+        if told := forecast(missing):
             print(told, file=sys.stderr, flush=True)
         machine.warn_of_uncounted(missing)
     session = Session([job.run for job in jobs], [job.label for job in jobs])

@@ -9,7 +9,7 @@ import pytest
 from record_samples import grown, record
 
 from experiments import paths
-from experiments.cli import app, recorded
+from experiments.cli import app, forecast, recorded
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs.run_files import Run
@@ -21,7 +21,8 @@ from experiments.tables import MACROS
 @pytest.fixture
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A folder of committed records, and no git that could say what has changed since."""
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    for module in (forecast, recorded):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(recorded, "changed_since", lambda commit: ["ngn/gate.py", "run.py", "a.py", "b.py"])
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
     return Store(tmp_path / "results")
@@ -39,36 +40,36 @@ def made(store: Store, seed: int, t: float = 6.0, mse: float = 1e-3, seconds: fl
 
 def test_the_time_of_the_same_runs_is_that_of_their_records(committed: Store) -> None:
     runs = [made(committed, seed) for seed in range(3)]
-    assert recorded.forecast(runs) == (
+    assert forecast.forecast(runs) == (
         "3 runs to train: about 1.0 min each, 3.0 min in all\n"
         "  by records of the same runs: 20 trained at once, on Some CPU, 2 threads, engine torch"
     )
-    assert recorded.forecast(runs[:1]).startswith("1 run to train: about 1.0 min\n")
-    assert recorded.forecast(runs * 100).startswith("300 runs to train: about 1.0 min each, 5.0 h in all\n")
+    assert forecast.forecast(runs[:1]).startswith("1 run to train: about 1.0 min\n")
+    assert forecast.forecast(runs * 100).startswith("300 runs to train: about 1.0 min each, 5.0 h in all\n")
 
 
 def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Store) -> None:
     made(committed, 0, **{"train.steps": 1000})
     longer = compose({}, {"seed.value": 7, "phases": ["grown"], "train.steps": 5000})
-    assert "1 run to train: about 5.0 min\n  by records of this task and method: 20" in recorded.forecast(
+    assert "1 run to train: about 5.0 min\n  by records of this task and method: 20" in forecast.forecast(
         [Run.of(longer)]
     )
     other = Run.of(compose({"task": "cora"}))
-    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in recorded.forecast(
+    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in forecast.forecast(
         [Run.of(longer), other]
     )
-    assert recorded.forecast([other]) == "", "nothing is guessed"
-    assert recorded.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
-    assert recorded.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
+    assert forecast.forecast([other]) == "", "nothing is guessed"
+    assert forecast.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
+    assert forecast.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
     for typed in ({"engine": "fused"}, {"device": "cuda"}):
-        assert recorded.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
+        assert forecast.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
 
 
 def test_an_engine_that_is_gone_is_named(committed: Store) -> None:
     run = made(committed, 0)
     content = committed.path(run.id).read_text().replace('"torch"', '"fused-step"')
     committed.path(run.id).write_text(content)
-    assert recorded.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
+    assert forecast.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
 
 
 def shown(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

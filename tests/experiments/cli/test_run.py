@@ -15,7 +15,7 @@ import pytest
 
 from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import app, recorded, session
+from experiments.cli import app, forecast, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.contract.config import Config
@@ -39,7 +39,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; monkeypatch restores it after the test
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "project" / "scratch")
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "no records")
+    monkeypatch.setattr(forecast, "RESULTS", tmp_path / "no records")
     monkeypatch.chdir(tmp_path)
 
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
@@ -79,7 +79,7 @@ def test_ten_seeds_are_ten_runs_with_one_line_each(command: Any, capsys: pytest.
 def test_the_time_is_told_first_and_only_if_something_is_trained(
     command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(recorded, "forecast", lambda runs: f"{len(runs)} runs: long")
+    monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
 
     def engine(config: Config) -> Any:
         assert capsys.readouterr().err.startswith("3 runs: long\n")
