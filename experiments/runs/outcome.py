@@ -172,4 +172,4 @@ def _time_of(record: Mapping[str, Any]) -> str:
     replicas, share = record["execution"]["replicas"], record["time"]["seconds"]
     if replicas == 1:
         return f"{share:.1f} s"
-    return f"{replicas * share:.1f} s for {replicas} runs trained together"
+    return f"{replicas * share:.1f} s for {replicas} runs together"

@@ -204,5 +204,5 @@ def test_runs_of_a_stack_tell_the_time_that_passed(tmp_path):
     for outcome in pair:
         record = json.loads(outcome.path.read_text())
         passed = 2 * record["time"]["seconds"]
-        assert f"({passed:.1f} s for 2 runs trained together) -> " in outcome.message
+        assert f"({passed:.1f} s for 2 runs together) -> " in outcome.message
     assert "together" not in single.message
