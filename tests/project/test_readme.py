@@ -27,7 +27,9 @@ def test_the_commands_run_in_a_fresh_clone(tmp_path):
         if line.startswith("make"):
             subprocess.run(["make", "--dry-run", line.split()[1]], cwd=clone, check=True, capture_output=True)
     small = [line for line in lines if line.startswith("python")]
-    small = [re.sub(r"^(python run.py (?!.*(?:smoke|--list|show=true))[^#]*)", r"\1 profile=smoke ", line) for line in small]
+    small = [
+        re.sub(r"^(python run.py (?!.*(?:smoke|--list|show=true))[^#]*)", r"\1 profile=smoke ", line) for line in small
+    ]
     small = [line.replace("seed=0..9", "seed=0").replace("count=1,2,4,8", "count=1,2,4") for line in small]
     shorter = "gate=conv train.epochs=null train.steps=2"
     small = [line if "show=true" in line else line.replace("gate=conv", shorter) for line in small]
