@@ -129,7 +129,8 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
         fault.filename = str(path)  # "no space left" alone does not name the file
         raise
     finally:
-        written.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a read-only disk; `remove_stale_files` removes what is left elsewhere
+            written.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -90,8 +90,8 @@ def until_main() -> None:
 def exit_with(main: Callable[[], int | None]) -> NoReturn:
     """Exit with the status of a script's ``main``.
 
-    It ends without a traceback if the reader of its output has gone, at Ctrl-C, and if a file cannot be read or
-    written (status 1). ``HYDRA_FULL_ERROR=1`` shows the traceback of the last.
+    It ends without a traceback if the reader of its output has gone, at Ctrl-C, and if a file is damaged, or cannot be
+    read or written (status 1). ``HYDRA_FULL_ERROR=1`` shows the traceback of the last.
     """
     sys.stdout, sys.stderr = Cleaned(sys.stdout), Cleaned(sys.stderr)
     if signal.getsignal(signal.SIGINT) is _stop:
@@ -108,13 +108,15 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
     except KeyboardInterrupt as stopped:
         print("\nstopped", file=sys.stderr)
         status = getattr(stopped, "status", INTERRUPTED)
-    except OSError as fault:
-        from ngn.files import storage_fault
+    except Exception as fault:
+        from ngn.files import FileError, storage_fault
 
-        said = storage_fault(fault)
+        said = (
+            storage_fault(fault) if isinstance(fault, OSError) else str(fault) if isinstance(fault, FileError) else None
+        )
         if said is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        if fault.filename is None:  # the output itself
+        if getattr(fault, "filename", "") is None:  # the output itself
             drop_output()
         print(said, file=sys.stderr)
         status = 1

@@ -1,9 +1,11 @@
 """Files of ``ngn.save``: complete or absent, checked when loaded, and careful with what is there already."""
 
+import errno
 import os
 import random
 import signal
 import stat
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -110,3 +112,18 @@ def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     other.touch()  # of a living process
     ngn.save(net(), tmp_path / "small")
     assert {p.name for p in tmp_path.iterdir()} == {"small", other.name}
+
+
+def test_what_cannot_be_removed_does_not_hide_what_cannot_be_written(tmp_path, monkeypatch):
+    """On a read-only disk both fail, and the first names the file that was asked for."""
+
+    def refused(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(OSError, match="Read-only") as fault:
+        files.write_atomically(tmp_path / "record.json", b"")
+    assert files.storage_fault(fault.value) == (
+        f"{tmp_path}/record.json: cannot be written (Read-only file system); name a folder that can be written"
+    )

@@ -82,6 +82,13 @@ def test_a_file_that_cannot_be_written_is_one_line(code: str) -> None:
     assert os.strerror(getattr(errno, code)) in line
 
 
+def test_a_damaged_file_is_one_line() -> None:
+    done = program(
+        "from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"
+    )
+    assert (done.returncode, done.stderr) == (1, "a.json: damaged\n")
+
+
 def test_a_full_disk_behind_the_output_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = program("pipes.exit_with(lambda: print('x' * 9999))", capture_output=False, stdout=full, stderr=-1)
