@@ -168,6 +168,8 @@ def _paper(jobs: Labelled, own: Rows) -> str:
             if (key := _settings(keys_of(runs, 0))) in seeds:
                 same.setdefault(key, []).append((table, row))
     lines: list[overview.FlatRecord] = []
+    if not published.PATH.is_file():  # a copy of the sources alone
+        return ""
     values, committed = published.load_published(), Reader(Store(RESULTS))
     for key, rows in same.items():
         enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]
