@@ -30,14 +30,14 @@ def control_in(text: str) -> str | None:
     return None if found is None else f"U+{ord(found[0]):04X}"
 
 
-def printable(text: str) -> str:
-    """Return a text in which each control character is the mark of an unreadable one, U+FFFD."""
-    return CONTROL.sub("\ufffd", text)
-
-
 def visible(text: object) -> str:
     """Return a text in which each control character is written as ``<U+001B>``."""
     return CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", str(text))
+
+
+def printable(text: str) -> str:
+    """Return :func:`visible` text in which line breaks and tabs stay: a terminal obeys other control characters."""
+    return "".join(part if part in ("\n", "\t") else visible(part) for part in re.split("([\n\t])", text))
 
 
 def _texts(part: Any, where: str) -> Iterator[tuple[str, str]]:

@@ -172,7 +172,8 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
         fault.filename = str(path)  # "no space left" alone does not name the file
         raise
     finally:
-        written.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a read-only disk; `remove_stale_files` removes what is left elsewhere
+            written.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -187,6 +188,28 @@ def _require_replaceable(path: Path) -> None:
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
             raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
+
+
+_ADVICE = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "name a folder that can be written",
+    errno.EACCES: "name a folder that can be written, or change its permissions",
+    errno.EPERM: "name a folder that can be written, or change its permissions",
+}
+_PLACES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO)
+
+
+def storage_fault(fault: OSError) -> str | None:
+    """Say in one line which file cannot be read or written, why, and what to do; None if it is another fault."""
+    reason = fault.strerror or str(fault)
+    if fault.errno in _ADVICE:
+        what = "read or written" if fault.errno in (errno.EACCES, errno.EPERM) else "written"
+        return f"{fault.filename or 'the output'}: cannot be {what} ({reason}); {_ADVICE[fault.errno]}"
+    if fault.errno in _PLACES and fault.filename is not None:
+        return f"{fault.filename}: cannot be read or written ({reason})"
+    return None
 
 
 def system_error(fault: Exception) -> OSError:

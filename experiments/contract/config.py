@@ -273,6 +273,8 @@ class Config(Closed):
     """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
     force: StrictBool = False
     """Train again and replace the record if there is one."""
+    show: StrictBool = False
+    """Print the committed records of the runs; train and write nothing."""
     progress: Literal["auto", "always", "never"] = "auto"
     checkpoint_seconds: Positive = 60.0
     allow_many_jobs: StrictBool = False

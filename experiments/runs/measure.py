@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.blocks import printable
+from experiments.blocks import visible
 from experiments.config.schema import is_integer
 from experiments.contract.config import Config
 from experiments.contract.task import Task
@@ -107,7 +107,7 @@ def measure_phase(
                     "evidence": [float(f"{z:.4g}") for z in evidence],
                 }
             result.samples = {
-                name: "\n".join(map(printable, text.split("\n"))) for name, text in samples.items() if text is not None
+                name: "\n".join(map(visible, text.split("\n"))) for name, text in samples.items() if text is not None
             } or None
             if keep:
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's

@@ -26,7 +26,7 @@ from typing import Any
 
 from experiments.blocks import visible
 from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store
-from ngn.files import machine_id, read_regular, remove, start_tick, temporary_path
+from ngn.files import machine_id, read_regular, remove, start_tick, storage_fault, temporary_path
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
@@ -140,10 +140,9 @@ class Leases:
                     self._held.add(name)
         except OSError as fault:
             self.release(taken)
-            raise RecordError(
-                f"{self.folder.parent}: cannot write records there ({fault.strerror}); nothing was started. "
-                "Make the folder writable, or name another folder with results=DIR"
-            ) from fault
+            fault.filename = str(self.folder.parent)
+            why = storage_fault(fault) or fault
+            raise RecordError(f"{why}. Nothing was started. Another folder: results=DIR") from fault
         if taken and self._thread is None:
             self._thread = threading.Thread(target=self._beats, name="leases", daemon=True)
             self._thread.start()

@@ -37,7 +37,7 @@ class PackSlurmLauncher(PackLauncher):
 
     def train(self, runs: list[Run]) -> Outcomes:
         """Train the runs without a record as array tasks, and wait for them."""
-        from experiments.runs.outcome import RunOutcome, reference, summary
+        from experiments.runs.outcome import RunOutcome, summary
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
@@ -47,9 +47,6 @@ class PackSlurmLauncher(PackLauncher):
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
         cluster = load_cluster("slurm", **self.settings)
-        runs = [run for run in runs if reference(run) is None]
-        if not runs:
-            return {}
         results = next((run for run in runs if run.config.profile != "full"), runs[0]).root
         store = Store(results)
         outcomes: Outcomes = {}

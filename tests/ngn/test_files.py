@@ -1,11 +1,13 @@
 """Files of ``ngn.save``: complete or absent, checked when loaded, and careful with what is there already."""
 
+import errno
 import os
 import random
 import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -273,3 +275,18 @@ def test_a_state_that_is_no_tensor_is_named(tmp_path):
 
     with pytest.raises(ValueError, match=r"tensors only, and 0\._extra_state is none"):
         ngn.save(nn.Sequential(Stateful(3, 3)), tmp_path / "small")
+
+
+def test_what_cannot_be_removed_does_not_hide_what_cannot_be_written(tmp_path, monkeypatch):
+    """On a read-only disk both fail, and the first names the file that was asked for."""
+
+    def refused(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(OSError, match="Read-only") as fault:
+        files.write_atomically(tmp_path / "record.json", b"")
+    assert files.storage_fault(fault.value) == (
+        f"{tmp_path}/record.json: cannot be written (Read-only file system); name a folder that can be written"
+    )

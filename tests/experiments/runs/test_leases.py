@@ -1,5 +1,6 @@
 """Leases, and how processes share runs. tests/support/faults.py injects the faults."""
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -87,8 +88,18 @@ def test_only_the_leases_of_dead_owners_are_cleared(tmp_path):
 
 def test_an_unwritable_folder_is_reported_before_training(tmp_path):
     (tmp_path / "results").write_text("a file")
-    with pytest.raises(RecordError, match="name another folder with results=DIR"):
+    with pytest.raises(RecordError, match=r"Nothing was started. Another folder: results=DIR"):
         launch.launch(smoke(tmp_path, [0]))
+
+
+@pytest.mark.parametrize(("code", "advice"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions")])
+def test_the_advice_fits_the_reason(tmp_path, monkeypatch, code, advice):
+    def refused(self, name):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Leases, "_take", refused)
+    with pytest.raises(RecordError, match=rf"{os.strerror(code)}.*{advice}"), Leases(tmp_path) as leases:
+        leases.take(["run"])
 
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
