@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
+from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.contract import Learner
 from ngn.cost import cut_to
@@ -213,13 +214,19 @@ class CapacityLearner(Learner):
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
     def orders(self) -> dict[str, Tensor]:
-        return {f"order.{n}": a.order for n, a in enumerate(self.axes) if a.order is not None and not a.chosen}
+        return {f"order.{n}": a.order for n, a in enumerate(self.axes) if a.order is not None and a.ranks is not None}
 
     def reorder(self, orders: Mapping[str, Tensor]) -> None:
         for number, axis in enumerate(self.axes):
             if (order := orders.get(f"order.{number}")) is not None:
-                axis.sort(order[order < axis.K].argsort(stable=True).tolist())  # of those that are not cut yet
-                axis.order = order.long().cpu()
+                axis.take_order(order)
+            elif not axis.chosen:  # a training that sorted nothing; states of version 0.1 lack orders that users gave
+                axis.take_order(torch.arange(axis.K))
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        moving, frozen = super()._tensors()
+        orders = {f"{path}.order" for path, axis in self.named_modules() if isinstance(axis, OrderedAxis)}
+        return {name: value for name, value in moving.items() if name not in orders}, frozen  # orders() has them
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}

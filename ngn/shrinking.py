@@ -219,11 +219,14 @@ def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], opti
 
 
 def cut_to_state(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *others: Any) -> None:
-    """Before a ``state`` is loaded, cut ``model`` to its numbers of components."""
+    """Before a ``state`` is loaded, put the components of ``model`` in its order, and cut to its numbers of them."""
     stacks = [axis for axis in axes_of(model) if any(is_stack(_held(cut)) for cut in axis.cuts)]
     for some in (stacks, None):  # layers first: those that are left have new numbers in the state
         axes = axes_of(model) if some is None else some
         paths = {id(module): path for path, module in model.named_modules()}
+        for axis in axes:
+            if (order := state.get(prefix + f"{paths[id(axis)]}.order".lstrip("."))) is not None:
+                axis.take_order(order)
         weights = [state.get(prefix + f"{paths[id(axis)]}.capacity.w".lstrip(".")) for axis in axes]
         shrink(model, axes, [axis.K if w is None else w.shape[-1] for axis, w in zip(axes, weights, strict=True)])
 
