@@ -224,8 +224,8 @@ class OrderedAxis(nn.Module):
             return
         if bool((order < 0).any()) or len({*order.bincount().tolist()}) != 1:
             raise ValueError(
-                f"{self.name or 'an axis'}: the order of its components in this state is damaged; was the state cast to "
-                "half precision, or averaged with that of another training?"
+                f"{self.name or 'an axis'}: the order of its components in this state is damaged. Was the state cast "
+                "to half precision, or averaged with the state of another training?"
             )
         if int(order.max()) + 1 >= self.K:  # else the state is of a smaller model: loading names the shapes
             self.sort(order[order < self.K].argsort(stable=True).tolist())
@@ -359,6 +359,9 @@ class OrderedAxis(nn.Module):
         self._K //= self.per
         self.capacity.shrink(self._K)
         self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
+
+    def moved(self) -> None:
+        """Renew notes of shapes: tensors of the model were cut in place, those of this axis or of others."""
 
     def _count(self, kept: Tensor) -> None:
         """Update what counts the components."""

@@ -1,6 +1,8 @@
 """Cut in place: the same model, optimiser and deployed copy as a masked twin's, with smaller tensors."""
 
 import copy
+import re
+import warnings
 
 import pytest
 import torch
@@ -242,25 +244,58 @@ def test_a_tensor_that_two_cuts_claim_stays_whole():
     assert learner.masked == ["a", "b"]
 
 
-def test_an_optimiser_that_cannot_be_cut_is_refused_before_anything_changes():
-    def made():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8))
-        return ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, example=X.float())
+def two_maps(seed=0, **settings):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8)).double()
+    return ngn.learn_sizes(model, example=X, budget=ngn.Budget(parameters="50%"), **settings)
 
-    learner = made()
-    factored = torch.optim.Adafactor(learner.body_parameters())
-    steps(learner, factored, X.float(), 1)
-    learner.set_progress(1.0)
-    before = {name: value.clone() for name, value in learner.state_dict().items()}
-    with pytest.raises(
-        ValueError, match=r"Adafactor keeps a state of shape .*leave the optimiser out of learner\.step"
-    ):
-        learner.shrink(factored)
-    with pytest.raises(ValueError, match=r"does not hold Linear\.weight.*leave the optimiser out"):
-        learner.shrink(torch.optim.SGD(learner.controller_parameters(), lr=0.1))
-    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
-    assert learner.shrink(optimizer_of(learner))
+
+UNCUTTABLE = {
+    "factored state": (lambda p: [torch.optim.Adafactor(p)], r"Adafactor keeps a state of shape \[32, 1\]"),
+    "history of all": (lambda p: [torch.optim.LBFGS(p, max_iter=1)], "LBFGS keeps a state that is larger"),
+    "one of two": (
+        lambda p: [torch.optim.SGD(p[:2])],
+        "no optimiser holds Linear.weight; pass all of them: learner.step",
+    ),
+    "aside": (lambda p: [Aside(p)], "Aside keeps tensors outside of its state"),
+}
+
+
+class Aside(torch.optim.SGD):
+    def __init__(self, params):
+        super().__init__(params, lr=0.01)
+        self.slow = [p.detach().clone() for p in params]
+
+
+@pytest.mark.parametrize("name", UNCUTTABLE)
+def test_what_an_optimiser_cannot_follow_is_said_in_the_first_step_and_masked(name):
+    learner, (make, message) = two_maps(), UNCUTTABLE[name]
+    optimizers = make(learner.body_parameters())
+
+    def closure():
+        loss = (learner(X) - X.sin()).square().mean()
+        learner.zero_grad()
+        loss.backward()
+        return loss
+
+    for n in range(10):
+        closure()
+        for optimizer in optimizers:
+            optimizer.step(closure)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            learner.step((n + 1) / 10, optimizers)
+        assert [bool(re.search(message, str(w.message))) for w in said] == [True] * (n == 0)
+    assert learner.masked == learner.names
+    assert learner.deploy(example=X, unsettled="allow")[0].out_features == int(learner.count()) < 32
+
+
+def test_what_is_no_optimiser_and_no_average_is_refused():
+    learner = two_maps()
+    with pytest.raises(TypeError, match="expected an optimiser or several, not a StepLR"):
+        learner.step(0.1, torch.optim.lr_scheduler.StepLR(optimizer_of(learner), 1))
+    with pytest.raises(ValueError, match="average Sequential does not have the sizes"):
+        two_maps().step(0.1, optimizer_of(learner), nn.Sequential(nn.Linear(8, 8)))
 
 
 def test_no_size_ends_without_components():
