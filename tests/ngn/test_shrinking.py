@@ -13,6 +13,7 @@ from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
 from torch.nn.utils import parametrizations
+from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
 from ngn.shrinking import shrink
@@ -120,8 +121,8 @@ class Stack(nn.Module):
         return self.last(self.fused(x))
 
 
-def stack(**settings):
-    torch.manual_seed(1)
+def stack(seed=1, **settings):
+    torch.manual_seed(seed)
     sizes = {
         "layers": ngn.Depth(t0=1.0),
         "layers.*.attn": ngn.Heads(t0=1.0, by_importance=[2, 0, 3, 1]),
@@ -184,25 +185,158 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     torch.testing.assert_close(learner(x), twin(x), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("buffers", [True, False])
-@pytest.mark.parametrize("of", ["learner", "model"])
-def test_averages_are_cut_with_the_model(of, buffers):
-    def average_of(learner):
-        part = learner if of == "learner" else learner.model
-        return torch.optim.swa_utils.AveragedModel(part, use_buffers=buffers)
+class ModelEma(nn.Module):
+    """An average like timm's: a copy, updated by the places of tensors in the state."""
 
+    def __init__(self, model):
+        super().__init__()
+        self.module = copy.deepcopy(model)
+
+    @torch.no_grad()
+    def update_parameters(self, model):
+        for mine, other in zip(self.module.state_dict().values(), model.state_dict().values(), strict=True):
+            mine.lerp_(other, 0.3)
+
+
+class ByName(dict):
+    """An average by hand: a dictionary of tensors by name."""
+
+    def __init__(self, tensors):
+        super().__init__({name: value.detach().clone() for name, value in tensors})
+
+    def update_from(self, tensors):
+        for name, value in tensors:
+            self[name] = 0.7 * self[name] + 0.3 * value.detach()
+
+
+def averaged(average, model):
+    """The model of an average."""
+    if isinstance(average, nn.Module):
+        return ngn.deploy(getattr(average.module, "model", average.module))
+    twin, prefix = copy.deepcopy(model), "model." if any(name.startswith("model.") for name in average) else ""
+    twin.load_state_dict({name.removeprefix(prefix): value for name, value in average.items()}, strict=False)
+    return ngn.deploy(twin)
+
+
+AVERAGES = {
+    "learner, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner, use_buffers=True),
+    "learner": lambda learner: torch.optim.swa_utils.AveragedModel(learner),
+    "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
+    "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
+    "timm": lambda learner: ModelEma(learner.model),
+    "by name": lambda learner: ByName(learner.named_parameters()),
+    "state by name": lambda learner: ByName(learner.model.state_dict().items()),
+}
+
+
+@pytest.mark.parametrize("told", ["step", "callback"])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages_are_cut_with_the_model(name, told):
     learner, twin = stack(), stack()
-    averages = [average_of(each) for each in (learner, twin)]
-    for cut, each, average in zip((True, False), (learner, twin), averages, strict=True):
+    averages = [AVERAGES[name](each) for each in (learner, twin)]
+    if told == "callback":
+        learner.on_cut(lambda cut: cut(averages[0]))
+    for each, average in zip((learner, twin), averages, strict=True):
         optimizer = optimizer_of(each)
         for n in range(6):
             steps(each, optimizer, X, 1)
-            average.update_parameters(each if of == "learner" else each.model)
-            each.set_progress((n + 1) / 6)
-            if cut:
-                assert each.shrink(optimizer, [average]) == (n == 2)
-    one, two = (ngn.deploy(average.module.model if of == "learner" else average.module) for average in averages)
+            part = each.model if "model" in name or name == "timm" else each
+            if name == "by name":
+                average.update_from(each.named_parameters())
+            elif name == "state by name":
+                average.update_from(each.model.state_dict().items())
+            else:
+                average.update_parameters(part)
+            passed = [average] if told == "step" else []
+            each.step((n + 1) / 6, optimizer if each is learner else None, passed if each is learner else [])
+    assert len(learner.model.layers) < 4
+    one, two = (averaged(*each) for each in zip(averages, (learner.model, twin.model), strict=True))
     torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
+
+
+class SAM(torch.optim.Optimizer):
+    """An optimiser like the usual one of that name, with another inside that has the same groups."""
+
+    def __init__(self, groups):
+        super().__init__(groups, {"rho": 0.05})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, lr=1e-2, momentum=0.9)
+        self.param_groups = self.base_optimizer.param_groups
+
+    @torch.no_grad()
+    def first_step(self):
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            self.state[p]["old_p"] = p.data.clone()
+            p.add_(p.grad, alpha=0.05 / (p.grad.norm() + 1e-12))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            p.data = self.state[p]["old_p"]
+        self.base_optimizer.step()
+
+
+def sam(learner):
+    return [SAM([*learner.body_parameters(), *learner.controller_parameters()])]
+
+
+def two(learner, of_matrices=lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)):
+    body = learner.body_parameters()
+    others = [*(p for p in body if p.dim() != 2), *learner.controller_parameters()]
+    return [of_matrices([p for p in body if p.dim() == 2]), torch.optim.AdamW(others, lr=1e-2)]
+
+
+@pytest.mark.parametrize("make", [sam, two])
+def test_optimisers_within_others_and_beside_them_are_cut(make):
+    learner, twin = stack(), stack()
+    for each in (learner, twin):
+        optimizers = make(each)
+        for n in range(8):
+            for again in range(1 + (make is sam)):
+                each.zero_grad()
+                ((each(X) - X.sin()).square().mean() + each.penalty()).backward()
+                if make is sam and not again:
+                    optimizers[0].first_step()
+            for optimizer in optimizers:
+                optimizer.step()
+            each.step((n + 1) / 8, optimizers if each is learner else None)
+    assert learner.masked == [] != twin.masked
+    torch.testing.assert_close(learner(X), twin(X), rtol=1e-9, atol=1e-11)
+
+
+def test_muon_beside_adamw_trains_on_with_small_matrices():
+    learner = two_maps()
+    optimizers = two(learner, lambda p: torch.optim.Muon(p, lr=1e-2))
+    for n in range(10):
+        steps(learner, optimizers[1], X, 1)
+        optimizers[0].step()
+        learner.step((n + 1) / 10, optimizers)
+    assert learner.masked == []
+    for p, state in optimizers[0].state.items():
+        assert state["momentum_buffer"].shape == p.shape
+    assert learner.model[0].weight.shape == (int(learner.count()), 8) < (32, 8)
+
+
+@pytest.mark.parametrize("way", ["fit", "own loop"])
+@pytest.mark.parametrize("kind", [DenseNet, UNet, C2f, AttentionUNet, Inception], ids=lambda kind: kind.__name__)
+def test_branches_of_a_concatenation_are_cut_one_before_the_other(kind, way):
+    model, x = network(kind), example_of(kind)
+    learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(parameters="50%"))
+    if way == "fit":
+        ngn.fit(learner, [x], None, lambda m, b: m(b).square().mean(), ngn.TrainPlan(steps=20), progress="never")
+    else:
+        body = learner.body_parameters()
+        first = torch.optim.SGD([p for p in body if p.dim() > 1], 1e-3, momentum=0.9)
+        both = [first, torch.optim.AdamW([p for p in body if p.dim() < 2], 1e-3)]
+        for n in range(20):
+            learner(x).square().mean().backward()
+            for optimizer in both:
+                optimizer.step()
+            learner.step((n + 1) / 20, both)
+            learner.zero_grad()
+    assert learner.masked == []
+    assert learner.count().tolist() == [axis.K for axis in learner.axes] != [group.length for group in learner.found]
+    learner.eval()
+    torch.testing.assert_close(learner.deploy(example=x, unsettled="allow")(x), learner(x), rtol=1e-4, atol=1e-5)
 
 
 def committed(model, sizes, **settings):
