@@ -284,7 +284,10 @@ class CapacityLearner(Learner):
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
     def orders(self) -> dict[str, Tensor]:
-        return {f"order.{n}": a.order for n, a in enumerate(self.axes) if a.order is not None and a.ranks is not None}
+        sorted_ = (
+            (n, a.order) for n, a in enumerate(self.axes) if a.ranks is not None and a.cuts
+        )  # not in removed layers
+        return {f"order.{n}": order for n, order in sorted_ if order is not None}
 
     def reorder(self, orders: Mapping[str, Tensor]) -> None:
         for number, axis in enumerate(self.axes):

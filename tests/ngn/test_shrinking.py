@@ -121,12 +121,13 @@ class Stack(nn.Module):
         return self.last(self.fused(x))
 
 
-def stack(seed=1, **settings):
+def stack(seed=1, by_magnitude=False, **settings):
     torch.manual_seed(seed)
+    heads, widths = (None, None) if by_magnitude else ([2, 0, 3, 1], [5, 0, 4, 2, 1, 3])
     sizes = {
         "layers": ngn.Depth(t0=1.0),
-        "layers.*.attn": ngn.Heads(t0=1.0, by_importance=[2, 0, 3, 1]),
-        "layers.*.mlp": ngn.Width(6, t0=2.0, by_importance=[5, 0, 4, 2, 1, 3]),
+        "layers.*.attn": ngn.Heads(t0=1.0, by_importance=heads),
+        "layers.*.mlp": ngn.Width(6, t0=2.0, by_importance=widths),
         "fused": ngn.Heads(t0=2.0),
         "last": ngn.Rank(4, t0=2.0),
     }
@@ -504,7 +505,7 @@ def trainer_of(learner, folder=None, stop=None, steps=20):
 
 @pytest.mark.parametrize("stop", [5, 10, 11, 12, 19])  # the sizes are fixed and cut at the start of step 10
 def test_fit_resumes_to_the_last_bit(tmp_path, stop):
-    whole, first, second = stack(), stack(), stack()
+    whole, first, second = (stack(seed, by_magnitude=True) for seed in (1, 1, 2))
     expected = trainer_of(whole)
     trainer_of(first, tmp_path, stop)
     got = trainer_of(second, tmp_path)
@@ -519,9 +520,22 @@ def test_fit_resumes_to_the_last_bit(tmp_path, stop):
         assert (curve == got.curves[name]).all(), name
 
 
-@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="50%", round_to=2)])
-@pytest.mark.parametrize("stop", [4, 6, 8])
-def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
+HALF = ngn.Budget(parameters="50%", round_to=2)
+
+
+@pytest.mark.parametrize(
+    ("stop", "budget", "by_magnitude", "cut"),
+    [
+        (4, None, True, True),
+        (8, None, True, True),
+        (4, None, True, False),
+        (12, None, True, False),
+        (4, HALF, True, True),
+        (6, HALF, False, True),
+        (8, HALF, True, False),
+    ],
+)
+def test_an_own_loop_resumes_to_the_last_bit_in_a_model_of_another_seed(tmp_path, stop, budget, by_magnitude, cut):
     def train(learner, optimizer, span):
         for n in span:
             loss = (learner(X) - X.sin()).square().mean() + learner.penalty()
@@ -529,11 +543,13 @@ def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
             loss.backward()
             optimizer.step()
             layers = len(learner.model.layers)
-            learner.step((n + 1) / 12, optimizer)  # while the graph of ``loss`` is alive
-            assert (len(learner.model.layers) < layers) == (n == 5)
+            learner.step((n + 1) / 12, optimizer if cut else None)  # while the graph of ``loss`` is alive
+            assert (len(learner.model.layers) < layers) == (n == 5 and cut)
         return learner
 
-    whole, first, second = (stack(budget=budget) for _ in range(3))
+    whole, first, second = (stack(seed, by_magnitude, budget=budget) for seed in (1, 1, 2))
+    one, other = ([axis.order.tolist() for axis in each.axes if "layers." in axis.name] for each in (whole, second))
+    assert (one == other) != by_magnitude
     train(whole, optimizer_of(whole), range(12))
     optimizer = optimizer_of(train(first, saved := optimizer_of(first), range(stop)))
     torch.save({"learner": first.state_dict(), "optimizer": saved.state_dict()}, tmp_path / "checkpoint.pt")
@@ -545,9 +561,10 @@ def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
     train(second, optimizer, range(stop, 12))
     one, other = whole.state(), second.state()
     assert [*one] == [*other]
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
     assert str(whole.report()) == str(second.report())
     assert str(whole.report(latency=X)).count("->") == str(second.report()).count("->") + 1
+    assert torch.equal(whole.deploy()(X), second.deploy(example=X)(X))
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, of tensors that it looks at
