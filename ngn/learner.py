@@ -15,12 +15,13 @@ from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.contract import Averages, Learner, Optimizers
 from ngn.cost import cut_to
+from ngn.cuttable import kept_whole, optimizers_in, uncuttable
 from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import Mode
 from ngn.methods.batch import penalty as of_gates
 from ngn.methods.batch import sizes
 from ngn.report import SizeReport, WholeModel, size_reports
-from ngn.shrinking import InPlaceCut, axes_in, kept_whole, load_cut_states, optimizers_in, shrink, uncuttable
+from ngn.shrinking import InPlaceCut, axes_in, load_cut_states, shrink
 from ngn.tracing.found import listed
 from ngn.watching import LoopWatch
 
@@ -156,17 +157,6 @@ class CapacityLearner(Learner):
         Its argument cuts what you keep beside the model: ``learner.on_cut(lambda cut: cut(ema))``, where ``ema`` is a
         dictionary of tensors by name, or a copy of the model (:class:`~ngn.shrinking.InPlaceCut`). Loading a state
         calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
-
-        >>> import torch, ngn
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> x = torch.ones(4, 2)
-        >>> learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(parameters="50%"))
-        >>> ema = {name: p.detach().clone() for name, p in learner.named_parameters()}
-        >>> learner.on_cut(lambda cut: cut(ema))
-        >>> mse, plan = torch.nn.functional.mse_loss, ngn.TrainPlan(steps=10)
-        >>> _ = ngn.fit(learner, x, x[:, :1].contiguous(), mse, plan, progress="never")
-        >>> ema["model.0.weight"].shape == model[0].weight.shape
-        True
         """
         self._followers.append(callback)
 
@@ -174,20 +164,16 @@ class CapacityLearner(Learner):
         return self.__dict__ | {"_followers": []}
 
     def _copies(self, averages: Averages) -> list[Any]:
-        """The averages as a list.
-
-        Raises:
-            TypeError, ValueError: if one is no average of this model.
-        """
+        """The averages as a list, if they are averages of this model."""
         copies = [averages] if isinstance(averages, (nn.Module, dict)) else [*averages]
         for each in copies:
+            name = type(each).__name__
             if not isinstance(each, (nn.Module, dict)):
-                kind = type(each).__name__
-                raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {kind}")
+                raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {name}")
             if isinstance(each, nn.Module) and [a.K for a in axes_in(each)] != [a.K for a in axes_in(self.model)]:
                 raise ValueError(
-                    f"the average {type(each).__name__} does not have the sizes of the model: copy the learner or "
-                    "learner.model after learn_sizes, and pass the average in every step"
+                    f"the average {name} does not have the sizes of the model: copy the learner or learner.model after "
+                    "learn_sizes, and pass the average in every step"
                 )
         return copies
 

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ngn.axis import GONE, Cut, OrderedAxis
 from ngn.checks import axes_of
-from ngn.cut_modules import TrainingHook, breaks_groups, renumber_layers, update_attributes
+from ngn.cut_modules import TrainingHook, renumber_layers, update_attributes
+from ngn.cuttable import held_by, why_whole
 from ngn.cutting import (
     Choice,
     TensorCuts,
@@ -86,8 +87,10 @@ class InPlaceCut:
     def _prefix(self, held: Mapping[str, Any]) -> str:
         """What precedes the names of the model in ``held``, such as "model." for those of its learner."""
         names = [f"{path}.{name}".lstrip(".") for path, m in self._before.items() for name in (*m._parameters,)]
-        ends = (key.removesuffix(name) for name in names for key in held if f".{key}".endswith(f".{name}"))
-        return max({next(ends, "")}, key=lambda start: sum(start + name in held for name in names))
+        for name in names:
+            if starts := [key.removesuffix(name) for key in held if f".{key}".endswith(f".{name}")]:
+                return max(starts, key=lambda start: sum(start + other in held for other in names))
+        return ""
 
     def _smaller(self, module: nn.Module, name: str, value: Any) -> Any:
         shape, cutter = self._tensors.get((module, name), (None, None))
@@ -141,66 +144,6 @@ def shrink(
     return True
 
 
-_OWN = ("state", "param_groups", "defaults")
-"""What torch's optimisers keep; others are searched for optimisers that they wrap, and for tensors."""
-
-
-def optimizers_in(given: Any) -> list[Optimizer]:
-    """The optimisers in one or several, with those that they wrap, such as the base of SAM; [] for None.
-
-    Raises:
-        TypeError: if something else is given.
-    """
-    found: list[Optimizer] = []
-
-    def search(value: Any) -> None:
-        if isinstance(value, Optimizer) and not any(value is other for other in found):
-            found.append(value)
-            for name, part in vars(value).items():
-                if name not in _OWN:
-                    search(part)
-        elif isinstance(value, (list, tuple, dict)):
-            for part in value.values() if isinstance(value, dict) else value:
-                search(part)
-
-    given = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
-    if wrong := [type(each).__name__ for each in given if not isinstance(each, Optimizer)]:
-        raise TypeError(f"expected an optimiser or several, not a {wrong[0]}: call learner.step(progress, [a, b])")
-    search(given)
-    return found
-
-
-def uncuttable(axes: Sequence[OrderedAxis], optimizers: Sequence[Optimizer]) -> dict[OrderedAxis, str]:
-    """The axes that the states of ``optimizers`` cannot follow when they are cut in place, each with the reason."""
-    cuttable = {id(value) for axis in axes for cut in axis.cuts if isinstance(value := _held(cut), nn.Parameter)}
-    held = {id(p): p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-    shapes = {p.shape for p in held.values() if id(p) in cuttable}
-    for optimizer in optimizers:
-        name = type(optimizer).__name__
-        aside = _tensors([part for key, part in vars(optimizer).items() if key not in _OWN])
-        if any(part.shape in shapes and id(part) not in held for part in aside):
-            return dict.fromkeys(axes, f"{name} keeps tensors outside of its state")
-        if any(part.numel() > max(1, p.numel()) for p in held.values() for part in _tensors(optimizer.state.get(p))):
-            return dict.fromkeys(axes, f"{name} keeps a state that is larger than its parameter")
-    reasons: dict[OrderedAxis, str] = {}
-    for axis, cut in [(each, cut) for each in axes for cut in each.cuts]:
-        value, what = _held(cut), f"{type(cut.module).__name__}.{cut.name}"
-        if not isinstance(value, nn.Parameter):
-            continue
-        if value.requires_grad and id(value) not in held:
-            reasons.setdefault(axis, f"no optimiser holds {what}; pass all of them: learner.step(progress, [a, b])")
-        for optimizer in optimizers:
-            for part in _tensors(optimizer.state.get(value)):
-                if part.numel() > 1 and part.shape != value.shape:
-                    other = f"a state of shape {list(part.shape)} for {what} of shape {list(value.shape)}"
-                    reasons.setdefault(axis, f"{type(optimizer).__name__} keeps {other}")
-    return reasons
-
-
-def _tensors(state: Any) -> list[Tensor]:
-    return [part for part in tree_leaves(state) if isinstance(part, Tensor)]
-
-
 def axes_in(copy: nn.Module) -> list[OrderedAxis]:
     """The axes of a copy of a model, or of its learner, which keeps those of removed layers for reports."""
     return [part for part in copy.modules() if isinstance(part, OrderedAxis) and part.capacity is not None]
@@ -208,45 +151,17 @@ def axes_in(copy: nn.Module) -> list[OrderedAxis]:
 
 def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     """What to keep of the axes that can be cut."""
-    fewer = {axis: n for axis, n in counts.items() if n < axis.K and _why_whole(axis, n) is None}
+    fewer = {axis: n for axis, n in counts.items() if n < axis.K and why_whole(axis, n) is None}
     spans: dict[tuple[int, int], set[tuple[int, int, OrderedAxis]]] = {}
     for axis in fewer:
         for cut in axis.cuts:
-            if isinstance(value := _held(cut), Tensor):
+            if isinstance(value := held_by(cut), Tensor):
                 span = (cut.start, cut.start + axis.places * cut.width, axis)
                 spans.setdefault((id(value), cut.dim % value.dim()), set()).add(span)
     pairs = (pair for held in spans.values() for pair in combinations(held, 2))
     clashing = {span[2] for a, b in pairs if a[0] < b[1] and b[0] < a[1] for span in (a, b)}
     fewer = {axis: n for axis, n in fewer.items() if axis not in clashing}
     return {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in fewer.items()}
-
-
-def kept_whole(axes: Sequence[OrderedAxis]) -> dict[OrderedAxis, str]:
-    """The axes that cannot be cut in place because of their tensors, each with the reason."""
-    reasons = {axis: _why_whole(axis, axis.K - 1) for axis in axes if axis.K > 1}
-    return {axis: reason for axis, reason in reasons.items() if reason is not None}
-
-
-def _why_whole(axis: OrderedAxis, n: int) -> str | None:
-    """What forbids to train on with ``n`` components of ``axis``; None if every tensor of it is a plain one."""
-    for cut in axis.cuts:
-        value, what = _held(cut), f"{type(cut.module).__name__}.{cut.name}"
-        if value is None:
-            if cut.name in getattr(cut.module, "parametrizations", {}) or vars(cut.module).get(cut.name) is not None:
-                return f"{what} is computed from other tensors (a parametrisation, a hook)"
-        elif not is_stack(value):
-            if type(value) not in (nn.Parameter, Tensor) or not value.is_floating_point():
-                return f"{what} is divided among processes, or quantised"
-            gone = (axis.K - n) * axis.per * cut.width
-            if cut.name == "weight" and breaks_groups(cut.module, cut.dim, len(value) - gone):
-                return f"{what} would lose a part of a group"
-    return None if axis.cuttable else "closed components still matter in training"
-
-
-def _held(cut: Cut) -> Any:
-    """The parameter, buffer or list that a cut names; None for a missing bias, and for what other tensors compute."""
-    tables = (cut.module._parameters, cut.module._buffers, cut.module._modules)
-    return next((table[cut.name] for table in tables if cut.name in table), None)
 
 
 def _cutters(model: nn.Module, choices: Mapping[OrderedAxis, Choice]) -> dict[int, Callable[[Any], Any]]:
@@ -299,7 +214,7 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
 
 def _moved(cut: Cut, plans: Mapping[int, tuple[Cut, TensorCuts]]) -> Cut:
     """``cut`` with its start where it will be after the cuts of ``plans``."""
-    value = _held(cut)
+    value = held_by(cut)
     if cut.start <= 0 or id(value) not in plans:
         return cut
     dim = cut.dim % value.dim()
@@ -339,7 +254,7 @@ def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], opti
 
 def cut_to_state(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *others: Any) -> None:
     """Before a ``state`` is loaded, put the components of ``model`` in its order, and cut to its numbers of them."""
-    stacks = [axis for axis in axes_of(model) if any(is_stack(_held(cut)) for cut in axis.cuts)]
+    stacks = [axis for axis in axes_of(model) if any(is_stack(held_by(cut)) for cut in axis.cuts)]
     for some in (stacks, None):  # layers first: those that are left have new numbers in the state
         axes = axes_of(model) if some is None else some
         paths = {id(module): path for path, module in model.named_modules()}

@@ -41,7 +41,7 @@ class SizesCallback(Callback):
     Args:
         learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
-        shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
+        shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
         by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
             batches of the training data.
         loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.

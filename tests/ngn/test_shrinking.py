@@ -1,6 +1,7 @@
 """Cut in place: the same model, optimiser and deployed copy as a masked twin's, with smaller tensors."""
 
 import copy
+import pickle
 import re
 import warnings
 
@@ -392,8 +393,20 @@ UNCUTTABLE = {
         lambda p: [torch.optim.SGD(p[:2])],
         "no optimiser holds Linear.weight; pass all of them: learner.step",
     ),
+    "quantised": (lambda p: [EightBit(p, momentum=0.9)], r"EightBit keeps a Quantised state"),
     "aside": (lambda p: [Aside(p)], "Aside keeps tensors outside of its state"),
 }
+
+
+class Quantised(torch.Tensor):
+    """A tensor of another type, as moments of eight bits are."""
+
+
+class EightBit(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        for state in self.state.values():
+            state["momentum_buffer"] = state["momentum_buffer"].as_subclass(Quantised)
 
 
 class Aside(torch.optim.SGD):
@@ -423,6 +436,18 @@ def test_what_an_optimiser_cannot_follow_is_said_in_the_first_step_and_masked(na
         assert [bool(re.search(message, str(w.message))) for w in said] == [True] * (n == 0)
     assert learner.masked == learner.names
     assert learner.deploy(example=X, unsettled="allow")[0].out_features == int(learner.count()) < 32
+
+
+def test_a_copy_of_a_learner_has_none_of_its_callbacks():
+    learner, calls = two_maps(t0=40.0), []
+    learner.on_cut(calls.append)
+    for copied in (copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))):
+        copied.set_progress(1.0)
+        assert copied.shrink()
+    assert calls == []
+    learner.set_progress(1.0)
+    assert learner.shrink()
+    assert len(calls) == 1
 
 
 def test_what_is_no_optimiser_and_no_average_is_refused():
