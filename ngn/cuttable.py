@@ -54,6 +54,7 @@ def uncuttable(axes: Sequence[OrderedAxis], optimizers: Sequence[Optimizer]) -> 
             return dict.fromkeys(axes, f"{name} keeps tensors outside of its state")
         if any(part.numel() > max(1, p.numel()) for p in held.values() for part in _tensors(optimizer.state.get(p))):
             return dict.fromkeys(axes, f"{name} keeps a state that is larger than its parameter")
+    states = {id(optimizer.state): optimizer for optimizer in optimizers}  # of wrappers, the one inside
     reasons: dict[OrderedAxis, str] = {}
     for axis, cut in [(each, cut) for each in axes for cut in each.cuts]:
         value, what = held_by(cut), f"{type(cut.module).__name__}.{cut.name}"
@@ -61,7 +62,7 @@ def uncuttable(axes: Sequence[OrderedAxis], optimizers: Sequence[Optimizer]) -> 
             continue
         if value.requires_grad and id(value) not in held:
             reasons.setdefault(axis, f"no optimiser holds {what}; pass all of them: learner.step(progress, [a, b])")
-        for optimizer in optimizers:
+        for optimizer in states.values():
             for part in _tensors(optimizer.state.get(value)):
                 if part.numel() > 1 and (part.shape != value.shape or type(part) is not Tensor):
                     kind, shape = "" if type(part) is Tensor else f"{type(part).__name__} ", list(part.shape)
