@@ -132,7 +132,7 @@ class OrderedAxis(nn.Module):
     ranks: Tensor | None = None
     """The component at each place, int64 [places], on the CPU. Not a buffer: averages of models would average it."""
     order: Tensor | None = None
-    """``ranks`` before any cut."""
+    """``ranks`` before any cut. States have it, in float64 like all of an axis, so that averages by name work."""
     chosen = False
     """Whether the user gave the order."""
     per = 1
@@ -175,6 +175,7 @@ class OrderedAxis(nn.Module):
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
             self._K = capacity.K
+            self.order = torch.arange(capacity.K, device="cpu")
         self.capacity = capacity  # type: ignore[assignment]
         self._cuts: tuple[Cut, ...] | None = tuple(cuts)
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
@@ -209,8 +210,36 @@ class OrderedAxis(nn.Module):
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
             raise ValueError(f"{self.name}: by_importance orders {len(order)} units, which its tensors do not have")
         self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
-        self.per, self.ranks = per, torch.tensor(order).argsort() // per
+        self.per, self.ranks = per, torch.tensor(order, device="cpu").argsort() // per
         self._ranks = self.order = self.ranks
+
+    def take_order(self, order: Tensor) -> None:
+        """Take over the ``order`` of a state, for the components that are not cut yet.
+
+        Raises:
+            ValueError: if ``order`` does not give every component the same number of places.
+        """
+        order = order.detach().cpu().round().long()
+        if self.order is None or torch.equal(order, self.order):
+            return
+        if bool((order < 0).any()) or len({*order.bincount().tolist()}) != 1:
+            raise ValueError(
+                f"{self.name or 'an axis'}: the order of its components in this state is damaged. Was the state cast "
+                "to half precision, or averaged with the state of another training?"
+            )
+        if int(order.max()) + 1 >= self.K:  # else the state is of a smaller model: loading names the shapes
+            self.sort(order[order < self.K].argsort(stable=True).tolist())
+            self.order = order
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.order is not None and self.capacity is not None:
+            destination[f"{prefix}order"] = self.order.double()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if (order := state_dict.pop(f"{prefix}order", None)) is not None and self.capacity is not None:
+            self.take_order(order)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def origin(self) -> tuple[str, str | int] | None:
@@ -333,6 +362,9 @@ class OrderedAxis(nn.Module):
         self._K //= self.per
         self.capacity.shrink(self._K)
         self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
+
+    def moved(self) -> None:
+        """Renew notes of shapes: tensors of the model were cut in place, those of this axis or of others."""
 
     def _count(self, kept: Tensor) -> None:
         """Update what counts the components."""

@@ -348,6 +348,16 @@ def test_every_capacity_is_tried_on_the_example(made):
     assert [axis.mode for axis in learner.axes] == ["soft"]
 
 
+@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="60%")])
+def test_one_gate_for_several_sizes_is_refused_before_the_training(budget):
+    model, x, gate = nn.Sequential(chain(8, 12, 8), chain(8, 12, 8)), torch.randn(5, 8), ngn.CountGate(6, t0=9.0)
+    sizes = {"*": ngn.Width(6)}
+    with pytest.raises(ValueError, match=r"0, 1 share one CountGate.*return a new one at each call of capacity="):
+        ngn.learn_sizes(model, sizes, example=x, capacity=lambda name, K: gate, budget=budget)
+    learner = ngn.learn_sizes(model, sizes, example=x, capacity=lambda name, K: ngn.CountGate(K, t0=9.0), budget=budget)
+    assert learner.names == ["0", "1"]
+
+
 def test_of_several_sizes_the_one_that_cannot_be_cut_is_named():
     mixing = chain(8, 12, Unseen(), 8)
     model = nn.Sequential(chain(8, 12, 8), mixing)
