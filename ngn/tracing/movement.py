@@ -77,9 +77,9 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     own = trace.dims(args["self"])
     return [
-        [*trace.fresh(out.shape[: out.dim() - len(own)], "expanded")]
+        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(own)]]
         + [
-            dim if dim.size == size else trace.new(size, "expanded")
+            dim if dim.size == size else trace.alike(size, "expanded")
             for dim, size in zip(own, out.shape[out.dim() - len(own) :], strict=True)
         ]
     ]
@@ -89,7 +89,7 @@ def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 def _repeated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     own = trace.dims(args["self"])
     own = [ONE] * (out.dim() - len(own)) + own
-    return [[product(trace.new(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
+    return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
 
 
 @rule("cat concat concatenate")
@@ -211,6 +211,16 @@ def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     outer, inner = _divided(trace, channels, [args["groups"], channels.size // args["groups"]])
     trace.fix(outer, "the number of shuffled groups")
     return [[batch, product(inner, outer), *rest]]
+
+
+@rule("as_strided as_strided_")
+def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Pooling to one pixel gives a tensor in ``channels_last`` the strides of one; no entry moves."""
+    own = args["self"]
+    strides, before = ([s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (out, own))
+    if own.shape != out.shape or strides != before or strides != sorted(strides, reverse=True):
+        return trace.unknown(args, out)
+    return [trace.dims(own)]
 
 
 @rule("unfold")

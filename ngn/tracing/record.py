@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ngn.cut_modules import value_of
-from ngn.tracing.dims import Dim, equal, fix, new, unite
+from ngn.tracing.dims import ONE, Dim, Leaf, equal, fix, leaves, new, unite
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +90,7 @@ class Trace:
         self.counted: list[tuple[Any, Dim]] = []
         self.operation = ""
         self._slices: dict[int, tuple[Dim, set[int], str]] = {}
+        self._alike: list[Leaf] = []
         self._known: Any = WeakTensorKeyDictionary()
 
     @property
@@ -138,18 +139,27 @@ class Trace:
         """Dimensions of which no entry can be removed."""
         return [self.new(size, why) for size in shape]
 
+    def alike(self, size: int, why: str) -> Dim:
+        """A dimension of equal entries: they go with those that they meet, or else are fixed (:meth:`finish`)."""
+        if size == 1:
+            return ONE
+        self._alike.append(Leaf(size, alike=f"{why} in {self.where}"))
+        return self._alike[-1]
+
     def sliced(self, dim: Dim, start: int, stop: int) -> None:
         """Note a slice: where all slices of a dimension turn out equal, they stay so (:meth:`finish`)."""
         self._slices.setdefault(id(dim), (dim, {dim.size}, self.where))[1].update({start, stop} - {0})
 
     def finish(self, outputs: Any) -> None:
-        """Fix the dimensions of the outputs, and settle the slices."""
+        """Fix the dimensions of the outputs, and settle the slices and equal entries."""
         for value in tree_leaves(outputs):
             if isinstance(value, Tensor):
                 for dim in self.dims(value):
                     fix(dim, "is that of an output")
         for dim, ends, where in self._slices.values():
             equal(dim, sorted(ends), where)
+        for leaf in (leaf for made in self._alike for leaf in leaves(made) if leaf.alike):
+            leaf.fixed = leaf.fixed or leaf.alike
 
     def contract(self, a: Tensor, b: Tensor, dims: tuple[Dim, Dim]) -> None:
         """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""

@@ -28,6 +28,11 @@ _VIEWS = re.compile(
     "split_with_sizes|chunk|unbind|squeeze|unsqueeze|expand|_to_copy|clone|lift_fresh"
 )
 """Operations whose results are parts of their first tensor, perhaps in another layout or type."""
+_TAKING_SIZES = frozenset(
+    "view reshape unflatten split expand broadcast_to repeat tile "
+    "zeros ones full empty new_zeros new_ones new_full new_empty".split()
+)
+"""Functions of torch that take lengths of dimensions."""
 
 
 @torch.no_grad()
@@ -158,11 +163,9 @@ class _Sizes(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        if name in ("zeros", "ones", "new_zeros", "new_ones"):
-            self._constant(out, [*args, *(kwargs or {}).values()])
-        if name not in ("view", "reshape", "unflatten", "split"):
+        if name not in _TAKING_SIZES:
             return out
-        own, *rest = args
+        own, *rest = args if args and isinstance(args[0], Tensor) else (None, *args)
         sizes = [*rest, *(kwargs or {}).values()]
         flat = [part for value in sizes for part in (value if isinstance(value, (list, tuple)) else [value])]
         if not any(isinstance(value, AttributeInt) for value in flat):
@@ -178,15 +181,3 @@ class _Sizes(TorchFunctionMode):
             pairs = [*zip(flat, self.seen.dims(out)[at:], strict=False)]
         self.seen.counted += [(size, dim) for size, dim in pairs if isinstance(size, AttributeInt) and size == dim.size]
         return out
-
-    def _constant(self, out: Tensor, given: list[Any]) -> None:
-        """Let equal entries be cut along a dimension whose length is an attribute."""
-        sizes = [part for value in given for part in (value if isinstance(value, (list, tuple)) else [value])]
-        sizes = [part for part in sizes if isinstance(part, int) and not isinstance(part, bool)]
-        if len(sizes) == out.dim() and any(isinstance(size, AttributeInt) for size in sizes):
-            own = self.seen.dims(out)
-            dims = [
-                new(int(size)) if isinstance(size, AttributeInt) else dim for size, dim in zip(sizes, own, strict=True)
-            ]
-            self.seen.set(out, dims)
-            self.seen.counted += [pair for pair in zip(sizes, dims, strict=True) if isinstance(pair[0], AttributeInt)]
