@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -68,15 +69,19 @@ class Trace:
                 held = Held(module, name, [*map(new, value.shape)], value.numel(), True, [(module, name)])
                 self.parametrised[id(own)] = self.held[id(own)] = held
                 inside |= {id(part) for part in own.modules()}
+        scripted: set[int] = set()
         for module in model.modules():
-            for table in (module._parameters, module._buffers) if id(module) not in inside else ():
-                for name, value in table.items():
+            if isinstance(module, torch.jit.ScriptModule):  # torch lets nobody change its code, tensors and hooks
+                scripted |= {id(part) for part in module.modules()}
+            for trained, table in ((True, module._parameters), (False, module._buffers)):
+                for name, value in table.items() if id(module) not in inside else ():
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        trained = table is module._parameters
                         # No file holds such a buffer, so its entries could not be put in the order of a trained model.
-                        why = "a buffer that no file holds" if name in module._non_persistent_buffers_set else None
+                        left_out = name in module._non_persistent_buffers_set
+                        why = "a buffer that no file holds" if left_out else None
+                        why = "a tensor of scripted code" if id(module) in scripted else why
                         dims = [
                             new(size, why and f"{why} in {self.paths[id(module)] or 'the model'}")
                             for size in value.shape
