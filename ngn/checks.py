@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -76,7 +77,8 @@ def _replaced(model: nn.Module, cut: Cut) -> bool:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the plain attributes of a module that may hold modules."""
-    for name, value in vars(module).items():
+    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
+    for name, value in vars(module).items() if not compiled else ():
         plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
         # _compiled_call_impl comes from module.compile(); deepcopy drops it
         if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
@@ -96,11 +98,15 @@ def _has_axis(module: nn.Module) -> bool:
     return any(isinstance(part, OrderedAxis) for part in module.modules())
 
 
+class CopyError(ValueError):
+    """A part of the model cannot be copied, at any size."""
+
+
 def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
     """Refuse functions that hold modules to be cut: a copy of the model would still call the original modules.
 
     Raises:
-        ValueError: naming the attribute.
+        CopyError: naming the attribute.
     """
     changed = {id(cut.module) for axis in axes for cut in axis.cuts}
 
@@ -110,7 +116,7 @@ def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
             return False
         seen.add(id(value))
         if isinstance(value, nn.Module):
-            return inside and (_has_axis(value) or any(id(part) in changed for part in value.modules()))
+            return inside and any(part in axes or id(part) in changed for part in value.modules())
         if isinstance(value, types.FunctionType):
             parts = [*inspect.getclosurevars(value).nonlocals.values(), *(value.__defaults__ or ())]
             return any(reached(part, True, seen) for part in (*parts, *(value.__kwdefaults__ or {}).values()))
@@ -125,8 +131,8 @@ def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
     for path, module in model.named_modules():
         for name, value in _attributes(module):
             if reached(value, False, set()):
-                raise ValueError(
-                    f"{path or 'the model'}: .{name} is a function that holds a module with an ordered axis, which "
+                raise CopyError(
+                    f"{path or 'the model'}: .{name} is a function that holds a module with a learned size, which "
                     "a copy cannot follow; make it a method or a module"
                 )
 
@@ -144,7 +150,7 @@ def floating(outputs: Any) -> list[Tensor]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put the model into ``eval()`` mode, and restore the mode of every module afterwards."""
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in model.modules() if getattr(module, "training", False)]  # frozen scripts have none
     model.eval()
     try:
         yield
@@ -167,7 +173,7 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
         wanted = outputs_on(model, example)
         torch.manual_seed(0)
         args, named = arguments(copied(example))
-        with _refusing_calls(model):
+        with _refusing_calls(model), uncompiled():
             outputs = floating(deployed(*args, **named))
     if not wanted:
         raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
@@ -191,8 +197,24 @@ def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: in
             )
 
 
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run compiled parts as they are written, so that a trace sees all operations, and hooks compile nothing."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes seconds
+        yield
+    else:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+
+
 class ExampleError(ValueError):
     """The model itself fails on the example, at any size."""
+
+
+def summary(fault: Exception) -> str:
+    """The first line of a message; TorchScript says at the end what is wrong."""
+    lines = str(fault).strip().splitlines() or [type(fault).__name__]
+    return lines[-1 if "TorchScript" in lines[0] else 0]
 
 
 def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
@@ -203,10 +225,10 @@ def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
     """
     args, named = arguments(copied(example))
     try:
-        return floating(model(*args, **named))
+        with uncompiled():
+            return floating(model(*args, **named))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as fault:
-        reason = str(fault).partition("\n")[0] or type(fault).__name__
-        raise ExampleError(f"the model fails on the example: {reason}") from fault
+        raise ExampleError(f"the model fails on the example: {summary(fault)}") from fault
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:

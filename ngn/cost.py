@@ -28,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.axis import OrderedAxis
-from ngn.checks import arguments
+from ngn.checks import arguments, uncompiled
 from ngn.cutting import Choice, is_stack, owned
 from ngn.tracing.lengths import Polynomial
 from ngn.truncation import truncated
@@ -42,7 +42,7 @@ PASSES = (3, 70)
 @torch.no_grad()
 def multiply_adds(forward: Callable[[], Any]) -> int:
     """Count the multiply-adds of one call in matrix products (attention included) and convolutions; nothing else."""
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with uncompiled(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         forward()
     return counter.get_total_flops() // 2
 

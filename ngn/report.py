@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
 from ngn.cost import cut_to, milliseconds
+from ngn.truncation import copied_module
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ class WholeModel:
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
-        return cls(copy.deepcopy(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
+        return cls(copied_module(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
 
     def on(self, device: torch.device) -> nn.Module:
         """The model with parameters of 0, to measure its latency."""
         zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device)) for p in self.model.parameters()}
-        return copy.deepcopy(self.model, zeros)
+        return copied_module(self.model, zeros)
 
 
 def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:

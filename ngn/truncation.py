@@ -7,6 +7,8 @@ copied in full to be cut afterwards. Modules keep their classes and their forwar
 from __future__ import annotations
 
 import copy
+import pickle
+import types
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import GONE, Cut, OrderedAxis, Stacked
-from ngn.checks import axes_of, is_frozen, refuse_closures
+from ngn.checks import CopyError, axes_of, is_frozen, refuse_closures
 from ngn.components.low_rank import Bottleneck
 from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
 from ngn.cutting import Choice, cut_tensor, is_stack, kept_layers, plans_of, stacked_tensors
@@ -143,9 +145,9 @@ def truncated(
                 memo[id(value)] = value.detach()
 
     for layers, stay in lists:
-        memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
+        memo[id(layers)] = nn.ModuleList(copied_module(stay, memo))
         renumber_layers(memo[id(layers)])
-    result = copy.deepcopy(model, memo)
+    result = copied_module(model, memo)
     plain = {place: value for place, value in plain.items() if id(place[0]) in memo}  # others were in removed layers
     for module, _ in plain:
         without_parametrizations(memo[id(module)], module)
@@ -162,6 +164,33 @@ def truncated(
             memo[id(axis)].truncated(choice.kept, choice.scale)
     remove_idle_axes(result)
     return _without_empty_bottlenecks(result)
+
+
+def copied_module(part: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy of a module, or of a list of modules; scripted functions in it, which have no state, are shared.
+
+    Raises:
+        CopyError: naming the attribute that Python cannot copy.
+    """
+    modules = [*nn.ModuleList(part if isinstance(part, list) else [part]).named_modules()]
+    for value in tree_leaves([[*vars(module).values()] for _, module in modules]):
+        if isinstance(value, (torch.jit.ScriptFunction, types.ModuleType)):
+            memo[id(value)] = value
+    known = dict(memo)
+    try:
+        return copy.deepcopy(part, memo)
+    except (TypeError, ValueError, RuntimeError, AttributeError, pickle.PickleError) as fault:
+        for path, module in modules:
+            for name, value in vars(module).items():
+                try:
+                    copy.deepcopy(value if name not in ("_modules", "_parameters", "_buffers") else None, dict(known))
+                except Exception:
+                    raise CopyError(
+                        f"{path.partition('.')[2] or 'the model'}: .{name} ({type(value).__name__}) cannot be copied, "
+                        "and deploy returns a copy of the model: make it where it is used, or give it a __deepcopy__ "
+                        f"method ({fault})"
+                    ) from fault
+        raise
 
 
 def _without_empty_bottlenecks(model: nn.Module) -> nn.Module:

@@ -22,7 +22,7 @@ from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, usual_gate
-from ngn.sizes.found import FoundAxis, attach_found, without_failed
+from ngn.sizes.found import FoundAxis, attach_found, detached, without_failed
 from ngn.sizes.hooked import HookedAxis, divided
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
@@ -181,6 +181,7 @@ def _attach(
         example = example.example
     for name, size in named:
         size.attach(model, name, maker(size.gate))
+    failed: dict[OrderedAxis, str] = detached(model, axes)
     everything = axes_of(model)
     names = [axis.name for axis in everything]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -190,7 +191,8 @@ def _attach(
     refuse_uncuttable(model, everything)
     if example is None and any(size.tried for _, size in named):
         example = dummy(model)
-    failed = {} if example is None or without_values else failed_trials(model, everything, example)
+    if example is not None and not without_values:
+        failed |= failed_trials(model, everything, example)
     bad = {axis.name for axis in failed}
     for axis, reason in failed.items():
         if axis not in axes or any(axis.name in names and names <= bad for names in wanted):

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import ExampleError, apart, beyond, check_equal, evaluating, outputs_on, rounding_bounds
+from ngn.checks import (
+    CopyError,
+    ExampleError,
+    apart,
+    beyond,
+    check_equal,
+    evaluating,
+    outputs_on,
+    rounding_bounds,
+    summary,
+)
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
@@ -170,10 +180,10 @@ def difference(
         with _activations(model, small, axes) as (pairs, forget):
             check_equal(model, small, example)
             return _activation_apart(small, example, pairs, forget)
-    except ExampleError:
+    except (ExampleError, CopyError):
         raise
     except (ValueError, RuntimeError, TypeError, IndexError, ArithmeticError, AssertionError) as fault:
-        return str(fault).partition("\n")[0]
+        return summary(fault)
     finally:
         for axis, capacity in zip(axes, learned, strict=True):
             axis.capacity, axis.mode = capacity, "soft"

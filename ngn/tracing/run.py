@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import arguments, copied, evaluating, outputs_on
+from ngn.checks import arguments, copied, evaluating, outputs_on, uncompiled
 from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
@@ -28,9 +28,8 @@ _VIEWS = re.compile(
     "split_with_sizes|chunk|unbind|squeeze|unsqueeze|expand|_to_copy|clone|lift_fresh"
 )
 """Operations whose results are parts of their first tensor, perhaps in another layout or type."""
-_TAKING_SIZES = frozenset(
-    "view reshape unflatten split expand broadcast_to repeat tile "
-    "zeros ones full empty new_zeros new_ones new_full new_empty".split()
+_TAKING_SIZES = re.compile(
+    "view|reshape|unflatten|split|expand|broadcast_to|repeat|tile|(new_)?(zeros|ones|full|empty)"
 )
 """Functions of torch that take lengths of dimensions."""
 
@@ -65,6 +64,7 @@ def _followed(model: nn.Module, example: Any) -> Trace:
     with ExitStack() as stack:
         for context in (
             evaluating(model),
+            uncompiled(),
             torch.random.fork_rng(),
             sdpa_kernel(SDPBackend.MATH),
             torch_attention(model),
@@ -163,7 +163,7 @@ class _Sizes(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        if name not in _TAKING_SIZES:
+        if not _TAKING_SIZES.fullmatch(name):
             return out
         own, *rest = args if args and isinstance(args[0], Tensor) else (None, *args)
         sizes = [*rest, *(kwargs or {}).values()]
