@@ -151,7 +151,13 @@ def floating(outputs: Any) -> list[Tensor]:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put the model into ``eval()`` mode, and restore the mode of every module afterwards."""
     training = [module for module in model.modules() if getattr(module, "training", False)]  # frozen scripts have none
-    model.eval()
+    try:
+        model.eval()
+    except NotImplementedError as fault:
+        raise ExampleError(
+            f"a part of the model has no eval mode ({fault}): an exported program computes in one mode only. Use the "
+            "module that it was exported from"
+        ) from fault
     try:
         yield
     finally:

@@ -142,7 +142,7 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
 
         def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
             h = args[0] if args else next(iter(kwargs.values()))
-            if bool(h.any()):
+            if _transformed(h) or bool(h.any()):
                 live.update(names)
 
         handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
@@ -158,6 +158,11 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
             "like your data",
             stacklevel=5,
         )
+
+
+def _transformed(h: Tensor) -> bool:
+    """Whether ``h`` exists within a transform of ``torch.func`` alone, such as ``vmap``."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(h)
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
@@ -240,6 +245,8 @@ def _activations(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
         ) -> None:
             h = args[0] if args else next(iter(kwargs.values()))
+            if _transformed(h):
+                return
             kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
             index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
             to.append(h.index_select(dim, index.to(h.device)))
@@ -247,7 +254,7 @@ def _activations(
         def note_cut(
             module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
         ) -> None:
-            if len(to) < len(of_model):  # later runs only measure rounding
+            if len(to) < len(of_model) and not _transformed(next(iter((*args, *kwargs.values())))):  # later runs only measure rounding
                 to.append(args[0] if args else next(iter(kwargs.values())))
 
         handles += [

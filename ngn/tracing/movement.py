@@ -223,6 +223,15 @@ def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [trace.dims(own)]
 
 
+@rule("view_as_real view_as_real_copy view_as_complex view_as_complex_copy")
+def _complex(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    if out.dim() > len(dims):
+        return [[*dims, trace.new(2, "real and imaginary parts")]]
+    trace.fix(dims[-1], "real and imaginary parts")
+    return [dims[:-1]]
+
+
 @rule("unfold")
 def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     dims = list(trace.dims(args["self"]))
@@ -230,6 +239,15 @@ def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     trace.fix(dims[along], "windows over it")
     dims[along] = trace.new(out.shape[along], "windows over it")
     return [[*dims, trace.new(out.shape[-1], "windows over it")]]
+
+
+@rule("col2im")
+def _image(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    *lead, columns, places = trace.dims(args["self"])
+    channels, window = _divided(trace, columns, [out.shape[-3], columns.size // out.shape[-3]])
+    for dim in (window, places):
+        trace.fix(dim, "positions")
+    return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
 
 
 @rule("im2col")

@@ -44,6 +44,11 @@ class Contraction:
     dim: Dim
 
 
+def shape_of(tensor: Tensor) -> list[int]:
+    """The lengths of the dimensions of ``tensor``; none of a nested tensor, which has several lengths in one."""
+    return [] if tensor.is_nested else [*tensor.shape]
+
+
 class Trace:
     """The dimensions of every tensor in one forward pass.
 
@@ -108,7 +113,7 @@ class Trace:
         if (held := self.held.get(id(tensor))) is not None:
             return held.dims
         if tensor not in self._known:
-            self.set(tensor, self.fresh(tensor.shape, "meets a constant"))
+            self.set(tensor, self.fresh(shape_of(tensor), "meets a constant"))
         return self._known[tensor][0]
 
     def set(self, tensor: Tensor, dims: list[Dim], source: Held | None = None) -> None:
@@ -179,4 +184,4 @@ class Trace:
             if isinstance(value, Tensor):
                 for dim in self.dims(value):
                     self.fix(dim, why)
-        return [self.fresh(value.shape, why) for value in tree_leaves(out) if isinstance(value, Tensor)]
+        return [self.fresh(shape_of(value), why) for value in tree_leaves(out) if isinstance(value, Tensor)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -19,7 +20,7 @@ from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
-from ngn.tracing.record import Trace
+from ngn.tracing.record import Trace, shape_of
 from ngn.tracing.rules import RULES, elementwise
 
 _RULES = RULES | mixing.RULES | movement.RULES | products.RULES
@@ -127,6 +128,8 @@ def _calls(seen: Trace) -> Iterator[None]:
 class _Operations(TorchDispatchMode):
     """Applies the rule of every operation."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, seen: Trace) -> None:
         super().__init__()
         self.seen = seen
@@ -137,14 +140,19 @@ class _Operations(TorchDispatchMode):
         if not outs:
             return out
         seen = self.seen
-        name = seen.operation = func.overloadpacket.__name__
-        named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
+        name = seen.operation = func.__name__.partition(".")[0]
         rule = _RULES.get(name)
-        if rule is None and torch.Tag.pointwise in func.tags:
-            rule = elementwise
+        if isinstance(func, OpOverload):
+            named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
+            if rule is None and torch.Tag.pointwise in func.tags:
+                rule = elementwise
+        else:  # with functions among its arguments, such as cond or flex_attention
+            named = {"args": args, **(kwargs or {})}
+        if any(isinstance(value, Tensor) and value.is_nested for value in tree_leaves((named, out))):
+            seen.operation, rule = f"{name} of nested tensors", None
         with torch._C.DisableTorchFunction():
             made = seen.unknown(named, out) if rule is None else rule(seen, named, out)
-            if any([dim.size for dim in dims] != [*value.shape] for dims, value in zip(made, outs, strict=False)):
+            if any([dim.size for dim in dims] != shape_of(value) for dims, value in zip(made, outs, strict=False)):
                 made = seen.unknown(named, out)
             first = next((value for value in tree_leaves(args) if isinstance(value, Tensor)), None)
             source = seen.source(first) if first is not None and _VIEWS.fullmatch(name) else None
