@@ -20,7 +20,14 @@ from torch.utils._pytree import tree_leaves
 from ngn.axis import GONE, Cut, OrderedAxis, Stacked
 from ngn.checks import CopyError, axes_of, is_frozen, refuse_closures
 from ngn.components.low_rank import Bottleneck
-from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
+from ngn.cut_modules import (
+    remove_idle_axes,
+    renumber_layers,
+    update_attributes,
+    value_of,
+    with_stock_attention,
+    without_parametrizations,
+)
 from ngn.cutting import Choice, cut_tensor, is_stack, kept_layers, plans_of, stacked_tensors
 
 
@@ -49,7 +56,7 @@ def deploy(
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
-    return deploy_axes(model, axes_of(model), replica, share_frozen, most)
+    return with_stock_attention(deploy_axes(model, axes_of(model), replica, share_frozen, most))
 
 
 def deploy_axes(
