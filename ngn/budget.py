@@ -7,6 +7,7 @@ within the limit at the commit, and refuses to deploy a model above it. How size
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,9 @@ class LimitedLearner(CapacityLearner):
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError("a budget needs learned boundaries: give every axis a CountGate")
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
         self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
             raise ValueError(
@@ -166,8 +169,19 @@ class LimitedLearner(CapacityLearner):
         if smallest > float(self.limit.min()):
             raise ValueError(
                 f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
-                f"{smallest:,g}, with {', '.join(map(str, least))} components"
+                f"{smallest:,g}{self._advice(smallest, least)}"
             )
+
+    def _advice(self, smallest: float, least: Sequence[int]) -> str:
+        """What budgets can be reached, for a message."""
+        text = f", with {', '.join(map(str, least))} of their components" if len(least) < 5 else ""
+        text += f". Give a budget of at least {smallest:,g}"
+        if not self.growing:
+            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
+        frozen = sum(p.numel() for p in self.model.parameters() if not p.requires_grad)
+        if self.budget.kind == "parameters" and frozen:
+            text += f". Frozen parameters count, too; they are {frozen:,}"
+        return text
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
@@ -238,7 +252,10 @@ class LimitedLearner(CapacityLearner):
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
         above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
         if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
-            reason = f"it holds from progress {self.gates[0].commit:g} on: train that far, or call set_progress"
+            reason = (
+                f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
+                "learner.step(progress) after each optimizer.step()"
+            )
             if self.gates[0].committed:
                 reason = "these sizes were fixed under another budget"
             raise ValueError(f"{cost:,g} {above}: {reason}")

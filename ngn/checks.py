@@ -8,10 +8,12 @@ import functools
 import inspect
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -209,7 +211,9 @@ def uncompiled() -> Iterator[None]:
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes seconds
         yield
     else:
-        with torch.compiler.set_stance("force_eager"):
+        with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+            for said in ("Using `torch.compile", "flex_attention called without"):  # what is not compiled, or is hooked
+                warnings.filterwarnings("ignore", said)
             yield
 
 
@@ -234,7 +238,8 @@ def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
         with uncompiled():
             return floating(model(*args, **named))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as fault:
-        raise ExampleError(f"the model fails on the example: {summary(fault)}") from fault
+        hint = {list: ". Give several arguments as a tuple", np.ndarray: ". Give a tensor: torch.from_numpy(example)"}
+        raise ExampleError(f"the model fails on the example: {summary(fault)}{hint.get(type(example), '')}") from fault
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:
@@ -251,6 +256,7 @@ def beyond(worst: float | None, bound: float) -> float | None:
 def _relative(want: Tensor, got: Tensor) -> float:
     if not want.numel():
         return 0.0
+    want, got = want.detach(), got.detach()  # a model may return gradients that have some themselves
     same = (want == got) | (want.isnan() & got.isnan())  # covers infinities
     differing = torch.where(same, torch.zeros_like(want), want - got).abs()
     largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()

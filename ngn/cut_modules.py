@@ -109,7 +109,7 @@ def with_stock_attention(model: nn.Module) -> nn.Module:
             out = module.out_proj
             if type(out) is NonDynamicallyQuantizableLinear and not (out._forward_pre_hooks or out._forward_hooks):
                 module._qkv_same_embed_dim = module.in_proj_weight is not None
-                module.__class__ = nn.MultiheadAttention
+                module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
     return model
 
 

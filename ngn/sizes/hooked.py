@@ -74,7 +74,7 @@ class HookedAxis(OrderedAxis):
         return holder._buffers if name in holder._buffers else holder._parameters
 
     def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
-        """Put a plain tensor in the place of a parameter or buffer, for a pass of ``module``; gradients flow through to both."""
+        """Put a tensor in the place of a parameter or buffer for a pass of ``module``; gradients flow to both."""
         table = self._table(holder, name)
         self._gated.append((module, table, name, table[name]))
         table[name] = value

@@ -254,8 +254,9 @@ def _activations(
         def note_cut(
             module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
         ) -> None:
-            if len(to) < len(of_model) and not _transformed(next(iter((*args, *kwargs.values())))):  # later runs only measure rounding
-                to.append(args[0] if args else next(iter(kwargs.values())))
+            h = args[0] if args else next(iter(kwargs.values()))
+            if len(to) < len(of_model) and not _transformed(h):  # later runs only measure rounding
+                to.append(h)
 
         handles += [
             consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True),

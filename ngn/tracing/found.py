@@ -132,8 +132,10 @@ class FoundSizes:
         return replace(self, groups=tuple(groups.values()), costs=costs)
 
     def listed(self, most: int = 6) -> str:
-        """The names of the groups, without numbers, for a message."""
-        names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", group.name) for group in self.groups))
+        """The names of the groups, without numbers where there are many, for a message."""
+        names = [group.name for group in self.groups]
+        if len(names) > most:
+            names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))
         return ", ".join([*names[:most], *(["..."] if len(names) > most else [])]) or "none"
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import Cut, inputs_first, is_conv1d
+from ngn.axis import Cut, inputs_first, is_conv1d, kind_of
 from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
@@ -46,6 +46,8 @@ def find_sizes(model: nn.Module, example: Any) -> FoundSizes:
     0             3  is that of an input
     4            10  is that of an output
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"find_sizes takes a model, an nn.Module, and an input of it; the model is a {kind_of(model)}")
     return groups_of(trace(model, example), example)
 
 
