@@ -11,7 +11,8 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-from ngn.checks import check_equal, is_frozen, tensors_of
+from ngn.checks import is_frozen, tensors_of
+from ngn.comparison import check_equal
 from ngn.sized import Sized
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
 
