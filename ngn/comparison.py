@@ -137,6 +137,7 @@ def beyond(worst: float | None, bound: float) -> float | None:
     return None if worst is None or worst <= bound else worst
 
 
+@torch.no_grad()
 def _relative(want: Tensor, got: Tensor) -> float:
     if not want.numel():
         return 0.0
@@ -197,7 +198,7 @@ def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> li
 
 @contextmanager
 def _refusing_calls(model: nn.Module, deployed: nn.Module) -> Iterator[None]:
-    """Refuse calls of modules of ``model`` from its copy, except of those that say themselves that copies share them."""
+    """Refuse calls of modules of ``model`` from its copy, except of those that copies share."""
     shared = {*deployed.modules()}
 
     def refuse(module: nn.Module, args: Any) -> None:

@@ -97,9 +97,7 @@ class _Copies(dict[int, Any]):
         """Put a copy of a function or a weak reference in its place."""
         if isinstance(value, FunctionType):
             cells = [(cell, self.setdefault(id(cell), CellType())) for cell in value.__closure__ or ()]
-            new = FunctionType(
-                value.__code__, value.__globals__, value.__name__, None, tuple(own for _, own in cells)
-            )
+            new = FunctionType(value.__code__, value.__globals__, value.__name__, None, tuple(own for _, own in cells))
             self[key] = new  # before its parts, which may hold it
             new.__module__, new.__qualname__, new.__doc__ = value.__module__, value.__qualname__, value.__doc__
             new.__annotations__ = value.__annotations__

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from ngn.axis import GONE, Cut, OrderedAxis, Stacked
 from ngn.checks import axes_of, is_frozen
 from ngn.components.low_rank import Bottleneck
-from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
 from ngn.copying import duplicate
+from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
 from ngn.cutting import Choice, cut_tensor, is_stack, kept_layers, plans_of, stacked_tensors
 
 
