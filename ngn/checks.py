@@ -203,7 +203,7 @@ def snapshot(model: nn.Module) -> Callable[[], None]:
     """Note the attributes of all modules, with what is in containers among them; the result puts them back."""
     before = [(module, type(module), dict(vars(module))) for module in model.modules()]
     kinds = (dict, list, set, deque)
-    tables = [(held, copy.copy(held)) for _, _, own in before for held in own.values() if isinstance(held, kinds)]
+    tables = [(held, held.copy()) for _, _, own in before for held in own.values() if isinstance(held, kinds)]
     trained = [(p, p.requires_grad) for p in model.parameters()]
 
     def put_back() -> None:

@@ -108,7 +108,7 @@ def _fix_missed(seen: Trace) -> None:
         for dim in dims[::-1]:
             flat *= dim.size
             if name := lengths.get(dim.size) or lengths.get(flat):
-                fix(dim, f"{name}, which no pass reaches, has this length and may be connected")
+                fix(dim, f"no pass reaches {name}, which has this length,")
 
 
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:

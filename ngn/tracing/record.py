@@ -166,9 +166,14 @@ class Trace:
 
     @property
     def missed(self) -> dict[str, Held]:
-        """The parameters that no operation has read or written, by their names."""
-        held = (each for each in self.held.values() if each.trained and each not in self.reached)
-        return {f"{self.paths[id(each.module)]}.{each.name}".lstrip("."): each for each in held}
+        """The parameters that no operation has read or written, by their names; without biases of weights that are."""
+        weights = {id(each.module) for each in self.reached if each.name == "weight"}
+        missed = (each for each in self.held.values() if each.trained and each not in self.reached)
+        return {
+            f"{self.paths[id(each.module)]}.{each.name}".lstrip("."): each
+            for each in missed
+            if each.name != "bias" or id(each.module) not in weights
+        }
 
     def contract(self, a: Tensor, b: Tensor, dims: tuple[Dim, Dim]) -> None:
         """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""

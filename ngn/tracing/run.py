@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import Written, arguments, calls_of, copied, evaluating, outputs_on, untouched
+from ngn.checks import Written, arguments, calls_of, copied, outputs_on, untouched
 from ngn.comparison import varied
 from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
@@ -54,35 +54,42 @@ def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = Ma
         calls = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, calls)
     seen = Trace(model)
     work: list[Any] | None = None
-    for method, given in calls:
-        try:
-            _follow(seen, method, given)
-        except Exception:
-            with evaluating(model), torch.random.fork_rng():
+    with untouched(model) as written:
+        with written:
+            model.eval()
+        for method, given in calls:
+            try:
+                _follow(seen, written, method, given)
+            except Exception:
                 outputs_on(model, given, method)
-            raise
-        work = work or seen.work
-        seen.work = []
-    seen.training = True
-    for call in calls:
-        _follow_training(seen, *call)
-    seen.training = False
-    for strength in (1.0, 10.0):
-        for method, given in calls if seen.missed else ():
-            with suppress(Exception):  # the model need not take random numbers
-                _follow(seen, method, varied(given, strength))
+                raise
+            work = work or seen.work
+            seen.work = []
+        with written:
+            model.train()
+        seen.training = True
+        for call in calls:
+            _follow_training(seen, written, *call)
+        if seen.missed:
+            with written:
+                model.eval()
+            seen.training = False
+            for strength in (1.0, 10.0):
+                for method, given in calls if seen.missed else ():
+                    with suppress(Exception):  # the model need not take random numbers
+                        _follow(seen, written, method, varied(given, strength))
     seen.work = work or []
     return seen
 
 
-def _follow_training(seen: Trace, method: str, example: Any) -> None:
+def _follow_training(seen: Trace, written: Written, method: str, example: Any) -> None:
     """Follow a pass in train mode; a norm over a batch needs two samples, so one that fails gets one more."""
     faults = []
-    for given in (example, varied(example, longer=True)):
+    for longer in (False, True):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the pass in eval mode gave those that matter
-                return _follow(seen, method, given)
+                return _follow(seen, written, method, varied(example, longer=True) if longer else example)
         except Exception as fault:
             faults.append(str(fault).partition("\n")[0] or type(fault).__name__)
     warnings.warn(
@@ -92,8 +99,8 @@ def _follow_training(seen: Trace, method: str, example: Any) -> None:
     )
 
 
-def _follow(seen: Trace, method: str, example: Any) -> None:
-    """Follow one pass, in the mode of ``seen``."""
+def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
+    """Follow one pass, in the present mode."""
     model = seen.model
     args, named = arguments(copied(example))
     for value in tree_leaves((args, named)):
@@ -101,9 +108,6 @@ def _follow(seen: Trace, method: str, example: Any) -> None:
             seen.set(value, [new(size, "is that of an input") for size in value.shape])
     seen.stack = [model]
     with ExitStack() as stack:
-        written = stack.enter_context(untouched(model))
-        with written:
-            model.train(seen.training) if seen.training else model.eval()
         for context in (sdpa_kernel(SDPBackend.MATH), torch_attention(model), _calls(seen), counting(model)):
             stack.enter_context(context)
         stack.enter_context(_Operations(seen, written))
