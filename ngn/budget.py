@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.cost import Cost
+from ngn.cost import Cost, refuse_changing
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
@@ -158,6 +158,8 @@ class LimitedLearner(CapacityLearner):
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
+        if budget.kind == "macs":
+            refuse_changing(model, self.axes, budget.example)
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
+from ngn.copying import duplicate
 from ngn.cost import cut_to, milliseconds
-from ngn.truncation import copied_module
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ class WholeModel:
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
-        return cls(copied_module(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
+        return cls(duplicate(small, bare)[0], parameters, {axis: anatomy(axis) for axis in axes})
 
     def on(self, device: torch.device) -> nn.Module:
         """The model with parameters of 0, to measure its latency."""
         zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device)) for p in self.model.parameters()}
-        return copied_module(self.model, zeros)
+        return duplicate(self.model, zeros)[0]
 
 
 def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:

@@ -7,19 +7,17 @@ copied in full to be cut afterwards. Modules keep their classes and their forwar
 from __future__ import annotations
 
 import copy
-import pickle
-import types
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ngn.axis import GONE, Cut, OrderedAxis, Stacked
-from ngn.checks import CopyError, axes_of, is_frozen, refuse_closures
+from ngn.checks import axes_of, is_frozen
 from ngn.components.low_rank import Bottleneck
+from ngn.copying import duplicate
 from ngn.cut_modules import (
     remove_idle_axes,
     renumber_layers,
@@ -74,7 +72,6 @@ def deploy_axes(
         raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
     if most is not None and most < 1:
         raise ValueError(f"most must be at least 1, not {most}")
-    refuse_closures(model, axes)
     choices = {}
     for axis in axes:
         kept, c = (part if replica is None else part[replica] for part in axis.retained())
@@ -147,14 +144,13 @@ def truncated(
                 memo[id(value)] = like(value, of_replica(value).clone())
             elif share == "all" or (share == "frozen" and is_frozen(value)):
                 memo[id(value)] = value
-        for value in tree_leaves(vars(module)):
-            if isinstance(value, Tensor) and not value.is_leaf:  # a result of a forward pass, which deepcopy refuses
-                memo[id(value)] = value.detach()
 
-    for layers, stay in lists:
-        memo[id(layers)] = nn.ModuleList(copied_module(stay, memo))
-        renumber_layers(memo[id(layers)])
-    result = copied_module(model, memo)
+    def layers_first(memo: dict[int, Any]) -> None:
+        for layers, stay in lists:
+            memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
+            renumber_layers(memo[id(layers)])
+
+    result, memo = duplicate(model, memo, layers_first)
     plain = {place: value for place, value in plain.items() if id(place[0]) in memo}  # others were in removed layers
     for module, _ in plain:
         without_parametrizations(memo[id(module)], module)
@@ -171,33 +167,6 @@ def truncated(
             memo[id(axis)].truncated(choice.kept, choice.scale)
     remove_idle_axes(result)
     return _without_empty_bottlenecks(result)
-
-
-def copied_module(part: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy of a module, or of a list of modules; scripted functions in it, which have no state, are shared.
-
-    Raises:
-        CopyError: naming the attribute that Python cannot copy.
-    """
-    modules = [*nn.ModuleList(part if isinstance(part, list) else [part]).named_modules()]
-    for value in tree_leaves([[*vars(module).values()] for _, module in modules]):
-        if isinstance(value, (torch.jit.ScriptFunction, types.ModuleType)):
-            memo[id(value)] = value
-    known = dict(memo)
-    try:
-        return copy.deepcopy(part, memo)
-    except (TypeError, ValueError, RuntimeError, AttributeError, pickle.PickleError) as fault:
-        for path, module in modules:
-            for name, value in vars(module).items():
-                try:
-                    copy.deepcopy(value if name not in ("_modules", "_parameters", "_buffers") else None, dict(known))
-                except Exception:
-                    raise CopyError(
-                        f"{path.partition('.')[2] or 'the model'}: .{name} ({type(value).__name__}) cannot be copied, "
-                        "and deploy returns a copy of the model: make it where it is used, or give it a __deepcopy__ "
-                        f"method ({fault})"
-                    ) from fault
-        raise
 
 
 def _without_empty_bottlenecks(model: nn.Module) -> nn.Module:

@@ -22,7 +22,7 @@ from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
-from ngn.sizes.found import FoundAxis, attach_found, detached, without_failed
+from ngn.sizes.found import FoundAxis, attach_found, without_failed
 from ngn.sizes.hooked import HookedAxis, divided
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
@@ -37,6 +37,7 @@ def learn_sizes(
     *,
     budget: Budget | None = None,
     example: Any = None,
+    also: Mapping[str, Sequence[Any]] | None = None,
     frozen: bool = False,
     capacity: Maker | None = None,
     by_importance: Importance | None = "magnitude",
@@ -64,6 +65,7 @@ def learn_sizes(
             budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
             and to one, and compares outputs, before any training. Or what ``find_sizes`` found before the tensors were
             divided among processes; such sizes are not tried.
+        also: further inputs to trace and to try, as for :func:`~ngn.tracing.groups.find_sizes`.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
         by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
@@ -120,6 +122,8 @@ def learn_sizes(
     refuse_unknown(gate)
     if example is None:
         example = sizes.example if isinstance(sizes, FoundSizes) else None if budget is None else budget.example
+    if also is None:
+        also = next((each.also for each in (sizes, example) if isinstance(each, FoundSizes)), {})
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
 
     def maker(gate_of: Callable[[int, dict[str, Any]], CountGate]) -> Maker:
@@ -140,9 +144,9 @@ def learn_sizes(
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder):
                 module.use_nested_tensor = False  # its fast path skips the hooks of the axes
-        found = _attach(model, sizes, maker, example, settle)
+        found = _attach(model, sizes, maker, example, also, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
-    learner.found = found
+    learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
         for axis in learner.axes:
@@ -157,6 +161,7 @@ def _attach(
     sizes: Mapping[str, Size | None] | FoundSizes | None,
     maker: Callable[..., Maker],
     example: Any,
+    also: Mapping[str, Sequence[Any]],
     settle: Callable[[Sequence[OrderedAxis]], None],
 ) -> FoundSizes | None:
     """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace.
@@ -174,7 +179,7 @@ def _attach(
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
-        found = _traced(model, given, example)
+        found = _traced(model, given, example, also)
         make = maker(usual_gate)
         if isinstance(sizes, Mapping):
             found, make, wanted = _chosen(found, matched, maker)
@@ -183,7 +188,6 @@ def _attach(
         example = example.example
     for name, size in named:
         size.attach(model, name, maker(size.gate))
-    failed: dict[OrderedAxis, str] = detached(model, axes)
     everything = axes_of(model)
     names = [axis.name for axis in everything]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -193,8 +197,7 @@ def _attach(
     refuse_uncuttable(model, everything)
     if example is None and any(size.tried for _, size in named):
         example = dummy(model)
-    if example is not None and not without_values:
-        failed |= failed_trials(model, everything, example)
+    failed = {} if example is None or without_values else failed_trials(model, everything, example, also)
     bad = {axis.name for axis in failed}
     for axis, reason in failed.items():
         if axis not in axes or any(axis.name in names and names <= bad for names in wanted):
@@ -207,13 +210,13 @@ def _attach(
     return kept
 
 
-def _traced(model: nn.Module, found: FoundSizes | None, example: Any) -> FoundSizes:
+def _traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
     if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
         raise ValueError(
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        return find_sizes(model, dummy(model) if example is None else example)
+        return find_sizes(model, dummy(model) if example is None else example, also)
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
     return found

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import CopyError, refuse_closures
 from ngn.cut_modules import value_of
 from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker
@@ -131,18 +130,6 @@ def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[Found
         axis.costs = found.costs
         axis.attach()
     return axes
-
-
-def detached(model: nn.Module, axes: Sequence[FoundAxis]) -> dict[OrderedAxis, str]:
-    """Detach the axes whose modules a copy of ``model`` would still share with it; return the reasons."""
-    reasons: dict[OrderedAxis, str] = {}
-    for axis in axes:
-        try:
-            refuse_closures(model, [axis])
-        except CopyError as fault:
-            axis.detach()
-            reasons[axis] = str(fault)
-    return reasons
 
 
 def without_failed(found: FoundSizes, axes: Sequence[FoundAxis], failed: Mapping[OrderedAxis, str]) -> FoundSizes:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import (
-    CopyError,
-    ExampleError,
-    apart,
-    beyond,
-    check_equal,
-    evaluating,
-    outputs_on,
-    rounding_bounds,
-    summary,
-)
+from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
+from ngn.comparison import apart, beyond, compare, compare_varied, rounding_bounds
+from ngn.copying import CopyError
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
@@ -31,6 +24,8 @@ from ngn.truncation import deploy_axes
 
 Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]
 """Returns activations by name, of the model and of its cut copy."""
+Also = Mapping[str, Sequence[Any]]
+"""Further inputs, by the method that takes them."""
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
@@ -47,15 +42,32 @@ _TRIALS: tuple[tuple[str, TrialCount], ...] = (
 """Sizes of the trials. In the last one a program that divides a length by the number of pieces finds them unequal."""
 
 
-def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> dict[OrderedAxis, str]:
+def failed_trials(
+    model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also = MappingProxyType({})
+) -> dict[OrderedAxis, str]:
     """Cut all sizes, and compare with the model in which the other components are masked.
+
+    Args:
+        also: method → further inputs of it.
 
     Returns:
         The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
 
     Raises:
         ExampleError: if the uncut model fails on the example.
+        CopyError: if the model cannot be copied.
     """
+    with untouched(model) as written:
+        with written:
+            enter(model, training=False)
+        failed = _failed(model, axes, example, also)
+        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls_of(example, also))
+    for axis in axes:
+        axis.called = False  # only calls in training count
+    return failed
+
+
+def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also) -> dict[OrderedAxis, str]:
     trials = [*_TRIALS]
     if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
         trials.append(("half", lambda axis, number: axis.K if _of_layers(axis) else _half(axis, number)))
@@ -65,13 +77,10 @@ def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -
 
         def differs(some: Sequence[OrderedAxis], count: TrialCount = count) -> str | None:
             counts = {axis: count(axis, numbers[axis]) if axis in some else axis.K for axis in axes}
-            return difference(model, axes, example, counts.__getitem__)
+            return difference(model, axes, example, counts.__getitem__, also)
 
         for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
             failed[axis] = f"cut to {name}, the model computes something else ({reason})"
-    _warn_of_untried(model, [axis for axis in axes if axis not in failed], example)
-    for axis in axes:
-        axis.called = False  # only calls in training count
     return failed
 
 
@@ -129,7 +138,7 @@ def _listed(names: list[str], most: int = 6) -> str:
 
 
 @torch.no_grad()
-def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Sequence[tuple[str, Any]]) -> None:
     """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
     live: set[str] = set()
     hooked: set[str] = set()
@@ -147,8 +156,8 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
 
         handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
     try:
-        with evaluating(model), torch.random.fork_rng():
-            outputs_on(model, example)
+        for method, given in calls:
+            outputs_on(model, given, method)
     finally:
         for handle in handles:
             handle.remove()
@@ -175,6 +184,7 @@ def difference(
     axes: Sequence[OrderedAxis],
     example: Any,
     count: Callable[[OrderedAxis], int],
+    also: Also = MappingProxyType({}),
 ) -> str | None:
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
     learned = [axis.capacity for axis in axes]
@@ -183,11 +193,17 @@ def difference(
             axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
         small = deploy_axes(model, axes, share_frozen=True)
         with _activations(model, small, axes) as (pairs, forget):
-            check_equal(model, small, example)
-            return _activation_apart(small, example, pairs, forget)
+            first, *others = calls_of(example, also)
+            compare(model, small, first)
+            reason = _activation_apart(small, example, pairs, forget)
+        for call in others if reason is None else ():
+            compare(model, small, call)
+        for call in (first, *others) if reason is None else ():
+            compare_varied(model, small, call)
+        return reason
     except (ExampleError, CopyError):
         raise
-    except (ValueError, RuntimeError, TypeError, IndexError, ArithmeticError, AssertionError) as fault:
+    except FAULTS as fault:
         return summary(fault)
     finally:
         for axis, capacity in zip(axes, learned, strict=True):

@@ -92,6 +92,7 @@ class FoundSizes:
         fixed: what cannot, and why.
         example: the input of the trace.
         costs: "parameters" and "macs" as functions of the numbers of units.
+        also: further inputs of the trace, by their method.
     """
 
     model: nn.Module = field(repr=False)
@@ -99,6 +100,7 @@ class FoundSizes:
     fixed: tuple[Uncut, ...]
     example: Any = field(repr=False)
     costs: Mapping[str, Polynomial | None] = field(repr=False)
+    also: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.groups)

@@ -37,11 +37,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Contraction:
-    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known."""
+    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known.
+
+    Attributes:
+        training: whether a pass in train mode computed it.
+    """
 
     site: nn.Module
     weight: Held | None
     dim: Dim
+    training: bool
 
 
 def shape_of(tensor: Tensor) -> list[int]:
@@ -50,16 +55,19 @@ def shape_of(tensor: Tensor) -> list[int]:
 
 
 class Trace:
-    """The dimensions of every tensor in one forward pass.
+    """The dimensions of every tensor in the passes of a model.
 
     Attributes:
         held: parameters and buffers, by the id of their tensor.
         parametrised: the tensors that parametrisations compute, by the ids of these.
         contractions: the products over dimensions, in the order of the program.
-        work: for each product, the dimensions whose lengths multiply to its multiply-adds.
+        work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
         counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
         operation: the name of the operation at work.
+        training: whether the present pass is in train mode.
+        reached: the parameters and buffers that an operation has read or written.
+        activations: the dimensions of every tensor that an operation has made.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -98,7 +106,9 @@ class Trace:
         self.work: list[list[Dim]] = []
         self.batches: list[Dim] = []
         self.counted: list[tuple[Any, Dim]] = []
-        self.operation = ""
+        self.operation, self.training = "", False
+        self.reached: set[Held] = set()
+        self.activations: list[list[Dim]] = []
         self._slices: dict[int, tuple[Dim, set[int], str]] = {}
         self._alike: list[Leaf] = []
         self._known: Any = WeakTensorKeyDictionary()
@@ -111,6 +121,7 @@ class Trace:
     def dims(self, tensor: Tensor) -> list[Dim]:
         """The dimensions of ``tensor``; those of a tensor that no operation made are fixed."""
         if (held := self.held.get(id(tensor))) is not None:
+            self.reached.add(held)
             return held.dims
         if tensor not in self._known:
             self.set(tensor, self.fresh(shape_of(tensor), "meets a constant"))
@@ -120,6 +131,7 @@ class Trace:
         """Note the dimensions of ``tensor``, and the parameter that it is a part or a view of."""
         if id(tensor) not in self.held:
             self._known[tensor] = dims, source
+            self.activations.append(dims)
 
     def source(self, tensor: Tensor) -> Held | None:
         """The parameter that ``tensor`` is, or is a view of."""
@@ -170,12 +182,24 @@ class Trace:
             equal(dim, sorted(ends), where)
         for leaf in (leaf for made in self._alike for leaf in leaves(made) if leaf.alike):
             leaf.fixed = leaf.fixed or leaf.alike
+        self._slices.clear()
+
+    @property
+    def missed(self) -> dict[str, Held]:
+        """The parameters that no operation has read or written, by their names; without biases of weights that are."""
+        weights = {id(each.module) for each in self.reached if each.name == "weight"}
+        missed = (each for each in self.held.values() if each.trained and each not in self.reached)
+        return {
+            f"{self.paths[id(each.module)]}.{each.name}".lstrip("."): each
+            for each in missed
+            if each.name != "bias" or id(each.module) not in weights
+        }
 
     def contract(self, a: Tensor, b: Tensor, dims: tuple[Dim, Dim]) -> None:
         """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""
         self.unite(*dims)
         weight = self.source(b) or self.source(a)
-        self.contractions.append(Contraction(self.stack[-1], weight, dims[0]))
+        self.contractions.append(Contraction(self.stack[-1], weight, dims[0], self.training))
 
     def unknown(self, args: dict[str, Any], out: Any, why: str = "") -> list[list[Dim]]:
         """Fix the dimensions of all tensors of an operation without a rule."""

@@ -1,10 +1,12 @@
-"""One forward pass of a model on an example, in which every operation is seen."""
+"""Passes of a model on examples, in which every operation is seen."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,13 +17,14 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import arguments, copied, evaluating, outputs_on, uncompiled
+from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
+from ngn.comparison import varied
 from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
 from ngn.tracing.record import Trace, shape_of
-from ngn.tracing.rules import RULES, elementwise
+from ngn.tracing.rules import RULES, broadcast, elementwise
 
 _RULES = RULES | mixing.RULES | movement.RULES | products.RULES
 _VIEWS = re.compile(
@@ -33,51 +36,95 @@ _TAKING_SIZES = re.compile(
     "view|reshape|unflatten|split|expand|broadcast_to|repeat|tile|(new_)?(zeros|ones|full|empty)"
 )
 """Functions of torch that take lengths of dimensions."""
+_WHOLE_CHANNELS = re.compile(r"dropout[123]d|feature_(alpha_)?dropout_?")
+"""Dropout of channels."""
 
 
 @torch.no_grad()
-def trace(model: nn.Module, example: Any) -> Trace:
-    """Follow the dimensions of all tensors through a forward pass of ``model`` in eval mode.
+def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> Trace:
+    """Follow the dimensions of all tensors through passes of ``model``, in eval mode and then in train mode.
 
-    The model is not modified; its random numbers are those of a pass of its own. Without values (``meta``) it is traced
-    without values.
+    If they leave parameters out, such as experts without a token, passes on random numbers follow. The model is not
+    modified: its modes, attributes and values are put back. Without values (``meta``) it is traced without values.
+
+    Args:
+        also: method → further inputs of it.
 
     Raises:
-        ExampleError: if the model fails on the example.
+        ExampleError: if the model fails on an example in eval mode.
+        TypeError: if ``also`` is not a dictionary of lists.
     """
-    example = copied(example)
+    calls = calls_of(example, also)
     if any(p.is_meta for p in model.parameters()):
-        example = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, example)
-    try:
-        return _followed(model, example)
-    except Exception:
-        with evaluating(model), torch.random.fork_rng():
-            outputs_on(model, example)
-        raise
-
-
-def _followed(model: nn.Module, example: Any) -> Trace:
+        calls = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, calls)
     seen = Trace(model)
+    work: list[Any] | None = None
+    with untouched(model) as written:
+        with written:
+            enter(model, training=False)
+        for method, given in calls:
+            try:
+                _follow(seen, written, method, given)
+            except Exception:
+                outputs_on(model, given, method)
+                raise
+            work = work or seen.work
+            seen.work = []
+        with written:
+            model.train()
+        seen.training = True
+        for call in calls:
+            _follow_training(seen, written, *call)
+        if seen.missed:
+            with written:
+                model.eval()
+            seen.training = False
+            for strength in (1.0, 10.0):
+                for method, given in calls if seen.missed else ():
+                    with suppress(Exception):  # the model need not take random numbers
+                        _follow(seen, written, method, varied(given, strength))
+    seen.work = work or []
+    return seen
+
+
+def _follow_training(seen: Trace, written: Written, method: str, example: Any) -> None:
+    """Follow a pass in train mode; a norm over a batch needs two samples, so one that fails gets one more."""
+    faults = []
+    for longer in (False, True):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the pass in eval mode gave those that matter
+                return _follow(seen, written, method, varied(example, longer=True) if longer else example)
+        except Exception as fault:
+            faults.append(str(fault).partition("\n")[0] or type(fault).__name__)
+    warnings.warn(
+        f"in train mode the model fails on the example ({faults[0]}), so what it computes there alone is not known. "
+        "Pass an example that it takes in train mode, too",
+        stacklevel=2,
+    )
+
+
+def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
+    """Follow one pass, in the present mode."""
+    model = seen.model
     args, named = arguments(copied(example))
     for value in tree_leaves((args, named)):
         if isinstance(value, Tensor):
             seen.set(value, [new(size, "is that of an input") for size in value.shape])
+    seen.stack = [model]
     with ExitStack() as stack:
         for context in (
-            evaluating(model),
             uncompiled(),
-            torch.random.fork_rng(),
             sdpa_kernel(SDPBackend.MATH),
             torch_attention(model),
+            _calls(seen),
+            counting(model),
         ):
             stack.enter_context(context)
-        stack.enter_context(_calls(seen))
-        stack.enter_context(counting(model))
-        stack.enter_context(_Operations(seen))
+        stack.enter_context(_Operations(seen, written))
         stack.enter_context(_Sizes(seen))
-        outputs = model(*args, **named)
+        outputs = (model if method == "forward" else getattr(model, method))(*args, **named)
     seen.finish(outputs)
-    return seen
 
 
 @contextmanager
@@ -113,6 +160,7 @@ def _calls(seen: Trace) -> Iterator[None]:
         seen.stack.pop()
         if (held := seen.parametrised.get(id(module))) is not None:
             seen.set(output, held.dims, held)
+            seen.reached.add(held)
 
     handles = (
         nn.modules.module.register_module_forward_pre_hook(enter),
@@ -130,12 +178,15 @@ class _Operations(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, seen: Trace) -> None:
+    def __init__(self, seen: Trace, written: Written) -> None:
         super().__init__()
-        self.seen = seen
+        self.seen, self.written = seen, written
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.written.note(func, args, kwargs or {})
         out = func(*args, **(kwargs or {}))
+        if isinstance(func, OpOverload) and func._schema.name.startswith("aten::_foreach_"):
+            self._foreach([*args, *(kwargs or {}).values()])
         outs = [value for value in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(value, Tensor)]
         if not outs:
             return out
@@ -160,6 +211,13 @@ class _Operations(TorchDispatchMode):
                 seen.set(value, dims, source)
         return out
 
+    def _foreach(self, args: list[Any]) -> None:
+        """Unite the tensors of each place in the lists of an operation that is elementwise on all of them."""
+        lists = [arg for arg in args if isinstance(arg, (list, tuple)) and all(isinstance(v, Tensor) for v in arg)]
+        with torch._C.DisableTorchFunction():
+            for together in zip(*lists, strict=False):
+                broadcast(self.seen, together, together[0].shape)
+
 
 class _Sizes(TorchFunctionMode):
     """Notes which attributes of modules a program takes for lengths of dimensions."""
@@ -169,8 +227,13 @@ class _Sizes(TorchFunctionMode):
         self.seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
+        if _WHOLE_CHANNELS.fullmatch(name):  # torch makes one number for each channel; that is no constant of theirs
+            return (args[0] if args else kwargs["input"]).clone()
+        out = func(*args, **(kwargs or {}))
+        if name == "__set__" and getattr(func, "__self__", None) is Tensor.data:
+            for one, other in zip(*map(self.seen.dims, args), strict=False):
+                self.seen.unite(one, other)
         if not _TAKING_SIZES.fullmatch(name):
             return out
         own, *rest = args if args and isinstance(args[0], Tensor) else (None, *args)

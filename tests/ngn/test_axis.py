@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations
 import ngn
 from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis, inputs, outputs
-from ngn.checks import check_equal
+from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
 from ngn.methods.ngn import CountGate
 

@@ -98,7 +98,10 @@ FIXED: dict[str, tuple] = {
     "a quantised layer": (quantised, "the operation linear_dynamic in middle.0"),
     "integer weights": (Integers, "integer weights in middle"),
     "nested tensors": (lambda: nested, "of nested tensors in the model"),
-    "a condition": (lambda: lambda h: torch.cond(torch.ones(()) > 0, torch.relu, torch.tanh, (h,)), "the operation cond in"),
+    "a condition": (
+        lambda: lambda h: torch.cond(torch.ones(()) > 0, torch.relu, torch.tanh, (h,)),
+        "the operation cond in",
+    ),
 }
 
 
@@ -213,30 +216,14 @@ def test_losses_of_gradients_have_gradients(way):
     assert all(torch.allclose(p, was) for p, was in zip(learner.parameters(), wanted, strict=True))
 
 
-class Named(nn.Module):
-    def __init__(self, **held: object) -> None:
-        super().__init__()
-        self.mlp, self.after = chain(8, 16, 8), chain(8, 12, 3)
-        vars(self).update(held)
-        if "call" in held:
-            self.call = (lambda mlp: lambda x: mlp(x))(self.mlp)
-
-    def forward(self, x):
-        return self.after(getattr(self, "call", self.mlp)(x))
-
-
 def test_what_python_cannot_copy_is_named():
-    with pytest.raises(ValueError, match=r"the model: \.lock \(lock\) cannot be copied, and deploy returns a copy"):
-        ngn.learn_sizes(Named(lock=threading.Lock()), example=X)
+    model = chain(8, 16, 8)
+    model.lock = threading.Lock()
+    with pytest.raises(ValueError, match=r"the model: \.lock holds what cannot be copied"):
+        ngn.learn_sizes(model, example=X)
     exported = torch.export.export(chain(8, 16, 8).eval(), (X,)).module()
     with pytest.raises(ValueError, match="an exported program computes in one mode only"):
         ngn.find_sizes(nn.Sequential(exported, chain(8, 12, 3)), X)
-
-
-def test_what_a_closure_holds_is_left_and_the_rest_is_cut():
-    learner = ngn.learn_sizes(Named(call=None), example=X)
-    assert learner.names == ["after.0"]
-    assert any("the model: .call is a function that holds a module" in each.reason for each in learner.found.fixed)
 
 
 @pytest.mark.parametrize("heads", [4, 2])
