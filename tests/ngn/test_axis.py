@@ -16,8 +16,8 @@ import ngn
 from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.comparison import check_equal
-from ngn.copying import reached
 from ngn.components.base import OrderedSum
+from ngn.copying import reached
 from ngn.methods.ngn import CountGate
 
 
