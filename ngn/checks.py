@@ -239,7 +239,8 @@ def snapshot(model: nn.Module) -> Callable[[], None]:
             held.clear()
             (held.extend if isinstance(held, (list, deque)) else held.update)(content)
         for module, kind, own in before:
-            module.__class__ = kind
+            if type(module) is not kind:  # scripted modules would set it elsewhere
+                module.__class__ = kind
             vars(module).clear()
             vars(module).update(own)
         for p, wanted in trained:

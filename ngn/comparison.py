@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import FAULTS, ExampleError, called, calls_of, evaluating, floating, outputs_on, summary
+from ngn.checks import FAULTS, ExampleError, called, calls_of, evaluating, floating, outputs_on, summary, untouched
 
 
 def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
@@ -125,6 +126,19 @@ def compare(
                 f"on {where} the deployed model differs from the truncated model, by {worst:.1e} of the largest "
                 "output. Perhaps a tensor with the axis has no cut, or a layer mixes components."
             )
+
+
+def fault_in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> str | None:
+    """Why ``part``, a model or its copy, fails on a call in train mode; None if it does not. Both are put back."""
+    method, example = call
+    with untouched(part), untouched(model) as written, written, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        part.train()
+        try:
+            outputs_on(part, example, method)
+        except ExampleError as fault:
+            return str(fault.__cause__).partition("\n")[0]
+    return None
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:

@@ -74,7 +74,7 @@ class _Copies(dict[int, Any]):
 
     def __init__(self, model: nn.Module, memo: Mapping[int, Any]) -> None:
         super().__init__(memo)
-        self.reached = _reached(model)
+        self.reached = reached(model)
         self.special: dict[int, Any] = {}
         for key, value in self.reached.items():
             if type(value) in WEAK or (isinstance(value, FUNCTIONS) and _differs(value)):
@@ -113,16 +113,18 @@ class _Copies(dict[int, Any]):
         elif isinstance(value, BuiltinFunctionType):
             self[key] = getattr(copy.deepcopy(value.__self__, self), value.__name__)
         elif isinstance(value, CACHED):
-            cached = functools.lru_cache(**value.cache_parameters())  # type: ignore[attr-defined]
+            cached = functools.lru_cache(**value.cache_parameters())
             self[key] = cached(copy.deepcopy(value.__wrapped__, self))
         elif isinstance(value, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
-            new = self[key] = type(value)()
+            weak: Any = type(value)()
+            self[key] = weak
             for one, other in value.items():
-                new[self._own(one)] = self._own(other)
+                weak[self._own(one)] = self._own(other)
         elif isinstance(value, weakref.WeakMethod):
-            bound = value()
-            own = None if bound is None else self._own(bound.__self__)
-            self[key] = value if own is None else weakref.WeakMethod(MethodType(bound.__func__, own))
+            bound: Any = value()
+            self[key] = (
+                value if bound is None else weakref.WeakMethod(MethodType(bound.__func__, self._own(bound.__self__)))
+            )
         elif type(value) in weakref.ProxyTypes:
             target = next(value.modules(), None) if isinstance(value, nn.Module) else None
             self[key] = value if target is None else weakref.proxy(self._own(target))
@@ -135,7 +137,7 @@ class _Copies(dict[int, Any]):
         return copy.deepcopy(value, self) if id(value) in self.reached else value
 
 
-def _reached(model: nn.Module) -> dict[int, Any]:
+def reached(model: nn.Module) -> dict[int, Any]:
     """All objects that ``model`` holds, by their ids, with what functions hold; not what classes and modules do."""
     reached: dict[int, Any] = {}
     work: list[Any] = [model]

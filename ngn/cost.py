@@ -219,7 +219,8 @@ def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any)
             )
         with torch.no_grad():
             for p in small.parameters():
-                p.copy_(p.flatten().roll(1 + len(p) // 2 if p.dim() else 0).view_as(p))
+                flat = p.flatten()
+                p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

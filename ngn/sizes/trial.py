@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import apart, beyond, compare, compare_varied, rounding_bounds
+from ngn.comparison import apart, beyond, compare, compare_varied, fault_in_training, rounding_bounds
 from ngn.copying import CopyError
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
@@ -47,9 +47,6 @@ def failed_trials(
 ) -> dict[OrderedAxis, str]:
     """Cut all sizes, and compare with the model in which the other components are masked.
 
-    Args:
-        also: method → further inputs of it.
-
     Returns:
         The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
 
@@ -60,8 +57,17 @@ def failed_trials(
     with untouched(model) as written:
         with written:
             enter(model, training=False)
-        failed = _failed(model, axes, example, also)
-        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls_of(example, also))
+        failed, calls = _failed(model, axes, example, also), calls_of(example, also)
+        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
+        for call in calls:
+            if (fault := fault_in_training(model, model, call)) is not None:
+                with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
+                    alone = fault_in_training(model, model, call)
+                if alone is None:
+                    raise ValueError(
+                        f"with learned sizes the model fails in train mode: {fault}. A size adds a parameter to the "
+                        "layer that reads it. Does the model pair parameters by their order? Pair them by name"
+                    )
     for axis in axes:
         axis.called = False  # only calls in training count
     return failed
@@ -187,30 +193,39 @@ def difference(
     also: Also = MappingProxyType({}),
 ) -> str | None:
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
-    learned = [axis.capacity for axis in axes]
     try:
-        for axis in axes:
-            axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
-        small = deploy_axes(model, axes, share_frozen=True)
-        with _activations(model, small, axes) as (pairs, forget):
-            first, *others = calls_of(example, also)
-            compare(model, small, first)
-            reason = _activation_apart(small, example, pairs, forget)
-        for call in others if reason is None else ():
-            compare(model, small, call)
-        for call in (first, *others) if reason is None else ():
-            compare_varied(model, small, call)
-        return reason
+        with _at(axes, count):
+            small = deploy_axes(model, axes, share_frozen=True)
+            for call in calls_of(example, also):
+                with _activations(model, small, axes) as (pairs, forget):
+                    compare(model, small, call)
+                    if reason := _activation_apart(small, call, pairs, forget):
+                        return reason
+                compare_varied(model, small, call)
+                fault = fault_in_training(model, small, call)
+                if fault is not None and fault_in_training(model, model, call) is None:
+                    return f"it fails in train mode: {fault}"
+            return None
     except (ExampleError, CopyError):
         raise
     except FAULTS as fault:
         return summary(fault)
+
+
+@contextmanager
+def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Iterator[None]:
+    """Let each axis retain its leading components, ``count`` of them."""
+    learned = [axis.capacity for axis in axes]
+    try:
+        for axis in axes:
+            axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
+        yield
     finally:
         for axis, capacity in zip(axes, learned, strict=True):
             axis.capacity, axis.mode = capacity, "soft"
 
 
-def _activation_apart(small: nn.Module, example: Any, pairs: Pairs, forget: Callable[[], None]) -> str | None:
+def _activation_apart(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> str | None:
     """Say which activation of the cut copy differs from the model's, and how; None if none does."""
     found = pairs()
     for name, want, got in found:
@@ -221,7 +236,7 @@ def _activation_apart(small: nn.Module, example: Any, pairs: Pairs, forget: Call
 
     def again() -> list[Tensor]:
         forget()
-        outputs_on(small, example)
+        outputs_on(small, call[1], call[0])
         return [got for _, _, got in pairs()]
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):

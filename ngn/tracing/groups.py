@@ -109,8 +109,8 @@ def _fix_missed(seen: Trace) -> None:
         flat = 1
         for dim in dims[::-1]:
             flat *= dim.size
-            if name := lengths.get(dim.size) or lengths.get(flat):
-                fix(dim, f"no pass reaches {name}, which has this length,")
+            if missed := lengths.get(dim.size) or lengths.get(flat):
+                fix(dim, f"no pass reaches {missed}, which has this length,")
 
 
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
