@@ -263,10 +263,7 @@ def dummy(model: nn.Module) -> Any:
         ValueError: if there is none, or the model fails on it.
     """
     if not (inputs := getattr(model, "dummy_inputs", None)):
-        raise ValueError(
-            "sizes are found and tried on an input of the model: pass example=, an input of it (a tuple for several "
-            "arguments, a dictionary for keyword arguments)"
-        )
+        raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
     device = next(model.parameters(), torch.empty(())).device
     inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     try:

@@ -156,8 +156,8 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Seque
         hooked |= names
 
         def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
-            h = args[0] if args else next(iter(kwargs.values()))
-            if _transformed(h) or bool(h.any()):
+            h = _input(args, kwargs)
+            if h is None or bool(h.any()):
                 live.update(names)
 
         handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
@@ -175,9 +175,10 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Seque
         )
 
 
-def _transformed(h: Tensor) -> bool:
-    """Whether ``h`` exists within a transform of ``torch.func`` alone, such as ``vmap``."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(h)
+def _input(args: Any, kwargs: Any) -> Tensor | None:
+    """The first input of a module; None if it exists only within a transform of ``torch.func``, such as ``vmap``."""
+    h = args[0] if args else next(iter(kwargs.values()))
+    return None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
@@ -275,8 +276,7 @@ def _activations(
         def note(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
         ) -> None:
-            h = args[0] if args else next(iter(kwargs.values()))
-            if _transformed(h):
+            if (h := _input(args, kwargs)) is None:
                 return
             kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
             index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
@@ -285,8 +285,7 @@ def _activations(
         def note_cut(
             module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
         ) -> None:
-            h = args[0] if args else next(iter(kwargs.values()))
-            if len(to) < len(of_model) and not _transformed(h):  # later runs only measure rounding
+            if len(to) < len(of_model) and (h := _input(args, kwargs)) is not None:  # later runs measure rounding
                 to.append(h)
 
         handles += [
