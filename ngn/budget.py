@@ -176,7 +176,7 @@ class LimitedLearner(CapacityLearner):
 
     def _advice(self, smallest: float, least: Sequence[int]) -> str:
         """What budgets can be reached, for a message."""
-        text = f", with {', '.join(map(str, least))} of their components" if len(least) < 5 else ""
+        text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
         text += f". Give a budget of at least {smallest:,g}"
         if not self.growing:
             text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"

@@ -263,7 +263,7 @@ def _activations(
     Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Yields no activations if
     layers are cut, because the remaining ones then change their names.
     """
-    seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+    seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
     handles = []
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
@@ -271,7 +271,7 @@ def _activations(
         if not having:
             continue
         name, dim = having[0].name, having[0].dim_at(consumer)
-        wanted, got = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], []))
+        wanted, got, _ = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], [], dim))
 
         def note(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
@@ -294,10 +294,12 @@ def _activations(
         ]
 
     def pairs() -> list[tuple[str, Tensor, Tensor]]:
-        return [(name, *pair) for name, lists in seen.items() for pair in zip(*lists, strict=True)]
+        each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
+        # where another dimension is shorter, too, another size lies along it
+        return [(n, a, b) for n, a, b, dim in each if a.shape == b.shape or a.shape[dim] != b.shape[dim]]
 
     def forget() -> None:
-        for _, got in seen.values():
+        for _, got, _ in seen.values():
             got.clear()
 
     try:

@@ -297,3 +297,21 @@ def test_pooled_channels_in_channels_last_are_found():
     x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
     learner = ngn.learn_sizes(model, example=x, t0=2.2)
     assert learner.deploy(example=x, unsettled="allow")[4].in_features == 3
+
+
+class Mixer(nn.Module):
+    """Layers over channels and over tokens: what a layer over tokens reads has the channels in another dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Linear(4, 16), nn.Parameter(torch.randn(10, 16))
+        self.tokens, self.back, self.head = nn.Linear(10, 12), nn.Linear(12, 10), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embed(x)[:, None].expand(-1, 10, -1) + self.place
+        return self.head(h + self.back(self.tokens(h.mT).relu()).mT).mean(1)
+
+
+def test_sizes_that_meet_in_one_activation_are_tried_together():
+    learner = ngn.learn_sizes(Mixer(), example=torch.randn(2, 4))
+    assert sorted(learner.names) == ["place", "tokens"]
