@@ -89,7 +89,7 @@ def compare(
         varies: the input is not the user's. The deployed model then comes first: a tensor that it shares with ``model``
             is still that of another input.
     """
-    where = "an input of other values and another length" if varies else "the example"
+    where = "an input of other values" if varies else "the example"
     method, example = call
     fault: Exception | None = None
     outputs: list[Tensor] = []
@@ -105,7 +105,7 @@ def compare(
             except FAULTS as error:
                 fault = error
     if fault is not None:
-        reason = str(fault).partition("\n")[0] or type(fault).__name__
+        reason = f"{type(fault).__name__}: {fault}".partition("\n")[0]
         raise ValueError(f"on {where} the deployed model fails: {reason}") from fault
     if not wanted:
         raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
