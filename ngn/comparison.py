@@ -34,7 +34,7 @@ def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
         if part.is_meta:
             pass  # without values
         elif part.is_floating_point() or part.is_complex():
-            known = part[part.isfinite()].abs().double()
+            known = part[part.isfinite()].abs().float()
             spread = float(known.std(correction=0)) or float(known.mean()) or 1.0 if known.numel() else 1.0
             part = part + (strength * spread * torch.randn(part.shape, generator=source)).to(part)
         elif not real and part.dtype != torch.bool and part.numel() and part.dim():
