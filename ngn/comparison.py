@@ -34,7 +34,7 @@ def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
         if part.is_meta:
             pass  # without values
         elif part.is_floating_point() or part.is_complex():
-            known = part[part.isfinite()].abs().double()
+            known = part[part.isfinite()].abs().float()
             spread = float(known.std(correction=0)) or float(known.mean()) or 1.0 if known.numel() else 1.0
             part = part + (strength * spread * torch.randn(part.shape, generator=source)).to(part)
         elif not real and part.dtype != torch.bool and part.numel() and part.dim():
@@ -89,7 +89,7 @@ def compare(
         varies: the input is not the user's. The deployed model then comes first: a tensor that it shares with ``model``
             is still that of another input.
     """
-    where = "an input of other values and another length" if varies else "the example"
+    where = "an input of other values" if varies else "the example"
     method, example = call
     fault: Exception | None = None
     outputs: list[Tensor] = []
@@ -105,7 +105,7 @@ def compare(
             except FAULTS as error:
                 fault = error
     if fault is not None:
-        raise ValueError(f"on {where} the deployed model fails: {summary(fault)}") from fault
+        raise ValueError(f"on {where} the deployed model fails: {type(fault).__name__}: {summary(fault)}") from fault
     if not wanted:
         raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
     if len(wanted) != len(outputs):

@@ -21,6 +21,8 @@ WEAK = (weakref.ref, weakref.WeakMethod, *weakref.ProxyTypes, weakref.WeakKeyDic
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, CACHED)
 CONSTANT = (type, ModuleType, CodeType, FrameType, bool, int, float, complex, str, bytes, type(None), torch.dtype)
 """What holds no state of a model."""
+ELSEWHERE = ("torch.distributed", "torch._C")
+"""Where the types of what stands for other processes and devices are."""
 
 
 class CopyError(ValueError):
@@ -190,7 +192,7 @@ def _differs(value: Any) -> bool:
 
 
 def _holds(value: Any, seen: set[int]) -> bool:
-    if id(value) in seen or isinstance(value, CONSTANT):
+    if id(value) in seen or isinstance(value, CONSTANT) or type(value).__module__.startswith(ELSEWHERE):
         return False
     seen.add(id(value))
     if isinstance(value, FunctionType):

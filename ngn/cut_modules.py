@@ -11,6 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from ngn.axis import OrderedAxis, is_conv1d
+from ngn.checks import evaluating
 from ngn.components.attention import Attention
 from ngn.methods.batch import GateBatch
 
@@ -20,12 +21,8 @@ def value_of(module: nn.Module, name: str) -> Any:
     parametrised = getattr(module, "parametrizations", {})
     if name not in parametrised:
         return getattr(module, name)
-    training = parametrised[name].training
-    parametrised[name].eval()
-    try:
+    with evaluating(parametrised[name]):
         return getattr(module, name)
-    finally:
-        parametrised[name].train(training)
 
 
 def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
