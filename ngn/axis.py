@@ -57,6 +57,12 @@ def inputs_first(module: nn.Module) -> bool:
     return bool(getattr(module, "transposed", False)) or is_conv1d(module)
 
 
+def kind_of(part: object) -> str:
+    """The name of the class of ``part``; with its package where torch.nn has another class of this name."""
+    kind = type(part)
+    return kind.__name__ if getattr(nn, kind.__name__, kind) is kind else f"{kind.__module__}.{kind.__name__}"
+
+
 def is_conv1d(module: nn.Module) -> bool:
     """Whether a module is the ``Conv1D`` of transformers; checked by name, since transformers may not be installed."""
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
@@ -170,7 +176,8 @@ class OrderedAxis(nn.Module):
         if capacity is not None:
             if not isinstance(capacity, Capacity):
                 raise TypeError(
-                    f"the first argument must be a capacity: OrderedAxis(capacity, cuts), not {type(capacity).__name__}"
+                    "an axis needs a capacity, such as ngn.CountGate(K), from capacity= of learn_sizes, or as in "
+                    f"OrderedAxis(capacity, cuts), not {kind_of(capacity)}"
                 )
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")

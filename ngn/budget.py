@@ -7,6 +7,7 @@ within the limit at the commit, and refuses to deploy a model above it. How size
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.cost import NOISY, Cost
+from ngn.cost import NOISY, Cost, refuse_changing
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
@@ -148,7 +149,9 @@ class LimitedLearner(CapacityLearner):
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError("a budget needs learned boundaries: give every axis a CountGate")
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
         self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
             raise ValueError(
@@ -161,6 +164,8 @@ class LimitedLearner(CapacityLearner):
             raise ValueError(
                 f"a budget of {budget.kind} needs an input to measure with: pass example= to learn_sizes or to Budget"
             )
+        if budget.kind == "macs":
+            refuse_changing(model, self.axes, budget.example)
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
@@ -173,10 +178,21 @@ class LimitedLearner(CapacityLearner):
         if smallest > float(self.limit.min()):
             raise ValueError(
                 f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
-                f"{smallest:,g}, with {', '.join(map(str, least))} components" + (noise and f". {noise}")
+                f"{smallest:,g}{self._advice(smallest, least)}" + (noise and f". {noise}")
             )
         if noise:
             warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
+
+    def _advice(self, smallest: float, least: Sequence[int]) -> str:
+        """What budgets can be reached, for a message."""
+        text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
+        text += f". Give a budget of at least {smallest:,g}"
+        if not self.growing:
+            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
+        frozen = sum(p.numel() for p in self.model.parameters() if not p.requires_grad)
+        if self.budget.kind == "parameters" and frozen:
+            text += f". Frozen parameters count, too; they are {frozen:,}"
+        return text
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
@@ -257,7 +273,10 @@ class LimitedLearner(CapacityLearner):
         above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
         cost = self.cost.measured(tuple(counts.tolist()))
         if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
-            reason = f"it holds from progress {self.gates[0].commit:g} on: train that far, or call set_progress"
+            reason = (
+                f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
+                "learner.step(progress) after each optimizer.step()"
+            )
             if self.gates[0].committed:
                 reason = "these sizes were fixed under another budget"
             raise ValueError(f"{cost:,g} {above}: {reason}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.checks import check_equal, is_frozen, tensors_of
+from ngn.checks import is_frozen, tensors_of
+from ngn.comparison import check_equal
 from ngn.sized import Sized
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
 
@@ -39,6 +41,8 @@ class Learner(Sized):
     tensor([3])
     """
 
+    also: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
     watch: LoopWatch | None = None
     """Notes on what the training loop did with the sizes; None if the learner takes none."""
 
@@ -257,7 +261,7 @@ class Learner(Sized):
             warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:
             with self.mode("hard"):
-                check_equal(self.model, small, example, replica)
+                check_equal(self.model, small, example, replica, self.also)
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small

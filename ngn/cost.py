@@ -25,7 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import arguments
+from ngn.checks import FAULTS, arguments, called, own_randomness
+from ngn.comparison import varied
+from ngn.copying import duplicate
 from ngn.cutting import Choice, is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial
@@ -197,6 +199,38 @@ def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
     if first is None or any(cost is not first for cost in costs):
         return None
     return first.of([axis.name for axis in axes], [round(first.units(axis.name) / axis.K) for axis in axes])
+
+
+def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+    """Refuse a model whose multiply-adds depend on values, such as those of a router: they have no limit to keep.
+
+    The model is cut to unequal sizes: experts of one size cost the same, whichever a sample goes to.
+
+    Raises:
+        ValueError: if two inputs of one shape, or other weights, give two numbers.
+    """
+    if any(p.is_meta or hasattr(p, "device_mesh") for p in model.parameters()):
+        return
+    small = cut_to(model, axes, [max(1, axis.K * (number % 3 + 1) // 4) for number, axis in enumerate(axes)])
+    small = duplicate(small, {})[0]
+    first: int | None = None
+    for strength in (0.0, 1.0, 10.0):
+        given = varied(example, strength) if strength else example
+        try:
+            with own_randomness():
+                cost = multiply_adds(lambda given=given: called(small, given))  # type: ignore[misc]
+        except FAULTS:  # it is not for random numbers, which says nothing
+            continue
+        first = cost if first is None else first
+        if cost != first:
+            raise ValueError(
+                "the multiply-adds of this model depend on values, as where experts are chosen: "
+                f"{first:,} on the example, {cost:,} on another input of its shape. Limit parameters or milliseconds"
+            )
+        with torch.no_grad():
+            for p in small.parameters():
+                flat = p.flatten()
+                p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

@@ -52,7 +52,9 @@ def sort(
     """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``CapacityLearner.sort``."""
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
-        raise ValueError("sizes are sorted before the training: some of this model are fixed and cut already")
+        raise ValueError(
+            "units are sorted before the training, but some sizes are cut already: leave by_importance= out"
+        )
     if any(p.is_meta for p in model.parameters()):
         if by_importance != "magnitude":
             raise ValueError(f"by_importance={by_importance!r} needs weights with values, not on the meta device")

@@ -51,7 +51,8 @@ class CapacityLearner(Learner):
         self.axes = axes_of(model)
         if not self.axes:
             raise ValueError(
-                "the model has no OrderedAxis with a capacity, so no size to learn: add one, or call ngn.learn_sizes"
+                "the model has no OrderedAxis with a capacity, so no size to learn: call "
+                "ngn.learn_sizes(model, example=...), or add an axis"
             )
         paths = {id(module): path for path, module in model.named_modules()}
         self.names = [axis.name or paths[id(axis)] for axis in self.axes]

@@ -13,6 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from ngn.checks import uncompiled
+
 SECONDS = 0.2
 """Wall time for timing one model, s."""
 PASSES = (9, 210)
@@ -84,7 +86,7 @@ def multiply_adds(forward: Callable[[], Any]) -> int:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # it computes whole layers in one operation, which has no formula
     try:
-        with sdpa_kernel(SDPBackend.MATH), _Counter() as counter:
+        with uncompiled(), sdpa_kernel(SDPBackend.MATH), _Counter() as counter:
             forward()
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
+from ngn.copying import duplicate
 from ngn.cost import cut_to
 from ngn.cutting import distinct, is_stack, owned
 from ngn.measuring import in_turns
@@ -207,12 +207,12 @@ class WholeModel:
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
-        return cls(copy.deepcopy(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
+        return cls(duplicate(small, bare)[0], parameters, {axis: anatomy(axis) for axis in axes})
 
     def on(self, device: torch.device) -> nn.Module:
         """The model with parameters of 0, to measure its latency."""
         zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device)) for p in self.model.parameters()}
-        return copy.deepcopy(self.model, zeros)
+        return duplicate(self.model, zeros)[0]
 
 
 def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:

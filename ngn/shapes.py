@@ -14,7 +14,7 @@ from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
-from ngn.cut_modules import value_of
+from ngn.cut_modules import value_of, with_stock_attention
 from ngn.cutting import Choice, distinct, is_stack, owned
 from ngn.files import FileError
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
@@ -210,4 +210,4 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 "of a tensor that no other axis cuts in that dimension"
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
-    return truncated(model, choices, share="frozen")
+    return with_stock_attention(truncated(model, choices, share="frozen"))

@@ -112,7 +112,7 @@ class FoundAxis(HookedAxis):
         c = self.coefficients()
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
-                weight: Any = consumer.holder._parameters[consumer.name]
+                weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
                 factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
                 factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
                 self._gate(module, consumer.holder, consumer.name, weight * factor)

@@ -27,7 +27,21 @@ def total(output: torch.Tensor) -> torch.Tensor:
 
 
 MSE, X = nn.functional.mse_loss, torch.zeros(2, 1)
-MLP = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def quantised() -> nn.Module:
+    """Layers that are called as torch's, and hold no parameter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of the move to torchao
+        return torch.ao.quantization.quantize_dynamic(mlp(), {nn.Linear})
+
+
+MLP = mlp()
+
 MISTAKES = {
     "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
     "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
@@ -60,7 +74,24 @@ MISTAKES = {
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
     "stride must be positive, not 0": lambda: ngn.CountGate(4, stride=0.0),
-    "it takes a model and a dictionary of names and sizes": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
+    "sizes= is a Width; give names and sizes: {'blocks.*.mlp': ngn.Width(16)}": lambda: ngn.learn_sizes(
+        MLP, ngn.Width(4)
+    ),
+    "an nn.Module, first; this is a function": lambda: ngn.learn_sizes(lambda x: x, example=X),
+    "sizes= names no size: add one": lambda: ngn.learn_sizes(MLP, {"0": None}, example=X),
+    "'exmaple'; did you mean example?": lambda: ngn.learn_sizes(MLP, exmaple=X),
+    "capacity= takes a function of a name and K": lambda: ngn.learn_sizes(MLP, example=X, capacity=ngn.CountGate(8)),
+    "Give several arguments as a tuple": lambda: ngn.learn_sizes(MLP, example=[X]),
+    "find_sizes takes a model": lambda: ngn.find_sizes(lambda x: x, X),
+    "1 is a Tanh; ngn.Rank takes an nn.Linear": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),
+    "0 is a torch.ao.nn.quantized": lambda: ngn.learn_sizes(quantised(), {"0": ngn.Rank(2)}),
+    "no layer has a weight matrix": lambda: ngn.learn_sizes(quantised(), example=X),
+    "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
+        mlp(), example=X, budget=ngn.Budget(parameters="50%")
+    ).deploy(),
+    "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
+        mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
+    ),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(
