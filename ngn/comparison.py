@@ -128,8 +128,12 @@ def compare(
             )
 
 
-def fault_in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> str | None:
-    """Why ``part``, a model or its copy, fails on a call in train mode; None if it does not. Both are put back."""
+def in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> tuple[str | None, list[Tensor]]:
+    """A call of ``part``, a model or its copy, in train mode; both are put back.
+
+    Returns:
+        Why it fails, None if it does not; and the values that it writes into parameters of ``model``.
+    """
     method, example = call
     with untouched(part), untouched(model) as written, written, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,8 +141,9 @@ def fault_in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) 
         try:
             outputs_on(part, example, method)
         except ExampleError as fault:
-            return str(fault.__cause__).partition("\n")[0]
-    return None
+            return str(fault.__cause__).partition("\n")[0], []
+        own = (written.own[number][0] for number in sorted(written.kept))
+        return None, [value.detach().clone() for value in own if isinstance(value, nn.Parameter)]
 
 
 def apart(want: Tensor, got: Tensor) -> float | None:

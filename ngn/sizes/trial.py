@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import apart, beyond, compare, compare_varied, fault_in_training, rounding_bounds
+from ngn.comparison import apart, beyond, compare, compare_varied, in_training, rounding_bounds
 from ngn.copying import CopyError
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
@@ -22,10 +22,8 @@ from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
-Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]
-"""Returns activations by name, of the model and of its cut copy."""
-Also = Mapping[str, Sequence[Any]]
-"""Further inputs, by the method that takes them."""
+Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
+Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
@@ -51,8 +49,7 @@ def failed_trials(
         The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
 
     Raises:
-        ExampleError: if the uncut model fails on the example.
-        CopyError: if the model cannot be copied.
+        ValueError: if the uncut model fails, or cannot be copied.
     """
     with untouched(model) as written:
         with written:
@@ -60,14 +57,16 @@ def failed_trials(
         failed, calls = _failed(model, axes, example, also), calls_of(example, also)
         _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
         for call in calls:
-            if (fault := fault_in_training(model, model, call)) is not None:
-                with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
-                    alone = fault_in_training(model, model, call)
-                if alone is None:
-                    raise ValueError(
-                        f"with learned sizes the model fails in train mode: {fault}. A size adds a parameter to the "
-                        "layer that reads it. Does the model pair parameters by their order? Pair them by name"
-                    )
+            fault, values = in_training(model, model, call)
+            with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
+                alone, others = in_training(model, model, call)
+            same = len(values) == len(others) and all(apart(v, o) is None for v, o in zip(values, others, strict=True))
+            if alone is None and (fault is not None or not same):
+                raise ValueError(
+                    f"with learned sizes the model fails in train mode: {fault or 'it writes other values'}. A size "
+                    "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
+                    "them by name"
+                )
     for axis in axes:
         axis.called = False  # only calls in training count
     return failed
@@ -203,8 +202,8 @@ def difference(
                     if reason := _activation_apart(small, call, pairs, forget):
                         return reason
                 compare_varied(model, small, call)
-                fault = fault_in_training(model, small, call)
-                if fault is not None and fault_in_training(model, model, call) is None:
+                fault, _ = in_training(model, small, call)
+                if fault is not None and in_training(model, model, call)[0] is None:
                     return f"it fails in train mode: {fault}"
             return None
     except (ExampleError, CopyError):
