@@ -31,8 +31,8 @@ from ngn.gate import softplus_inverse
 from ngn.sizes.found import FoundAxis
 from ngn.tracing.found import FoundSizes
 
-STEPS, RATE = 20, 1e-4
-"""Of the training: AdamW, on two batches in turns."""
+STEPS, RATE, KEPT = 20, 1e-4, 4
+"""Of the training: AdamW, on two batches in turns; its state after KEPT steps, before the commit, is kept."""
 
 
 def share_in_groups(model: nn.Module, found: FoundSizes) -> float:
@@ -74,8 +74,11 @@ def halve(learner: ngn.CapacityLearner) -> None:
         gate.tau.data.copy_(softplus_inverse(torch.tensor(boundary, dtype=gate.tau.dtype) / gate.stride))
 
 
-def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> None:
+def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> Row:
     """Train through the commit, where sizes are cut in place; compare the model before and after each cut.
+
+    Returns:
+        The state after KEPT steps, and what the model then computes on ``batch``.
 
     Raises:
         ValueError: if a size has no finite gradient, stays unsettled, or nothing is cut.
@@ -94,7 +97,7 @@ def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> N
 
     learner.shrink = shrink  # type: ignore[method-assign]
     optimizer = torch.optim.AdamW(learner.parameters(), lr=RATE)
-    batches = [batch_of(model.example, seed) for seed in (3, 4)]
+    batches, kept = [batch_of(model.example, seed) for seed in (3, 4)], {}
     for number in range(STEPS):
         learner.train()
         torch.manual_seed(number)
@@ -106,6 +109,8 @@ def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> N
             raise ValueError("a size without a finite gradient")
         optimizer.step()
         learner.step((number + 1) / STEPS, optimizer)
+        if number + 1 == KEPT:
+            kept = copy.deepcopy({"state": learner.state_dict(), "on the way": in_both_modes(learner, batch)})
     optimizer.zero_grad()
     learner.eval()
     del learner.shrink
@@ -114,6 +119,7 @@ def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> N
     row["stay_masked"] = len(learner.masked)
     if sum(value.numel() for value in body) == before and row["stay_masked"] < len(learner.axes):
         raise ValueError("nothing is cut in place")
+    return kept
 
 
 def _sharing(model: nn.Module, names: set[str]) -> list[str]:
@@ -176,7 +182,7 @@ def check_training(model: Model, budget: ngn.Budget, row: Row, folder: Path) -> 
     example, other = batch_of(model.example), batch_of(model.larger)
     with noted(row, "trained"):
         learner = ngn.learn_sizes(fresh(model), budget=budget, example=example)
-        train(learner, model, row, other)
+        kept = train(learner, model, row, other)
         row.setdefault("masked", "yes")
     if row["trained"] != "yes":
         return
@@ -188,7 +194,7 @@ def check_training(model: Model, budget: ngn.Budget, row: Row, folder: Path) -> 
         return
     with noted(row, "saved"):
         ngn.save(small, folder / "small.safetensors")
-        torch.save(in_both_modes(small, other), folder / "outputs.pt")
+        torch.save(kept | {"small": in_both_modes(small, other), "budget": budget.parameters}, folder / "kept.pt")
     with noted(row, "exported"):
         args, named = arguments(copied(example))
         with torch.no_grad():
@@ -210,8 +216,15 @@ def times(whole: nn.Module, example: Any) -> Row:
 
 
 def check_loaded(model: Model, row: Row, folder: Path) -> None:
-    """In a fresh process: build the model from another seed, find its sizes again, and load the file."""
+    """In a fresh process: build the model from another seed, find its sizes again, and load what the other has kept."""
+    kept, other = torch.load(folder / "kept.pt"), batch_of(model.larger)
     with noted(row, "loaded"):
-        learner = ngn.learn_sizes(fresh(model, seed=7), example=batch_of(model.example))
+        budget = ngn.Budget(parameters=kept["budget"])
+        learner = ngn.learn_sizes(fresh(model, seed=7), budget=budget, example=batch_of(model.example))
         small = ngn.load(learner, folder / "small.safetensors")
-        differ(row, "loaded", torch.load(folder / "outputs.pt"), small, batch_of(model.larger))
+        differ(row, "loaded", kept["small"], small, other)
+        del small
+    with noted(row, "resumed"):
+        learner.load_state_dict(kept["state"])
+        learner.resume(KEPT, KEPT / STEPS)
+        differ(row, "resumed", kept["on the way"], learner, other)
