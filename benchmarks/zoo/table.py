@@ -36,8 +36,11 @@ def judged(model: Row) -> str:
 
 
 def failing(own: Row) -> list[str]:
-    """The checks of NGN that a model fails."""
-    return ["ending"] if "fault" in own else [WORDS[check] for check in CHECKS if own.get(check, "yes") != "yes"]
+    """The checks of NGN that a model fails, or else those that were not made."""
+    if "fault" in own:
+        return ["ending"]
+    fails = [check for check in CHECKS if own.get(check, "yes") != "yes"]
+    return [WORDS[check] for check in fails or CHECKS if check in fails or check not in own]
 
 
 def table(rows: list[Row], names: dict[str, list[str]]) -> str:

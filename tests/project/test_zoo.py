@@ -106,7 +106,7 @@ def test_what_is_wrong_is_noticed(where, name, made, fails, tmp_path, monkeypatc
 
 
 def test_the_program_ends_with_a_status_that_says_whether_all_checks_hold(tmp_path, monkeypatch, capsys):
-    rows = {"a": {"ngn": {"found": "yes"}}, "b": {"ngn": {"found": "yes", "equal": "another shape"}}}
+    rows = {"a": {"ngn": dict.fromkeys(table.CHECKS, "yes")}, "b": {"ngn": {"found": "yes", "half": "yes"}}}
     monkeypatch.setattr(bench_zoo, "missing", lambda package: False)
     monkeypatch.setattr(bench_zoo, "version", lambda package: "1")
     monkeypatch.setattr(bench_zoo, "COLLECTIONS", {"timm": lambda: rows})
